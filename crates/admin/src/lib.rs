@@ -1,0 +1,1 @@
+//! Control plane: metrics, health and status over HTTP

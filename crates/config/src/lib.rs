@@ -1,0 +1,2 @@
+//! The one table of settings; the file; snapshot, validation and difference
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Control plane: resolves host names and learns what servers greet with

@@ -1,0 +1,1 @@
+//! Worker loop, listeners, streams

@@ -1,0 +1,2 @@
+//! Backend connections by state, waiters, limits
+#![forbid(unsafe_code)]

@@ -1,0 +1,126 @@
+//! Framing: every payload travels in packets of at most 16 MiB − 1 bytes.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 3 | length of the payload in this packet, little-endian |
+//! | 1 | sequence number, from 0 at each command, wraps at 256 |
+//! | n | payload; exactly [`PAYLOAD_MAX`] bytes say that the next packet continues it |
+
+/// Bytes before each packet's payload.
+pub const HEADER_LEN: usize = 4;
+/// The most payload bytes in one packet; a packet this long is continued by the next.
+pub const PAYLOAD_MAX: usize = 0xFF_FFFF;
+
+/// The four bytes before a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Payload bytes in this packet, 0 to [`PAYLOAD_MAX`].
+    pub payload_len: usize,
+    /// Sequence number.
+    pub seq: u8,
+}
+
+impl Header {
+    /// Reads a header from the front of `bytes`; `None` when fewer than four bytes are there.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let [a, b, c, seq] = *bytes.first_chunk::<HEADER_LEN>()?;
+        let payload_len = usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16;
+        Some(Self { payload_len, seq })
+    }
+
+    /// The header's four bytes.
+    pub fn bytes(self) -> [u8; HEADER_LEN] {
+        debug_assert!(self.payload_len <= PAYLOAD_MAX);
+        let [a, b, c, ..] = self.payload_len.to_le_bytes();
+        [a, b, c, self.seq]
+    }
+
+    /// Whether the next packet continues this one's payload.
+    pub fn is_continued(self) -> bool {
+        self.payload_len == PAYLOAD_MAX
+    }
+}
+
+/// The first packet of `bytes` whose payload is whole and not continued: header, payload, and
+/// what follows. `None` when more bytes are needed or the packet is continued.
+pub fn split_packet(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
+    let header = Header::read(bytes)?;
+    if header.is_continued() {
+        return None;
+    }
+    let body = bytes.get(HEADER_LEN..)?;
+    let (payload, rest) = body.split_at_checked(header.payload_len)?;
+    Some((header, payload, rest))
+}
+
+/// Appends `payload` as one or more packets, the first numbered `seq`; returns the number that
+/// follows the last.
+pub fn put_payload(out: &mut Vec<u8>, mut seq: u8, mut payload: &[u8]) -> u8 {
+    loop {
+        let len = payload.len().min(PAYLOAD_MAX);
+        let (head, rest) = payload.split_at(len);
+        out.extend_from_slice(&Header { payload_len: len, seq }.bytes());
+        out.extend_from_slice(head);
+        seq = seq.wrapping_add(1);
+        payload = rest;
+        if len < PAYLOAD_MAX {
+            return seq;
+        }
+    }
+}
+
+/// Starts a packet in place: appends a header whose length [`end_packet`] fills in.
+/// Returns where it began.
+pub fn begin_packet(out: &mut Vec<u8>, seq: u8) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0, 0, seq]);
+    start
+}
+
+/// Fills in the length of the packet that began at `start`. The payload since must be shorter
+/// than [`PAYLOAD_MAX`].
+pub fn end_packet(out: &mut [u8], start: usize) {
+    let payload_len = out.len().saturating_sub(start + HEADER_LEN);
+    debug_assert!(payload_len < PAYLOAD_MAX);
+    let [a, b, c, ..] = payload_len.to_le_bytes();
+    if let Some(length) = out.get_mut(start..start + 3) {
+        length.copy_from_slice(&[a, b, c]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_of_exactly_the_maximum_is_followed_by_an_empty_packet() {
+        let mut out = Vec::new();
+        let next = put_payload(&mut out, 255, &vec![7; PAYLOAD_MAX]);
+        assert_eq!(next, 1);
+        assert_eq!(out.len(), PAYLOAD_MAX + 2 * HEADER_LEN);
+        assert_eq!(Header::read(&out), Some(Header { payload_len: PAYLOAD_MAX, seq: 255 }));
+        assert_eq!(&out[PAYLOAD_MAX + HEADER_LEN..], &[0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn split_packet_wants_the_whole_packet() {
+        let mut out = Vec::new();
+        put_payload(&mut out, 3, b"abc");
+        out.push(9);
+        for end in 0..7 {
+            assert!(split_packet(&out[..end]).is_none());
+        }
+        let (header, payload, rest) = split_packet(&out).expect("whole");
+        assert_eq!((header.seq, payload, rest), (3, &b"abc"[..], &[9][..]));
+    }
+
+    #[test]
+    fn a_packet_built_in_place_reads_back() {
+        let mut out = vec![1, 2];
+        let start = begin_packet(&mut out, 4);
+        out.extend_from_slice(b"hello");
+        end_packet(&mut out, start);
+        let (header, payload, rest) = split_packet(&out[2..]).expect("whole");
+        assert_eq!((header.seq, payload, rest.len()), (4, &b"hello"[..], 0));
+    }
+}

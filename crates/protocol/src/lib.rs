@@ -1,0 +1,14 @@
+//! MySQL and MariaDB wire protocol, both directions, zero-copy.
+//!
+//! Reading order: [`codec`] (integers and packet framing), [`capability`] (flags of the
+//! handshake), [`packet`] (one file per packet), [`auth`] (one file per plug-in),
+//! [`command`] (what a client asks), [`response`] (where an answer ends, and its translation
+//! between two framings).
+//!
+//! Nothing here reads a socket, a clock or a random number: bytes, time and nonces come in as
+//! arguments.
+#![forbid(unsafe_code)]
+
+pub mod codec;
+
+pub use codec::{Malformed, Reader};

@@ -1,0 +1,1 @@
+//! The data plane: workers on threads, their mailboxes and sockets

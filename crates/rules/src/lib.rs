@@ -1,0 +1,2 @@
+//! Query rules: compile, evaluate, explain
+#![forbid(unsafe_code)]

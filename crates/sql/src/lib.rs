@@ -1,0 +1,2 @@
+//! Tokenizer, digest, classification, SET parsing
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Starts real servers in temporary folders on free ports

@@ -1,0 +1,175 @@
+//! What the data plane and the control plane both know of a server, as atomics.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Whether a server takes statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ServerState {
+    /// Takes statements.
+    Online = 0,
+    /// Refused or lost connections lately; tried again when its penalty is over.
+    Shunned = 1,
+    /// Takes no new statements; those that run may end.
+    OfflineSoft = 2,
+    /// Takes nothing; its connections are closed.
+    OfflineHard = 3,
+}
+
+/// Why a hostgroup could not serve a statement, in the words of the refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RefusalCause {
+    /// The hostgroup has no server entry at all.
+    NoServer,
+    /// No server is online.
+    NoneOnline,
+    /// Every online server is at `max_connections`.
+    AllAtMaxConnections,
+    /// The queue of the hostgroup is full.
+    QueueFull,
+    /// Connecting took longer than allowed.
+    ConnectTimeout,
+    /// A server refused the user's credentials.
+    AuthenticationFailed,
+    /// The proxy is stopping.
+    Stopping,
+}
+
+/// Health of one server entry, shared by all workers. Cache-padded so that two servers' counters
+/// never share a line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ServerHealth {
+    state: AtomicU8,
+    /// Connections open or being opened, over all workers: the global cap counts here.
+    connections: AtomicU32,
+    /// Statements sent and not answered yet, over all workers.
+    in_flight: AtomicU32,
+    /// Bumped when the state changes; connections of an older epoch are not used again.
+    epoch: AtomicU32,
+    /// Milliseconds of the proxy's clock until which the server stays shunned.
+    shunned_until_ms: AtomicU64,
+    /// Connect failures since the last success.
+    failures: AtomicU32,
+}
+
+impl ServerHealth {
+    /// A server that starts in `state`.
+    pub fn new(state: ServerState) -> Self {
+        Self { state: AtomicU8::new(state as u8), ..Self::default() }
+    }
+
+    /// The state at `now_ms`; a shun whose time is over counts as online.
+    pub fn state(&self, now_ms: u64) -> ServerState {
+        match self.state.load(Relaxed) {
+            0 => ServerState::Online,
+            1 if now_ms >= self.shunned_until_ms.load(Relaxed) => ServerState::Online,
+            1 => ServerState::Shunned,
+            2 => ServerState::OfflineSoft,
+            _ => ServerState::OfflineHard,
+        }
+    }
+
+    /// Sets what an operator or the monitor decided; a change bumps the epoch.
+    pub fn set_state(&self, state: ServerState) {
+        if self.state.swap(state as u8, Relaxed) != state as u8 {
+            self.epoch.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes the server out until `until_ms`, unless an operator took it offline.
+    pub fn shun(&self, until_ms: u64) {
+        self.shunned_until_ms.store(until_ms, Relaxed);
+        let online = ServerState::Online as u8;
+        let shunned = ServerState::Shunned as u8;
+        if self.state.compare_exchange(online, shunned, Relaxed, Relaxed).is_ok() {
+            self.epoch.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Records a connect failure and returns how many came since the last success.
+    pub fn count_failure(&self) -> u32 {
+        self.failures.fetch_add(1, Relaxed).saturating_add(1)
+    }
+
+    /// A connection came up: the server is well. Ends a shun.
+    pub fn count_success(&self) {
+        if self.failures.load(Relaxed) != 0 {
+            self.failures.store(0, Relaxed);
+        }
+        let online = ServerState::Online as u8;
+        let shunned = ServerState::Shunned as u8;
+        let _ = self.state.compare_exchange(shunned, online, Relaxed, Relaxed);
+    }
+
+    /// Connections of an older epoch must not be used again.
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Relaxed)
+    }
+
+    /// Takes one of `max` places for a connection; false when all are taken.
+    pub fn try_take_connection(&self, max: u32) -> bool {
+        self.connections
+            .fetch_update(Relaxed, Relaxed, |open| (open < max).then_some(open + 1))
+            .is_ok()
+    }
+
+    /// Gives a connection's place back.
+    pub fn give_back_connection(&self) {
+        let before = self.connections.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0);
+    }
+
+    /// Connections open or being opened, over all workers.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Relaxed)
+    }
+
+    /// A statement was sent.
+    pub fn begin_statement(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    /// A statement was answered, or its connection is gone.
+    pub fn end_statement(&self) {
+        let before = self.in_flight.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0);
+    }
+
+    /// Statements sent and not answered yet, over all workers.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_on_connections_holds() {
+        let health = ServerHealth::default();
+        assert!(health.try_take_connection(2) && health.try_take_connection(2));
+        assert!(!health.try_take_connection(2));
+        health.give_back_connection();
+        assert!(health.try_take_connection(2));
+    }
+
+    #[test]
+    fn a_shun_ends_by_time_or_by_success_and_changes_the_epoch() {
+        let health = ServerHealth::default();
+        health.shun(100);
+        assert_eq!(health.state(99), ServerState::Shunned);
+        assert_eq!(health.state(100), ServerState::Online);
+        assert_eq!(health.epoch(), 1);
+        health.count_success();
+        assert_eq!(health.state(0), ServerState::Online);
+    }
+
+    #[test]
+    fn a_shun_does_not_undo_an_operators_word() {
+        let health = ServerHealth::new(ServerState::OfflineHard);
+        health.shun(100);
+        assert_eq!(health.state(200), ServerState::OfflineHard);
+    }
+}

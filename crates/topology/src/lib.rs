@@ -1,0 +1,15 @@
+//! Who may connect, and to what: users, hostgroups, servers and their health, and the pure
+//! choice of a server.
+#![forbid(unsafe_code)]
+
+mod address;
+mod health;
+mod secret;
+mod server;
+mod user;
+
+pub use address::{Address, AddressError};
+pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use secret::Secret;
+pub use server::{HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerKey};
+pub use user::{Password, PasswordError, User};

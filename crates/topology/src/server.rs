@@ -1,0 +1,61 @@
+//! Servers and the hostgroups they form.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use crate::{Address, ServerHealth};
+
+/// A group of interchangeable servers, named by a number as in ProxySQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct HostgroupId(pub u32);
+
+impl fmt::Display for HostgroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What makes a server entry the same one across configuration changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerKey {
+    /// The hostgroup that the entry belongs to.
+    pub hostgroup: HostgroupId,
+    /// Where the server listens.
+    pub address: Address,
+}
+
+/// One server in one hostgroup.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Identity: survives a configuration change.
+    pub key: ServerKey,
+    /// Socket addresses that the control plane found for a TCP [`Address`]; empty for Unix
+    /// sockets and for names not resolved yet.
+    pub resolved: Vec<SocketAddr>,
+    /// Share of the traffic among the hostgroup's online servers; 0 takes none.
+    pub weight: u32,
+    /// The most connections to this server over all workers.
+    pub max_connections: u32,
+    /// Shared by all workers and kept across configuration changes of the same key.
+    pub health: Arc<ServerHealth>,
+}
+
+/// A writer hostgroup with its readers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicationGroup {
+    /// Takes everything that is not certainly a read.
+    pub writer_hostgroup: HostgroupId,
+    /// Takes statements that only read, outside transactions.
+    pub reader_hostgroup: HostgroupId,
+    /// Who decides what is a read.
+    pub read_write_split: ReadWriteSplit,
+}
+
+/// Who sends statements to the reader hostgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadWriteSplit {
+    /// Trunkline, from its analysis of each statement, where no rule has decided.
+    #[default]
+    Auto,
+    /// Query rules alone.
+    Rules,
+}

@@ -1,0 +1,109 @@
+//! Who may connect, and as whom they reach the servers.
+
+use std::fmt;
+
+use crate::{HostgroupId, Secret};
+
+/// A user's password as the configuration holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Password {
+    /// The password itself; every authentication method works with it.
+    Clear(Secret<String>),
+    /// `SHA1(SHA1(password))`, written `*` and 40 hex digits.
+    NativeHash(Secret<[u8; 20]>),
+    /// MySQL's `caching_sha2_password` string: `$A$` rounds `$` 20 salt bytes 43 digest characters.
+    Sha2Hash(Secret<Vec<u8>>),
+}
+
+/// Why a text is not a password hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PasswordError(pub &'static str);
+
+impl fmt::Display for PasswordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for PasswordError {}
+
+impl Password {
+    /// Reads `*` + 40 hex digits, or `$A$005$…` (70 bytes, or the same as 140 hex digits with or
+    /// without `0x`, as servers print it with `HEX()`).
+    pub fn from_hash(text: &str) -> Result<Self, PasswordError> {
+        if let Some(digits) = text.strip_prefix('*') {
+            let bytes = unhex(digits.as_bytes()).and_then(|bytes| <[u8; 20]>::try_from(bytes).ok());
+            return bytes
+                .map(|bytes| Self::NativeHash(Secret::new(bytes)))
+                .ok_or(PasswordError("a native hash is `*` and 40 hex digits"));
+        }
+        let raw = match text.starts_with("$A$") {
+            true => Some(text.as_bytes().to_vec()),
+            false => unhex(text.strip_prefix("0x").unwrap_or(text).as_bytes()),
+        };
+        raw.filter(|bytes| bytes.len() == 70 && bytes.starts_with(b"$A$") && bytes.get(6) == Some(&b'$'))
+            .map(|bytes| Self::Sha2Hash(Secret::new(bytes)))
+            .ok_or(PasswordError(
+                "a hash is `*` and 40 hex digits, or `$A$005$` and 63 more bytes (as text, or all of it as hex)",
+            ))
+    }
+}
+
+fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let nibble = |digit: u8| (digit as char).to_digit(16);
+    pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(nibble(*high)? << 4 | nibble(*low)?).ok())
+        .collect()
+}
+
+/// One user of the proxy; the same name and password open the server connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Name, as the client sends it.
+    pub name: String,
+    /// How the client proves itself, and what the proxy proves itself with to servers.
+    pub password: Password,
+    /// Where statements go that no rule and no split sends elsewhere.
+    pub default_hostgroup: HostgroupId,
+    /// Schema of a client that names none.
+    pub default_schema: Option<String>,
+    /// The most client connections at once, over all workers.
+    pub max_connections: u32,
+    /// Whether a transaction keeps its hostgroup whatever the rules say.
+    pub transaction_persistent: bool,
+    /// Whether bytes go straight through to one dedicated connection after authentication.
+    pub fast_forward: bool,
+    /// An inactive user is refused like an unknown one.
+    pub active: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_read_in_every_form_servers_print() {
+        let native = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19";
+        assert!(matches!(Password::from_hash(native), Ok(Password::NativeHash(_))));
+        let sha2 = format!("$A$005${}{}", "s".repeat(20), "d".repeat(43));
+        assert!(matches!(Password::from_hash(&sha2), Ok(Password::Sha2Hash(_))));
+        let hex: String = sha2.bytes().map(|byte| format!("{byte:02X}")).collect();
+        assert_eq!(Password::from_hash(&hex), Password::from_hash(&sha2));
+        assert_eq!(Password::from_hash(&format!("0x{hex}")), Password::from_hash(&sha2));
+    }
+
+    #[test]
+    fn a_broken_hash_is_refused() {
+        for text in ["", "*", "*12", "secret", "$A$005$short", "$A$005"] {
+            assert!(Password::from_hash(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let shown = format!("{:?}", Password::Clear(Secret::new("hunter2".into())));
+        assert!(!shown.contains("hunter2"));
+    }
+}

@@ -1,0 +1,2 @@
+//! The binary: command line, supervisor, signals. Wiring only.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The one door to everything a developer runs: servers, test, demo, bench, tidy.
+fn main() {}
