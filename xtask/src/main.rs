@@ -1,2 +1,65 @@
-//! The one door to everything a developer runs: servers, test, demo, bench, tidy.
-fn main() {}
+//! The one door to everything a developer runs: `cargo xtask servers|test|tidy`.
+
+#![forbid(unsafe_code)]
+
+mod run;
+mod servers;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Everything a developer of Trunkline runs"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Gets the real servers that tests start: packages, and a MySQL tree in the cache folder
+    Servers,
+    /// Runs all tests, real servers included; further arguments go to `cargo test`
+    Test(test::Arguments),
+    /// Checks the layers between crates and the house style of the sources
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Servers => servers::ensure(),
+        Task::Test(arguments) => test::run(&workspace_root(), &arguments),
+        Task::Tidy => tidy_task(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy_task() -> Result<()> {
+    let report = tidy::check(&workspace_root())?;
+    print!("{report}");
+    anyhow::ensure!(report.errors() == 0, "the tree is not tidy");
+    Ok(())
+}
+
+/// The folder of the workspace's Cargo.toml.
+fn workspace_root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package
+        .parent()
+        .map_or_else(|| package.clone(), Path::to_path_buf)
+}

@@ -1,2 +1,35 @@
-//! The one table of settings; the file; snapshot, validation and difference
+//! The configuration: the one table of settings, the file, the snapshot that workers serve by,
+//! and the difference between two configurations.
+//!
+//! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
+//! [`mod@file`] (text to [`Config`], all errors at once), [`snapshot`] (what the data plane gets),
+//! [`diff`] (what a reload changes), [`manual`] (the reference page).
+//!
+//! Nothing here reads a file or resolves a name: texts and addresses come in as arguments.
 #![forbid(unsafe_code)]
+
+pub mod variables;
+
+pub mod settings;
+
+pub mod listen;
+
+pub mod file;
+
+pub mod snapshot;
+
+pub mod diff;
+
+pub mod manual;
+
+mod config;
+mod error;
+
+pub use config::{Config, ServerEntry};
+pub use diff::{Change, difference};
+pub use error::ConfigError;
+pub use file::{FileSource, parse};
+pub use listen::ListenAddress;
+pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
+pub use snapshot::{Hostgroup, Snapshot};
+pub use variables::{SETTINGS, Settings};

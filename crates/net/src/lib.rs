@@ -1,1 +1,12 @@
-//! Worker loop, listeners, streams
+//! Sockets for the data plane: listeners, streams, and readiness by the kernel's own means.
+//!
+//! Nothing here knows the protocol. The only user of `mio` and `socket2`.
+#![forbid(unsafe_code)]
+
+mod listener;
+mod poller;
+mod stream;
+
+pub use listener::{Accepted, Listener, remove_unix_paths};
+pub use poller::{Event, Events, Poller, Token, Waker};
+pub use stream::{Connecting, Keepalive, Stream};

@@ -1,2 +1,14 @@
-//! Backend connections by state, waiters, limits
+//! Backend connections by state, and the choice of one for a statement.
+//!
+//! A pool belongs to one worker. It knows connections by number only: their sockets and bytes are
+//! elsewhere. Every connection is in exactly one state, and the counts of a [`Slot`] are the
+//! lengths of those states' lists.
 #![forbid(unsafe_code)]
+
+mod group;
+mod slot;
+mod waiters;
+
+pub use group::{Choice, Pool};
+pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
+pub use waiters::{Waiter, Waiters};

@@ -9,6 +9,13 @@
 //! arguments.
 #![forbid(unsafe_code)]
 
+pub mod auth;
+pub mod capability;
 pub mod codec;
+pub mod collation;
+pub mod command;
+pub mod packet;
+pub mod response;
 
+pub use capability::Capabilities;
 pub use codec::{Malformed, Reader};

@@ -1,1 +1,15 @@
-//! The data plane: workers on threads, their mailboxes and sockets
+//! The data plane on real threads: each worker machine with its sockets, its mailbox and its
+//! loop. Nothing is decided here.
+#![forbid(unsafe_code)]
+
+mod mailbox;
+
+mod driver;
+mod sockets;
+
+mod passwords;
+
+mod plane;
+
+pub use mailbox::Mail;
+pub use plane::{DataPlane, PlaneOptions};

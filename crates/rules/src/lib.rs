@@ -1,2 +1,37 @@
-//! Query rules: compile, evaluate, explain
+//! Query rules: compile, evaluate, remember, explain.
+//!
+//! Reading order: [`Rule`] (a row of `mysql_query_rules`), [`RuleSet`] (rules compiled for
+//! evaluation), [`Question`] and [`Decision`] (what goes in and what comes out), [`Memory`]
+//! (decisions that need no second evaluation).
+//!
+//! Semantics are ProxySQL's: rules are visited in ascending id, a rule whose tests all pass
+//! takes effect (the last one wins, column by column), `flagOUT` changes the flag that later
+//! rules must have as `flagIN`, `apply` ends the scan. On purpose different:
+//!
+//! | ProxySQL 2.7.1 | here |
+//! |---|---|
+//! | a broken pattern makes the rule dead, or always true when negated | refused at load |
+//! | `client_addr` with `%` before its end: the rule is left out | refused at load |
+//! | `client_addr` that no address can equal: the rule is dead | refused at load |
+//! | `digest` without `0x`: another number, the rule is dead | refused at load |
+//! | unreadable or zero `digest`: the column is not tested | refused at load |
+//! | a last rule with `apply` stops fast routing even when it did not match | only a match does |
+//! | a duplicate id cannot be entered | refused at load |
 #![forbid(unsafe_code)]
+
+mod address;
+mod compile;
+mod decision;
+mod evaluate;
+mod hits;
+mod index;
+mod memory;
+mod pattern;
+mod prefilter;
+mod rule;
+
+pub use compile::{ITERATIONS_MAX, Options, RuleSet};
+pub use decision::{Answer, Decision, Outcome, Question, Visit};
+pub use hits::Hits;
+pub use memory::{Memory, MemoryCounters};
+pub use rule::{Column, Rule, RuleError};

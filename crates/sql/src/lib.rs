@@ -1,2 +1,9 @@
 //! Tokenizer, digest, classification, SET parsing
 #![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod digest;
+pub mod hint;
+pub mod set;
+pub mod spooky;
+pub mod token;

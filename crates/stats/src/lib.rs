@@ -1,2 +1,23 @@
-//! Counters, histograms and the digest table; merged on demand
+//! Numbers kept about the traffic: counters, histograms, commands and the digest table.
+//!
+//! Each worker owns one [`WorkerStats`] of plain integers and writes it once per finished
+//! statement. A reader asks the worker for a [`Report`] and merges the answers of all workers.
+//!
+//! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
+//! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
+//! reader gets), [`metrics`] (names and meanings for Prometheus and the manual).
 #![forbid(unsafe_code)]
+
+pub mod command;
+pub mod counters;
+pub mod digest;
+pub mod histogram;
+pub mod metrics;
+pub mod report;
+pub mod worker;
+
+pub use counters::{ClientRefusal, Counters, ServerCounters};
+pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
+pub use histogram::Histogram;
+pub use report::{CommandRow, Configuration, Connections, Process, Report, ServerRow, WorkerRow};
+pub use worker::{ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats};

@@ -1,1 +1,51 @@
-//! Starts real servers in temporary folders on free ports
+//! Starts real servers in temporary folders on free ports, and the proxy before them.
+//!
+//! Everything started here listens on loopback, keeps its files in a folder of its own that goes
+//! away with it, and dies with the test: on drop, and also when the test is killed, because a
+//! watchdog outside the test sees its pipe close.
+//!
+//! | want | use |
+//! |---|---|
+//! | a MariaDB server | [`MariaDb::start`] → [`Server`] |
+//! | a MySQL server | [`mysql_available`], then [`MySql::start`] → [`Server`] |
+//! | a primary and replicas | [`Replication::start`] |
+//! | the proxy | [`Trunkline::start`] |
+//! | the proxy's rival, a load | [`HaProxy::start`], [`Sysbench`] |
+//! | SQL over any of them | [`Server::sql`], [`SqlClient`] |
+
+#![forbid(unsafe_code)]
+
+mod accounting;
+mod folder;
+mod haproxy;
+mod http;
+mod mariadb;
+mod mysql;
+mod port;
+mod process;
+mod replication;
+mod server;
+mod servers_dir;
+mod skip;
+mod sql;
+mod sysbench;
+mod template;
+mod trunkline;
+mod wait;
+
+pub use accounting::{cpu_micros, rss_bytes};
+pub use folder::TempFolder;
+pub use haproxy::HaProxy;
+pub use http::http_get;
+pub use mariadb::{MariaDb, mariadb_available};
+pub use mysql::{MySql, MySqlTree, mysql_available};
+pub use port::{free_port, is_listening};
+pub use process::{Process, Signal};
+pub use replication::{REPLICATION_USER, Replication};
+pub use server::{AuthPlugin, Flavour, Options, Server};
+pub use servers_dir::{find_program, servers_dir};
+pub use skip::{SKIPPED_PREFIX, skipped};
+pub use sql::{Row, SqlClient, error_code};
+pub use sysbench::{Report, Sysbench, SysbenchRun};
+pub use trunkline::{LogMark, Trunkline, trunkline_binary};
+pub use wait::wait_until;

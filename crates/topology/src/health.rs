@@ -25,6 +25,8 @@ pub enum RefusalCause {
     NoneOnline,
     /// Every online server is at `max_connections`.
     AllAtMaxConnections,
+    /// Every connection was busy, and more would not have helped.
+    AllBusy,
     /// The queue of the hostgroup is full.
     QueueFull,
     /// Connecting took longer than allowed.
@@ -56,7 +58,10 @@ pub struct ServerHealth {
 impl ServerHealth {
     /// A server that starts in `state`.
     pub fn new(state: ServerState) -> Self {
-        Self { state: AtomicU8::new(state as u8), ..Self::default() }
+        Self {
+            state: AtomicU8::new(state as u8),
+            ..Self::default()
+        }
     }
 
     /// The state at `now_ms`; a shun whose time is over counts as online.
@@ -82,7 +87,11 @@ impl ServerHealth {
         self.shunned_until_ms.store(until_ms, Relaxed);
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
-        if self.state.compare_exchange(online, shunned, Relaxed, Relaxed).is_ok() {
+        if self
+            .state
+            .compare_exchange(online, shunned, Relaxed, Relaxed)
+            .is_ok()
+        {
             self.epoch.fetch_add(1, Relaxed);
         }
     }
@@ -99,7 +108,9 @@ impl ServerHealth {
         }
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
-        let _ = self.state.compare_exchange(shunned, online, Relaxed, Relaxed);
+        let _ = self
+            .state
+            .compare_exchange(shunned, online, Relaxed, Relaxed);
     }
 
     /// Connections of an older epoch must not be used again.

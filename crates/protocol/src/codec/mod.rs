@@ -6,4 +6,6 @@ mod reader;
 mod write;
 
 pub use reader::{Malformed, Reader};
-pub use write::{put_lenenc_bytes, put_lenenc_int, put_nul_str, put_u16, put_u24, put_u32, put_u64};
+pub use write::{
+    put_lenenc_bytes, put_lenenc_int, put_nul_str, put_u16, put_u24, put_u32, put_u64,
+};

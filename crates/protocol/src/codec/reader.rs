@@ -93,7 +93,9 @@ impl<'a> Reader<'a> {
     pub fn lenenc_bytes(&mut self, field: &'static str) -> Result<&'a [u8], Malformed> {
         let before = self.rest;
         let len = self.lenenc_int(field)?;
-        let bytes = usize::try_from(len).map_err(|_| Malformed(field)).and_then(|len| self.bytes(len, field));
+        let bytes = usize::try_from(len)
+            .map_err(|_| Malformed(field))
+            .and_then(|len| self.bytes(len, field));
         if bytes.is_err() {
             self.rest = before;
         }
@@ -121,7 +123,16 @@ mod tests {
 
     #[test]
     fn lenenc_integers_read_back_at_every_width() {
-        for value in [0, 250, 251, 0xFFFF, 0x1_0000, 0xFF_FFFF, 0x100_0000, u64::MAX] {
+        for value in [
+            0,
+            250,
+            251,
+            0xFFFF,
+            0x1_0000,
+            0xFF_FFFF,
+            0x100_0000,
+            u64::MAX,
+        ] {
             let mut bytes = Vec::new();
             put_lenenc_int(&mut bytes, value);
             let mut reader = Reader::new(&bytes);

@@ -1,0 +1,222 @@
+//! The HTTP server: `/metrics`, `/healthz`, `/readyz`, `/status`, `/status/digests`.
+
+mod guard;
+mod query;
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    http::{StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report};
+
+use crate::{
+    exposition::{self, metrics_text},
+    source::{Health, StatusSource},
+};
+use guard::GuardedListener;
+use query::Query;
+
+/// How long a request waits for the workers' numbers.
+pub const REPORT_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long requests may still run after the server was told to stop.
+pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+/// Rows of the digest table in `/status`.
+pub const STATUS_DIGESTS: usize = 100;
+/// The most rows that `/status/digests` gives.
+pub const DIGESTS_MAX: usize = 10_000;
+/// Rows of `/status/digests` when the request does not say.
+pub const DIGESTS_DEFAULT: usize = 50;
+
+const ROUTES: &str = "\
+GET /metrics                    metrics for Prometheus; ?digests=N adds the N heaviest digests
+GET /healthz                    200 while the process works, 503 with the reason otherwise
+GET /readyz                     200 while new clients are welcome; turns first at a graceful stop
+GET /status                     all numbers as JSON
+GET /status/digests             statements by digest as JSON; ?limit=50&order=sum_time
+";
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Answering {
+    source: Arc<dyn StatusSource>,
+    report_time: Duration,
+}
+
+type Source = State<Answering>;
+
+/// Serves HTTP/1 on `listener` until `shutdown` resolves, then at most [`STOP_TIME_MAX`] longer.
+///
+/// At most 64 connections at once, each with limits on the size of a
+/// request and on the time that it may take.
+///
+/// # Errors
+/// Those of the listener that accepting again would not mend.
+pub async fn serve(
+    listener: TcpListener,
+    source: Arc<dyn StatusSource>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let (stopping, was_stopped) = tokio::sync::oneshot::channel::<()>();
+    let stop = async move {
+        shutdown.await;
+        // Nobody listens any more when serving has ended with an error.
+        let _ = stopping.send(());
+    };
+    let serving = axum::serve(
+        GuardedListener::new(listener),
+        router(source, REPORT_TIME_MAX),
+    )
+    .with_graceful_shutdown(stop)
+    .into_future();
+    let deadline = async move {
+        match was_stopped.await {
+            Ok(()) => tokio::time::sleep(STOP_TIME_MAX).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        result = serving => result,
+        () = deadline => Ok(()),
+    }
+}
+
+fn router(source: Arc<dyn StatusSource>, report_time: Duration) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/status/digests", get(digests))
+        .fallback(not_found)
+        .with_state(Answering {
+            source,
+            report_time,
+        })
+}
+
+/// Why a request gets no answer of its own.
+enum Refusal {
+    BadQuery(String),
+    /// The workers took longer than this.
+    TimedOut(Duration),
+    Encoding(serde_json::Error),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::BadQuery(reason) => text(StatusCode::BAD_REQUEST, reason),
+            Self::TimedOut(limit) => {
+                let reason = format!("the workers did not answer within {limit:?}");
+                text(StatusCode::SERVICE_UNAVAILABLE, reason)
+            }
+            Self::Encoding(error) => {
+                tracing::error!(%error, "a report could not be encoded");
+                text(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the report could not be encoded".into(),
+                )
+            }
+        }
+    }
+}
+
+fn text(status: StatusCode, line: String) -> Response {
+    (status, format!("{line}\n")).into_response()
+}
+
+fn json(value: &impl Serialize) -> Result<Response, Refusal> {
+    let body = serde_json::to_vec(value).map_err(Refusal::Encoding)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+async fn report(answering: &Answering, digests: DigestQuery) -> Result<Report, Refusal> {
+    let limit = answering.report_time;
+    let asked = tokio::time::timeout(limit, answering.source.report(digests));
+    asked.await.map_err(|_| Refusal::TimedOut(limit))
+}
+
+/// The first `limit` rows over all workers are looked for among this many of each.
+fn rows_of_each_worker(order: DigestOrder, limit: usize) -> DigestQuery {
+    DigestQuery {
+        order,
+        rows_max: limit.saturating_mul(4),
+    }
+}
+
+async fn metrics(source: Source, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
+    let query = Query::parse(query.as_deref(), &["digests"]).map_err(Refusal::BadQuery)?;
+    let digests = query
+        .number("digests", 0, exposition::DIGESTS_MAX)
+        .map_err(Refusal::BadQuery)?;
+    let asked = rows_of_each_worker(DigestOrder::SumTime, digests);
+    let body = metrics_text(&report(&source, asked).await?, digests);
+    Ok(([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], body).into_response())
+}
+
+async fn healthz(State(answering): Source) -> Response {
+    match answering.source.health() {
+        Health::Ready | Health::NotReady(_) => text(StatusCode::OK, "ok".into()),
+        Health::Failed(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+    }
+}
+
+async fn readyz(State(answering): Source) -> Response {
+    match answering.source.health() {
+        Health::Ready => text(StatusCode::OK, "ok".into()),
+        Health::NotReady(reason) | Health::Failed(reason) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, reason)
+        }
+    }
+}
+
+async fn status(source: Source) -> Result<Response, Refusal> {
+    let asked = rows_of_each_worker(DigestOrder::SumTime, STATUS_DIGESTS);
+    let mut report = report(&source, asked).await?;
+    report.digests.truncate(STATUS_DIGESTS);
+    json(&report)
+}
+
+/// The answer of `/status/digests`.
+#[derive(Serialize)]
+struct DigestPage {
+    order: &'static str,
+    digests: Vec<DigestRow>,
+    other: DigestSums,
+    evicted: u64,
+}
+
+async fn digests(source: Source, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
+    let query = Query::parse(query.as_deref(), &["limit", "order"]).map_err(Refusal::BadQuery)?;
+    let limit = query
+        .number("limit", DIGESTS_DEFAULT, DIGESTS_MAX)
+        .map_err(Refusal::BadQuery)?;
+    let order = query.order("order").map_err(Refusal::BadQuery)?;
+    let mut report = report(&source, rows_of_each_worker(order, limit)).await?;
+    report.sort_digests(order);
+    report.digests.truncate(limit);
+    json(&DigestPage {
+        order: order.name(),
+        digests: report.digests,
+        other: report.digests_other,
+        evicted: report.digests_evicted,
+    })
+}
+
+async fn not_found(uri: Uri) -> Response {
+    let path = uri.path();
+    text(
+        StatusCode::NOT_FOUND,
+        format!("nothing is at {path}; there is\n\n{}", ROUTES.trim_end()),
+    )
+}
+
+#[cfg(test)]
+mod tests;

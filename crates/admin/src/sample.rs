@@ -1,0 +1,134 @@
+//! A report with something in every place, for tests.
+
+use std::collections::BTreeMap;
+
+use trunkline_stats::{
+    ClientRefusal, Configuration, DigestQuery, Process, Report, ServerGauges, Settings,
+    StatementSample, WorkerGauges, WorkerStats,
+};
+use trunkline_topology::{RefusalCause, ServerState};
+
+const COMMANDS: &[&str] = &["INSERT", "SELECT", "UPDATE", "UNKNOWN"];
+
+/// The merged report of two workers.
+pub(crate) fn report(digests: DigestQuery) -> Report {
+    let mut report = Report::merge(vec![worker(0, digests), worker(1, digests)]);
+    report.process = Process {
+        version: "0.1.0".into(),
+        process_id: 4242,
+        started_unix_sec: 1_700_000_000,
+        now_unix_sec: 1_700_007_260,
+        workers: 2,
+        listen: vec![
+            "0.0.0.0:6033".into(),
+            "unix:/run/trunkline/trunkline.sock".into(),
+        ],
+        configuration: Configuration {
+            source: "/etc/trunkline.toml".into(),
+            version: 3,
+            applied_unix_sec: 1_700_006_960,
+            users: 2,
+            rules: 4,
+            last_error: None,
+        },
+    };
+    report
+}
+
+fn worker(worker: u32, digests: DigestQuery) -> Report {
+    let settings = Settings {
+        digests_max: 12,
+        commands: COMMANDS,
+        hash_seed: 1,
+    };
+    let mut stats = WorkerStats::new(settings);
+    stats.counters.clients_accepted = 1_204;
+    stats.counters.clients_disconnected = 600;
+    stats.counters.client_refused(ClientRefusal::AccessDenied);
+    stats.refused(RefusalCause::NoneOnline);
+    for round in 0..4_000_u64 {
+        let sample = StatementSample {
+            username: "app",
+            schema: b"shop",
+            bytes_in: 120,
+            bytes_out: 4_096,
+            now_unix_sec: 1_700_000_000 + round,
+            ..StatementSample::default()
+        };
+        stats.statement(&StatementSample {
+            digest: Some(0xABCD),
+            digest_text: b"SELECT c FROM sbtest WHERE id=?",
+            hostgroup: 20,
+            kind: 1,
+            server: Some(1 + usize::from(round % 2 == 0)),
+            latency_us: 180 + round % 40,
+            rows_sent: 1,
+            ..sample
+        });
+        if round % 10 == 0 {
+            stats.statement(&StatementSample {
+                digest: Some(0x1234),
+                digest_text:
+                    b"UPDATE sbtest SET k=k+? WHERE id=? AND a_long_column_name IN (?,?,?,...)",
+                username: "a-service-with-a-long-name",
+                hostgroup: 10,
+                kind: 2,
+                server: Some(0),
+                latency_us: 2_000 + round,
+                queue_us: round / 4,
+                rows_affected: 1,
+                error: (round % 1_000 == 0).then_some(1213),
+                ..sample
+            });
+        }
+        if round % 200 == 0 {
+            stats.statement(&StatementSample {
+                digest: Some(round),
+                digest_text: b"SELECT \x1b[31m ?",
+                hostgroup: 10,
+                kind: 1,
+                server: Some(0),
+                latency_us: if round == 0 { 1_200_000 } else { 900 },
+                ..sample
+            });
+        }
+    }
+    stats.report(gauges(worker), digests)
+}
+
+fn gauges(worker: u32) -> WorkerGauges {
+    let server = |slot: usize, hostgroup: u32, address: &str, state| ServerGauges {
+        slot,
+        hostgroup,
+        address: address.to_owned(),
+        state,
+        connections_max: 1_000,
+        connecting: 1,
+        idle: 4,
+        leased: 2,
+        shared: 0,
+        resetting: 1,
+        draining: 0,
+    };
+    WorkerGauges {
+        worker,
+        servers: vec![
+            server(
+                0,
+                10,
+                "db-primary.prod.example.internal:3306",
+                ServerState::Online,
+            ),
+            server(1, 20, "192.168.100.101:3306", ServerState::Online),
+            server(
+                2,
+                20,
+                "unix:/run/mysqld/\"odd\\name\".sock",
+                ServerState::Shunned,
+            ),
+        ],
+        pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
+        waiting: BTreeMap::from([(10, 2), (20, 0)]),
+        rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
+    }
+}

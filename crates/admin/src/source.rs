@@ -1,0 +1,31 @@
+//! Where the numbers come from.
+
+use std::pin::Pin;
+
+use trunkline_stats::{DigestQuery, Report};
+
+/// The answer to [`StatusSource::report`].
+pub type ReportFuture<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
+
+/// Answers for the process. The binary implements it by asking the workers' mailboxes.
+pub trait StatusSource: Send + Sync + 'static {
+    /// The merged numbers of all workers that answer, with `process` filled in. `digests` says
+    /// how many rows each worker shall give. The HTTP server stops waiting after
+    /// [`crate::http::REPORT_TIME_MAX`], so an answer without a stuck worker is better than none.
+    fn report(&self, digests: DigestQuery) -> ReportFuture<'_>;
+
+    /// Whether the process works. Asked often; it should not wait for anything.
+    fn health(&self) -> Health;
+}
+
+/// Whether the process works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It takes clients. `/healthz` and `/readyz` answer 200.
+    Ready,
+    /// It works but should get no new clients, because it starts or stops say; the text is the
+    /// reason. `/readyz` answers 503, `/healthz` 200. A graceful stop begins with this.
+    NotReady(String),
+    /// It does not work; the text is the reason. Both answer 503.
+    Failed(String),
+}

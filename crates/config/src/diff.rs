@@ -1,0 +1,263 @@
+//! What a reload changes, in lines that a person reads.
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Display},
+    hash::Hash,
+    sync::Arc,
+};
+
+use trunkline_rules::Rule;
+use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
+
+use crate::{
+    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot, config::status_word,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// One difference; it reads `server 10 10.0.0.1:3306: weight 1 -> 5`. It never shows a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What differs, such as `user app`.
+    pub subject: String,
+    /// How: `added`, `removed`, or each column with its old and its new value.
+    pub detail: String,
+    /// The running value stays until the next start.
+    pub needs_restart: bool,
+}
+
+impl Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.detail)?;
+        match self.needs_restart {
+            true => f.write_str(" (needs a restart)"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What `new` changes in the running snapshot: settings in the order of the table, then servers,
+/// users, replication groups and rules; of each what is changed or added in the order of the new
+/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
+///
+/// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
+pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
+    let old = &running.config;
+    let mut changes: Vec<Change> = SETTINGS
+        .iter()
+        .filter_map(|row| setting_change(row, &running.settings, &new.settings))
+        .collect();
+    compare(&old.servers, &new.servers, &mut changes);
+    compare(&old.users, &new.users, &mut changes);
+    compare(&old.replication, &new.replication, &mut changes);
+    compare(&old.rules, &new.rules, &mut changes);
+    changes
+}
+
+fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Change> {
+    let shown = |settings: &Settings| match settings.show(row.name).unwrap_or_default() {
+        text if text.is_empty() => "empty".to_owned(),
+        text => text,
+    };
+    let (old, new) = (shown(old), shown(new));
+    (old != new).then(|| Change {
+        subject: format!("setting {}", row.name),
+        detail: format!("{old} -> {new}"),
+        needs_restart: row.reload == Reload::Restart,
+    })
+}
+
+/// An entry of a section, as far as a difference needs to know.
+trait Item {
+    type Key: Eq + Hash;
+
+    fn key(&self) -> Self::Key;
+
+    fn subject(&self) -> String;
+
+    /// Notes each column that differs.
+    fn compare(&self, new: &Self, columns: &mut Columns);
+}
+
+fn compare<T: Item>(old: &[T], new: &[T], changes: &mut Vec<Change>) {
+    let mut left: HashMap<T::Key, &T> = old.iter().map(|item| (item.key(), item)).collect();
+    for item in new {
+        let detail = match left.remove(&item.key()) {
+            None => "added".to_owned(),
+            Some(before) => {
+                let mut columns = Columns::default();
+                before.compare(item, &mut columns);
+                columns.0.join(", ")
+            }
+        };
+        if !detail.is_empty() {
+            changes.push(Change {
+                subject: item.subject(),
+                detail,
+                needs_restart: false,
+            });
+        }
+    }
+    for item in old.iter().filter(|item| left.contains_key(&item.key())) {
+        let detail = "removed".to_owned();
+        changes.push(Change {
+            subject: item.subject(),
+            detail,
+            needs_restart: false,
+        });
+    }
+}
+
+/// The columns that differ, each `name old -> new`.
+#[derive(Default)]
+struct Columns(Vec<String>);
+
+impl Columns {
+    fn plain<T: Display + PartialEq>(&mut self, name: &str, old: T, new: T) {
+        if old != new {
+            self.0.push(format!("{name} {old} -> {new}"));
+        }
+    }
+
+    fn optional<T: Display + PartialEq>(&mut self, name: &str, old: Option<T>, new: Option<T>) {
+        let shown = |value: &Option<T>| value.as_ref().map_or("none".to_owned(), T::to_string);
+        if old != new {
+            self.0
+                .push(format!("{name} {} -> {}", shown(&old), shown(&new)));
+        }
+    }
+
+    /// Texts stand in quotes, since they may hold anything.
+    fn text(&mut self, name: &str, old: Option<&str>, new: Option<&str>) {
+        let quoted = |value: Option<&str>| value.map(|text| format!("{text:?}"));
+        self.optional(name, quoted(old), quoted(new));
+    }
+
+    fn unshown(&mut self, name: &str, differs: bool) {
+        if differs {
+            self.0.push(format!("{name} changed"));
+        }
+    }
+}
+
+impl Item for ServerEntry {
+    type Key = ServerKey;
+
+    fn key(&self) -> ServerKey {
+        self.key.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("server {} {}", self.key.hostgroup, self.key.address)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("weight", self.weight, new.weight);
+        columns.plain("max_connections", self.max_connections, new.max_connections);
+        columns.plain("status", status_word(self.status), status_word(new.status));
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
+    }
+}
+
+impl Item for Arc<User> {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("user {}", self.name)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.unshown("password", self.password != new.password);
+        columns.plain(
+            "default_hostgroup",
+            self.default_hostgroup,
+            new.default_hostgroup,
+        );
+        let schemas = (
+            self.default_schema.as_deref(),
+            new.default_schema.as_deref(),
+        );
+        columns.text("default_schema", schemas.0, schemas.1);
+        columns.plain("max_connections", self.max_connections, new.max_connections);
+        let persistent = (self.transaction_persistent, new.transaction_persistent);
+        columns.plain("transaction_persistent", persistent.0, persistent.1);
+        columns.plain("fast_forward", self.fast_forward, new.fast_forward);
+        columns.plain("active", self.active, new.active);
+    }
+}
+
+impl Item for ReplicationGroup {
+    type Key = HostgroupId;
+
+    fn key(&self) -> HostgroupId {
+        self.writer_hostgroup
+    }
+
+    fn subject(&self) -> String {
+        format!("replication {}", self.writer_hostgroup)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain(
+            "reader_hostgroup",
+            self.reader_hostgroup,
+            new.reader_hostgroup,
+        );
+        let split = |group: &Self| match group.read_write_split {
+            ReadWriteSplit::Auto => "auto",
+            ReadWriteSplit::Rules => "rules",
+        };
+        columns.plain("read_write_split", split(self), split(new));
+    }
+}
+
+impl Item for Rule {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.id
+    }
+
+    fn subject(&self) -> String {
+        format!("rule {}", self.id)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        let mut text = |name: &str, column: fn(&Self) -> &Option<String>| {
+            columns.text(name, column(self).as_deref(), column(new).as_deref());
+        };
+        text("username", |rule| &rule.username);
+        text("schemaname", |rule| &rule.schemaname);
+        text("client_addr", |rule| &rule.client_addr);
+        text("proxy_addr", |rule| &rule.proxy_addr);
+        text("digest", |rule| &rule.digest);
+        text("match_digest", |rule| &rule.match_digest);
+        text("match_pattern", |rule| &rule.match_pattern);
+        text("re_modifiers", |rule| &rule.re_modifiers);
+        text("error_msg", |rule| &rule.error_msg);
+        text("OK_msg", |rule| &rule.ok_msg);
+        text("comment", |rule| &rule.comment);
+        columns.plain("active", self.active, new.active);
+        columns.plain("flagIN", self.flag_in, new.flag_in);
+        columns.optional("proxy_port", self.proxy_port, new.proxy_port);
+        let negate = (self.negate_match_pattern, new.negate_match_pattern);
+        columns.plain("negate_match_pattern", negate.0, negate.1);
+        columns.optional("flagOUT", self.flag_out, new.flag_out);
+        let destination = (self.destination_hostgroup, new.destination_hostgroup);
+        columns.optional("destination_hostgroup", destination.0, destination.1);
+        columns.optional(
+            "next_query_flagIN",
+            self.next_query_flag_in,
+            new.next_query_flag_in,
+        );
+        columns.plain("apply", self.apply, new.apply);
+        // A column that this list does not know yet must not go unnoticed.
+        columns.unshown("rule", columns.0.is_empty() && self != new);
+    }
+}

@@ -1,0 +1,118 @@
+//! Differences as people read them.
+
+use super::*;
+
+fn config(text: &str) -> Config {
+    let no_files = |_: &str| Err("no files here".to_owned());
+    crate::parse(text, "t", &no_files).unwrap_or_else(|errors| panic!("{errors:#?}"))
+}
+
+fn lines(running: &Snapshot, new: &Config) -> Vec<String> {
+    difference(running, new)
+        .iter()
+        .map(Change::to_string)
+        .collect()
+}
+
+const OLD: &str = "
+workers = 1
+[[server]]
+hostgroup = 10
+address = '10.0.0.1'
+[[server]]
+hostgroup = 20
+address = '10.0.0.2'
+[[user]]
+name = 'app'
+password = 'secret'
+default_hostgroup = 10
+[[user]]
+name = 'gone'
+password = 'secret'
+default_hostgroup = 10
+[[replication]]
+writer_hostgroup = 10
+reader_hostgroup = 20
+[[rule]]
+id = 1
+match_digest = '^SELECT'
+[[rule]]
+id = 3
+";
+
+const NEW: &str = "
+workers = 2
+wait_timeout = 5000
+server_version = '8.4.0'
+[[server]]
+hostgroup = 10
+address = '10.0.0.1'
+weight = 5
+status = 'OFFLINE_SOFT'
+[[server]]
+hostgroup = 30
+address = 'db'
+[[user]]
+name = 'app'
+password = 'terces'
+default_hostgroup = 30
+default_schema = 'shop'
+[[replication]]
+writer_hostgroup = 10
+reader_hostgroup = 30
+read_write_split = 'rules'
+[[rule]]
+id = 1
+match_digest = '^UPDATE'
+destination_hostgroup = 30
+apply = true
+[[rule]]
+id = 2
+";
+
+#[test]
+fn a_configuration_does_not_differ_from_itself() {
+    let running = config(OLD).snapshot(None);
+    assert_eq!(lines(&running, &config(OLD)), [""; 0]);
+}
+
+#[test]
+fn every_change_is_one_line() {
+    let running = config(OLD).snapshot(None);
+    let expected = [
+        "setting workers: 1 -> 2 (needs a restart)",
+        "setting server_version: empty -> 8.4.0",
+        "setting wait_timeout: 28800000 -> 5000",
+        "server 10 10.0.0.1:3306: weight 1 -> 5, status ONLINE -> OFFLINE_SOFT",
+        "server 30 db:3306: added",
+        "server 20 10.0.0.2:3306: removed",
+        "user app: password changed, default_hostgroup 10 -> 30, default_schema none -> \"shop\"",
+        "user gone: removed",
+        "replication 10: reader_hostgroup 20 -> 30, read_write_split auto -> rules",
+        "rule 1: match_digest \"^SELECT\" -> \"^UPDATE\", destination_hostgroup none -> 30, \
+         apply false -> true",
+        "rule 2: added",
+        "rule 3: removed",
+    ];
+    assert_eq!(lines(&running, &config(NEW)), expected);
+}
+
+#[test]
+fn a_setting_that_waits_for_a_restart_is_named_again() {
+    let running = config(OLD).snapshot(None);
+    let running = config(NEW).snapshot(Some(&running));
+    assert_eq!(
+        lines(&running, &config(NEW)),
+        ["setting workers: 1 -> 2 (needs a restart)"]
+    );
+}
+
+#[test]
+fn no_line_shows_a_password() {
+    let running = config(OLD).snapshot(None);
+    let shown = lines(&running, &config(NEW)).join("\n");
+    assert!(
+        !shown.contains("secret") && !shown.contains("terces"),
+        "{shown}"
+    );
+}

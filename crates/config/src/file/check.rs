@@ -1,0 +1,238 @@
+//! What no single table can tell: duplicates, references, and what must not be absent.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fmt::Display,
+    hash::Hash,
+    ops::RangeInclusive,
+    sync::Arc,
+};
+
+use trunkline_rules::{Options, Rule, RuleSet};
+use trunkline_topology::{HostgroupId, ReplicationGroup, User};
+
+use crate::{
+    Config, ServerEntry, Settings,
+    file::{report::Report, rule::RuleEntry},
+};
+
+/// Numbers that a hostgroup can have, as in ProxySQL's tables.
+pub(super) const HOSTGROUPS: RangeInclusive<u32> = 0..=2_147_483_647;
+
+/// Something read, and the byte offset of what names it.
+pub(super) struct Placed<T> {
+    pub(super) value: T,
+    pub(super) at: usize,
+}
+
+/// Everything read from the sections, in the order of the file. Entries with errors are here too
+/// as long as they can be named, so that one error does not bring up others.
+#[derive(Default)]
+pub(super) struct Entries {
+    pub(super) servers: Vec<Placed<ServerEntry>>,
+    /// With the place of the user's hostgroup, unless that could not be read.
+    pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
+    /// With the place of the reader hostgroup.
+    pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
+    pub(super) rules: Vec<Placed<RuleEntry>>,
+    /// Hostgroups that some server names, broken or not.
+    pub(super) hostgroups: HashSet<HostgroupId>,
+    /// Some table could not be read well enough to say which hostgroups have servers.
+    pub(super) unsure: bool,
+}
+
+impl Entries {
+    pub(super) fn into_config(self, settings: Settings, rule_set: RuleSet) -> Config {
+        Config {
+            settings,
+            servers: self
+                .servers
+                .into_iter()
+                .map(|placed| placed.value)
+                .collect(),
+            users: self
+                .users
+                .into_iter()
+                .map(|(placed, _)| placed.value)
+                .collect(),
+            replication: self
+                .replication
+                .into_iter()
+                .map(|(placed, _)| placed.value)
+                .collect(),
+            rules: self
+                .rules
+                .into_iter()
+                .map(|placed| placed.value.rule)
+                .collect(),
+            rule_set: Arc::new(rule_set),
+        }
+    }
+
+    /// Whether a hostgroup certainly has no server.
+    fn is_empty(&self, hostgroup: HostgroupId) -> bool {
+        !self.unsure && !self.hostgroups.contains(&hostgroup)
+    }
+}
+
+/// Reports what is wrong between the entries; the compiled rules, when they compile.
+pub(super) fn check(
+    entries: &Entries,
+    settings: &Settings,
+    report: &mut Report<'_>,
+) -> Option<RuleSet> {
+    check_presence(entries, report);
+    check_servers(entries, report);
+    check_users(entries, report);
+    check_replication(entries, report);
+    check_rules(entries, settings, report)
+}
+
+fn check_presence(entries: &Entries, report: &mut Report<'_>) {
+    // What is there but broken was reported with its own place.
+    if !report.is_empty() {
+        return;
+    }
+    if entries.servers.is_empty() {
+        report.add(0, "server", "there is no [[server]]".to_owned());
+    }
+    if entries.users.is_empty() {
+        report.add(0, "user", "there is no [[user]]".to_owned());
+    }
+}
+
+fn check_servers(entries: &Entries, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, server) in entries.servers.iter().enumerate() {
+        let key = &server.value.key;
+        let what = format_args!("server {} in hostgroup {}", key.address, key.hostgroup);
+        seen.once(report, key, what, server.at, || format!("server[{index}]"));
+    }
+}
+
+fn check_users(entries: &Entries, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, (user, hostgroup_at)) in entries.users.iter().enumerate() {
+        let (name, hostgroup) = (user.value.name.as_str(), user.value.default_hostgroup);
+        let what = format_args!("user `{name}`");
+        seen.once(report, name, what, user.at, || {
+            format!("user[{index}].name")
+        });
+        if let Some(at) = hostgroup_at
+            && entries.is_empty(hostgroup)
+        {
+            let message = format!("user `{name}`: default_hostgroup {hostgroup} has no [[server]]");
+            report.add(*at, &format!("user[{index}].default_hostgroup"), message);
+        }
+    }
+}
+
+fn check_replication(entries: &Entries, report: &mut Report<'_>) {
+    let (mut writers, mut readers) = (Seen::default(), Seen::default());
+    for (index, (group, reader_at)) in entries.replication.iter().enumerate() {
+        let (writer, reader) = (group.value.writer_hostgroup, group.value.reader_hostgroup);
+        let key = |name: &str| format!("replication[{index}].{name}");
+        if writer == reader {
+            let message = format!("reader_hostgroup {reader} is the writer_hostgroup too");
+            report.add(*reader_at, &key("reader_hostgroup"), message);
+        } else if entries.is_empty(writer) && entries.is_empty(reader) {
+            let message = format!(
+                "neither writer_hostgroup {writer} nor reader_hostgroup {reader} has a [[server]]"
+            );
+            report.add(group.at, &key("writer_hostgroup"), message);
+        }
+        let what = format_args!("writer_hostgroup {writer}");
+        writers.once(report, writer, what, group.at, || key("writer_hostgroup"));
+        let what = format_args!("reader_hostgroup {reader}");
+        readers.once(report, reader, what, *reader_at, || key("reader_hostgroup"));
+    }
+}
+
+fn check_rules(entries: &Entries, settings: &Settings, report: &mut Report<'_>) -> Option<RuleSet> {
+    let mut seen = Seen::default();
+    let mut rules: Vec<Rule> = Vec::with_capacity(entries.rules.len());
+    let mut by_id: HashMap<u32, &Placed<RuleEntry>> = HashMap::new();
+    for placed in &entries.rules {
+        let (entry, rule) = (&placed.value, &placed.value.rule);
+        let key = || format!("rule[{}].id", entry.index);
+        if !seen.once(
+            report,
+            rule.id,
+            format_args!("rule {}", rule.id),
+            placed.at,
+            key,
+        ) {
+            continue;
+        }
+        if let Some(hostgroup) = rule.destination_hostgroup
+            && rule.active
+            && entries.is_empty(hostgroup)
+        {
+            let message = format!(
+                "rule {}: destination_hostgroup {hostgroup} has no [[server]]",
+                rule.id
+            );
+            let at = entry.place("destination_hostgroup").unwrap_or(placed.at);
+            report.add(
+                at,
+                &format!("rule[{}].destination_hostgroup", entry.index),
+                message,
+            );
+        }
+        by_id.insert(rule.id, placed);
+        rules.push(rule.clone());
+    }
+    let options = Options {
+        iterations: settings.query_processor_iterations,
+    };
+    match RuleSet::compile(rules, options) {
+        Ok(rule_set) => Some(rule_set),
+        Err(errors) => {
+            for error in errors {
+                let column = error.column.name();
+                let placed = by_id.get(&error.rule_id);
+                let at = placed.map_or(0, |p| p.value.place(column).unwrap_or(p.at));
+                let index = placed.map_or(0, |placed| placed.value.index);
+                report.add(at, &format!("rule[{index}].{column}"), error.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// What was seen already, and where.
+struct Seen<K>(HashMap<K, usize>);
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Seen<K> {
+    /// Reports `what` when `key` was seen before; false then.
+    fn once(
+        &mut self,
+        report: &mut Report<'_>,
+        key: K,
+        what: impl Display,
+        at: usize,
+        path: impl FnOnce() -> String,
+    ) -> bool {
+        match self.0.entry(key) {
+            Entry::Vacant(free) => {
+                free.insert(at);
+                true
+            }
+            Entry::Occupied(first) => {
+                let line = report.line(*first.get());
+                report.add(
+                    at,
+                    &path(),
+                    format!("{what} is defined twice (first on line {line})"),
+                );
+                false
+            }
+        }
+    }
+}

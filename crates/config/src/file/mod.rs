@@ -1,0 +1,158 @@
+//! The file: TOML text to a [`Config`], every error of it at once, each with its place.
+
+mod check;
+mod replication;
+mod report;
+mod rule;
+mod server;
+mod table;
+mod user;
+
+#[cfg(test)]
+mod tests;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::{
+    Config, ConfigError, SETTINGS, Settings,
+    file::{
+        check::Entries,
+        report::{Report, did_you_mean},
+        table::{Table, given},
+    },
+};
+
+/// Reads the files that a configuration names (`password_file`).
+///
+/// A closure `Fn(&str) -> Result<String, String>` is one.
+pub trait FileSource {
+    /// The text of the file at `path`, which is as the configuration writes it: a relative path
+    /// is the caller's to resolve. The error says why not, in lower case.
+    fn read(&self, path: &str) -> Result<String, String>;
+}
+
+impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self(path)
+    }
+}
+
+/// The lists of tables that a file may have.
+const SECTIONS: [&str; 4] = ["server", "user", "replication", "rule"];
+
+/// Reads a configuration file's text. `source_name` is what errors call the file.
+///
+/// # Errors
+/// Every error of the file, in the order of its lines. A file that is not TOML has only its
+/// syntax errors reported, since what follows from a half-read file would mislead.
+pub fn parse(
+    text: &str,
+    source_name: &str,
+    files: &dyn FileSource,
+) -> Result<Config, Vec<ConfigError>> {
+    let mut report = Report::new(source_name, text);
+    let (document, syntax_errors) = DeTable::parse_recoverable(text);
+    if !syntax_errors.is_empty() {
+        for error in syntax_errors {
+            let span = error.span().unwrap_or_default();
+            // Only a key is shown: what else is unexpected may be an unquoted password.
+            let message = match (error.message(), text.get(span.clone())) {
+                ("duplicate key", Some(key)) => format!("duplicate key `{}`", key.trim()),
+                (message, _) => message.to_owned(),
+            };
+            report.add(span.start, "", message);
+        }
+        return Err(report.finish());
+    }
+    let document = document.into_inner();
+    let settings = read_settings(&document, &mut report);
+    let mut entries = Entries::default();
+    for section in SECTIONS {
+        read_section(section, &document, &mut report, files, &mut entries);
+    }
+    let rule_set = check::check(&entries, &settings, &mut report);
+    match rule_set {
+        Some(rule_set) if report.is_empty() => Ok(entries.into_config(settings, rule_set)),
+        Some(_) | None => Err(report.finish()),
+    }
+}
+
+/// Reads every top-level key that is not a section.
+fn read_settings(document: &DeTable<'_>, report: &mut Report<'_>) -> Settings {
+    let mut settings = Settings::default();
+    for (key, value) in document {
+        let name: &str = key.get_ref();
+        if SECTIONS.contains(&name) {
+            continue;
+        }
+        match settings.set(name, &given(value.get_ref())) {
+            Ok(true) => {}
+            Ok(false) => report.add(key.span().start, name, unknown_setting(name)),
+            Err(reason) => report.add(value.span().start, name, format!("`{name}` {reason}")),
+        }
+    }
+    settings
+}
+
+fn unknown_setting(name: &str) -> String {
+    let names = || SETTINGS.iter().map(|row| row.name);
+    // People paste ProxySQL's names, which carry the module they belong to.
+    if let Some(bare) = name
+        .strip_prefix("mysql-")
+        .filter(|bare| names().any(|n| n == *bare))
+    {
+        return format!("unknown setting `{name}`; did you mean `{bare}`?");
+    }
+    let guess = did_you_mean(name, names().chain(SECTIONS));
+    format!("unknown setting `{name}`{guess}")
+}
+
+/// Reads all tables of one section.
+fn read_section(
+    section: &'static str,
+    document: &DeTable<'_>,
+    report: &mut Report<'_>,
+    files: &dyn FileSource,
+    entries: &mut Entries,
+) {
+    let Some(value) = document.get(section) else {
+        return;
+    };
+    let at = value.span().start;
+    let rows = match value.get_ref() {
+        DeValue::Array(rows) => rows,
+        DeValue::Table(_) => {
+            entries.unsure = true;
+            return report.add(
+                at,
+                section,
+                format!("[{section}] must be written [[{section}]]"),
+            );
+        }
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => {
+            entries.unsure = true;
+            let message = format!("`{section}` must be tables, written [[{section}]]");
+            return report.add(at, section, message);
+        }
+    };
+    for (index, row) in rows.iter().enumerate() {
+        let start = row.span().start;
+        let DeValue::Table(fields) = row.get_ref() else {
+            entries.unsure = true;
+            let message = format!("`{section}` must be tables, written [[{section}]]");
+            report.add(start, &format!("{section}[{index}]"), message);
+            continue;
+        };
+        let mut table = Table::new(section, index, fields, start);
+        match section {
+            "server" => server::read(&mut table, report, entries),
+            "user" => user::read(&mut table, report, files, entries),
+            "replication" => replication::read(&mut table, report, entries),
+            _ => rule::read(&mut table, report, entries),
+        }
+    }
+}

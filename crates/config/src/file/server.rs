@@ -1,0 +1,139 @@
+//! `[[server]]`.
+
+use std::path::PathBuf;
+
+use trunkline_topology::{Address, HostgroupId, ServerKey, ServerState};
+
+use crate::{
+    ServerEntry,
+    file::{
+        check::{Entries, HOSTGROUPS, Placed},
+        report::Report,
+        table::Table,
+    },
+    settings::read_text,
+};
+
+/// Columns of ProxySQL's `mysql_servers` that come with later features.
+const LATER: [&str; 5] = [
+    "gtid_port",
+    "compression",
+    "max_replication_lag",
+    "use_ssl",
+    "max_latency_ms",
+];
+
+/// The default port of `hostname` without `port`.
+const DEFAULT_PORT: u32 = 3_306;
+
+pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut Entries) {
+    let hostgroup_key = table.either(report, "hostgroup", "hostgroup_id");
+    let hostgroup = match table.has(hostgroup_key) {
+        true => table.number(report, hostgroup_key, HOSTGROUPS),
+        false => Some(0),
+    };
+    let address = read_address(table, report);
+    let weight = table.number(report, "weight", 0..=10_000_000);
+    let max_connections = table.number(report, "max_connections", 0..=1_000_000);
+    let status = table.value(report, "status", |given| read_status(read_text(given)?));
+    let comment = table.text(report, "comment");
+    table.finish(report, &LATER);
+
+    let Some(hostgroup) = hostgroup.map(HostgroupId) else {
+        entries.unsure = true;
+        return;
+    };
+    entries.hostgroups.insert(hostgroup);
+    let Some(address) = address else { return };
+    let entry = ServerEntry {
+        key: ServerKey { hostgroup, address },
+        weight: weight.unwrap_or(1),
+        max_connections: max_connections.unwrap_or(1_000),
+        status: status.unwrap_or(ServerState::Online),
+        comment: comment.unwrap_or_default(),
+    };
+    let name = if table.has("address") {
+        "address"
+    } else {
+        "hostname"
+    };
+    entries.servers.push(Placed {
+        value: entry,
+        at: table.place(name),
+    });
+}
+
+/// `address`, or `hostname` and `port` as ProxySQL has them.
+fn read_address(table: &mut Table<'_>, report: &mut Report<'_>) -> Option<Address> {
+    let hostname = table.text(report, "hostname");
+    let port = table.number(report, "port", 0..=65_535);
+    let address = table.value(report, "address", |given| {
+        let text = read_text(given)?;
+        text.parse::<Address>()
+            .map_err(|error| format!("is wrong: {error}"))
+    });
+    match (table.has("address"), table.has("hostname")) {
+        (true, true) => {
+            let message = "`address` and `hostname` in [[server]] mean the same; give one";
+            table.error(report, "hostname", message.to_owned());
+            None
+        }
+        (true, false) if table.has("port") => {
+            let message = "`port` goes with `hostname`; `address` in [[server]] holds its own";
+            table.error(report, "port", message.to_owned());
+            None
+        }
+        (true, false) => address,
+        (false, true) => {
+            let port = if table.has("port") {
+                port?
+            } else {
+                DEFAULT_PORT
+            };
+            join(&hostname?, port)
+                .map_err(|message| table.error(report, "hostname", message))
+                .ok()
+        }
+        (false, false) => {
+            table.missing(report, "address");
+            None
+        }
+    }
+}
+
+/// The address of ProxySQL's two columns; port 0 or a leading `/` makes it a Unix socket.
+fn join(hostname: &str, port: u32) -> Result<Address, String> {
+    if hostname.starts_with('/') {
+        return Ok(Address::Unix(PathBuf::from(hostname)));
+    }
+    if port == 0 {
+        return Err(format!(
+            "`hostname` in [[server]] must be the path of a Unix socket where `port` is 0, not \
+             `{hostname}`"
+        ));
+    }
+    let is_ip = hostname.parse::<std::net::IpAddr>().is_ok();
+    let joined = match is_ip && hostname.contains(':') {
+        true => format!("[{hostname}]:{port}"),
+        false if hostname.contains([':', '[', ']']) => {
+            return Err(format!(
+                "`hostname` in [[server]] must be a host without a port, not `{hostname}`"
+            ));
+        }
+        false => format!("{hostname}:{port}"),
+    };
+    joined
+        .parse()
+        .map_err(|error| format!("`hostname` in [[server]] is wrong: {error}"))
+}
+
+fn read_status(word: &str) -> Result<ServerState, String> {
+    match word.to_ascii_uppercase().as_str() {
+        "ONLINE" => Ok(ServerState::Online),
+        "OFFLINE_SOFT" => Ok(ServerState::OfflineSoft),
+        "OFFLINE_HARD" => Ok(ServerState::OfflineHard),
+        _ => Err(format!(
+            "must be ONLINE, OFFLINE_SOFT or OFFLINE_HARD, not `{word}`"
+        )),
+    }
+}

@@ -1,0 +1,287 @@
+//! Files, good and bad.
+
+mod refusals;
+
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+use trunkline_rules::Rule;
+use trunkline_topology::{Address, HostgroupId, Password, ReadWriteSplit, ServerState};
+
+use super::*;
+use crate::{ListenAddress, LogFormat, StateFile};
+
+const MINIMAL: &str = include_str!("../../../../examples/minimal.toml");
+const EXAMPLE: &str = include_str!("../../../../examples/trunkline.toml");
+
+const HASH: &str = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19";
+
+/// A file source with a few files.
+fn files(path: &str) -> Result<String, String> {
+    match path {
+        "good" => Ok("from file\n".to_owned()),
+        "windows" => Ok("from file\r\n".to_owned()),
+        "hash" => Ok(HASH.to_owned()),
+        "empty" => Ok("\n".to_owned()),
+        "lines" => Ok("one\ntwo\n".to_owned()),
+        _ => Err("no such file".to_owned()),
+    }
+}
+
+fn good(text: &str) -> Config {
+    parse(text, "t", &files).unwrap_or_else(|errors| panic!("{errors:#?}"))
+}
+
+/// Every error of `text` on a line of its own.
+fn errors(text: &str) -> String {
+    let errors = parse(text, "t", &files).expect_err(text);
+    errors
+        .iter()
+        .map(ConfigError::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A server and a user below `text`, so that it is a whole file.
+fn whole(text: &str) -> String {
+    format!("{text}\n[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'\n")
+}
+
+/// One server's keys, in a whole file; they begin on line 2.
+fn server(keys: &str) -> String {
+    format!("[[server]]\n{keys}\n[[user]]\nname='u'\npassword='p'\n")
+}
+
+/// One user's keys, in a whole file; they begin on line 4.
+fn user(keys: &str) -> String {
+    format!("[[server]]\naddress='a'\n[[user]]\n{keys}\n")
+}
+
+/// One rule's keys, in a whole file; they begin on line 7.
+fn rule(keys: &str) -> String {
+    format!("[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'\n[[rule]]\n{keys}\n")
+}
+
+#[test]
+fn the_minimal_example_has_defaults_for_the_rest() {
+    let config = good(MINIMAL);
+    assert_eq!(config.settings, Settings::default());
+    let [server] = config.servers.as_slice() else {
+        panic!("{:?}", config.servers)
+    };
+    assert_eq!(server.key.hostgroup, HostgroupId(0));
+    assert_eq!((server.weight, server.max_connections), (1, 1_000));
+    assert_eq!(server.status, ServerState::Online);
+    let [user] = config.users.as_slice() else {
+        panic!("{:?}", config.users)
+    };
+    assert_eq!((user.name.as_str(), user.max_connections), ("app", 10_000));
+    assert!(user.transaction_persistent && user.active && !user.fast_forward);
+    assert!(config.rules.is_empty() && config.rule_set.is_empty());
+}
+
+#[test]
+fn the_full_example_is_read_as_written() {
+    let config = good(EXAMPLE);
+    let unix = ListenAddress::Unix("/run/trunkline/trunkline.sock".into());
+    assert_eq!(config.settings.listen.get(1), Some(&unix));
+    let servers: Vec<String> = config
+        .servers
+        .iter()
+        .map(|server| {
+            format!(
+                "{} {} {}",
+                server.key.hostgroup, server.key.address, server.weight
+            )
+        })
+        .collect();
+    assert_eq!(
+        servers,
+        [
+            "10 10.0.0.1:3306 1",
+            "20 10.0.0.2:3306 2",
+            "20 10.0.0.3:3306 1"
+        ]
+    );
+    assert_eq!(config.replication[0].read_write_split, ReadWriteSplit::Auto);
+    assert!(matches!(config.users[1].password, Password::NativeHash(_)));
+    assert_eq!(config.users[1].default_schema.as_deref(), Some("sales"));
+    assert_eq!(config.rules.len(), 2);
+    assert_eq!(config.rule_set.len(), 2);
+}
+
+#[test]
+fn settings_are_read() {
+    let text = whole(
+        "listen=['[::1]:0']\nhttp_listen=''\nstate_file=''\nwait_timeout=1_000\n\
+         query_digests=0\nlog_format='json'\nserver_version='8.4.0'\n",
+    );
+    let settings = good(&text).settings;
+    let loopback: SocketAddr = "[::1]:0".parse().expect("an address");
+    assert_eq!(settings.listen, [ListenAddress::Tcp(loopback)]);
+    assert_eq!(
+        (settings.http_listen, settings.state_file),
+        (None, StateFile::Off)
+    );
+    assert_eq!(
+        (settings.wait_timeout, settings.query_digests),
+        (1_000, false)
+    );
+    assert_eq!(settings.log_format, LogFormat::Json);
+    assert_eq!(settings.server_version, "8.4.0");
+}
+
+#[test]
+fn a_server_is_read_in_both_spellings() {
+    let check = |keys: &str, expected: &str| {
+        let config = good(&server(keys));
+        let key = &config.servers[0].key;
+        assert_eq!(
+            format!("{} {}", key.hostgroup, key.address),
+            expected,
+            "{keys}"
+        );
+    };
+    check("address='db'\nhostgroup_id=0", "0 db:3306");
+    check("hostname='db'", "0 db:3306");
+    check("hostname='db'\nport=3307", "0 db:3307");
+    check("hostname='::1'\nport=3307", "0 [::1]:3307");
+    check("hostname='/run/s'\nport=0", "0 unix:/run/s");
+    check("address='unix:/run/s'", "0 unix:/run/s");
+    let status = good(&server("address='db'\nstatus='offline_soft'")).servers[0].status;
+    assert_eq!(status, ServerState::OfflineSoft);
+}
+
+#[test]
+fn passwords_come_from_three_keys() {
+    let password = |keys: &str| {
+        good(&user(&format!("name='u'\n{keys}"))).users[0]
+            .password
+            .clone()
+    };
+    let clear = |password: Password| match password {
+        Password::Clear(secret) => secret.expose().clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(clear(password("password=''")), "");
+    assert_eq!(clear(password("password='x'")), "x");
+    assert_eq!(clear(password("password_file='good'")), "from file");
+    assert_eq!(clear(password("password_file='windows'")), "from file");
+    let native = Password::from_hash(HASH).expect("a hash");
+    assert_eq!(password(&format!("password_hash='{HASH}'")), native);
+    assert_eq!(password("password_file='hash'"), native);
+}
+
+#[test]
+fn a_rule_has_every_column() {
+    let keys = "rule_id=3\nactive=0\nusername='u'\nschemaname='s'\nflagIN=1\nclient_addr='10.%'\n\
+        proxy_addr='::1'\nproxy_port=6033\ndigest='0x1'\nmatch_digest='d'\nmatch_pattern='p'\n\
+        negate_match_pattern=true\nre_modifiers=''\nflagOUT=2\ndestination_hostgroup=0\n\
+        next_query_flagIN=4\nerror_msg='e'\nOK_msg='o'\napply=true\ncomment='c'";
+    let text = |text: &str| Some(text.to_owned());
+    let expected = Rule {
+        id: 3,
+        active: false,
+        username: text("u"),
+        schemaname: text("s"),
+        flag_in: 1,
+        client_addr: text("10.%"),
+        proxy_addr: text("::1"),
+        proxy_port: Some(6_033),
+        digest: text("0x1"),
+        match_digest: text("d"),
+        match_pattern: text("p"),
+        negate_match_pattern: true,
+        re_modifiers: text(""),
+        flag_out: Some(2),
+        destination_hostgroup: Some(HostgroupId(0)),
+        next_query_flag_in: Some(4),
+        error_msg: text("e"),
+        ok_msg: text("o"),
+        apply: true,
+        comment: text("c"),
+    };
+    assert_eq!(good(&rule(keys)).rules, [expected]);
+    assert_eq!(
+        good(&rule("id=1")).rules,
+        [Rule {
+            id: 1,
+            ..Rule::default()
+        }]
+    );
+}
+
+#[test]
+fn a_host_name_is_left_to_the_control_plane() {
+    let config = good(&server("address='db.example:3306'"));
+    let expected = Address::Tcp {
+        host: "db.example".to_owned(),
+        port: 3_306,
+    };
+    assert_eq!(config.servers[0].key.address, expected);
+}
+
+/// The full size (10,000 servers, 100,000 users) takes seconds even unoptimised; a tenth of it
+/// shows a quadratic step just as well.
+#[test]
+fn a_large_file_is_read_in_linear_time() {
+    let mut text = String::new();
+    for at in 0..1_000 {
+        text.push_str(&format!(
+            "[[server]]\nhostgroup={}\naddress='10.0.{}.{}'\n",
+            at % 50,
+            at / 250,
+            at % 250
+        ));
+    }
+    for at in 0..10_000 {
+        text.push_str(&format!(
+            "[[user]]\nname='u{at}'\npassword='p'\ndefault_hostgroup={}\n",
+            at % 50
+        ));
+    }
+    let config = good(&text);
+    assert_eq!((config.servers.len(), config.users.len()), (1_000, 10_000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_text_gives_a_configuration_or_errors(
+        text in "\\PC{0,200}|[\\[\\]a-z=\"'\\n 0-9.#{},]{0,200}",
+    ) {
+        check_any(&text);
+    }
+
+    #[test]
+    fn a_damaged_example_gives_a_configuration_or_errors(
+        cut in 0usize..4_000,
+        length in 0usize..40,
+        insert in "[\\[\\]a-z=\"'\\n 0-9.-]{0,8}",
+    ) {
+        let chars: Vec<char> = EXAMPLE.chars().collect();
+        let cut = cut.min(chars.len());
+        let rest = (cut + length).min(chars.len());
+        let head: String = chars[..cut].iter().collect();
+        let tail: String = chars[rest..].iter().collect();
+        check_any(&format!("{head}{insert}{tail}"));
+    }
+}
+
+fn check_any(text: &str) {
+    match parse(text, "t", &files) {
+        Ok(config) => {
+            assert!(!config.servers.is_empty() && !config.users.is_empty());
+            let snapshot = config.snapshot(None);
+            assert_eq!(snapshot.version, 1);
+        }
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+            for error in errors {
+                assert!((1..=lines).contains(&error.line), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `[[user]]`.
+
+use std::sync::Arc;
+
+use trunkline_topology::{HostgroupId, Password, Secret, User};
+
+use crate::{
+    file::{
+        FileSource,
+        check::{Entries, HOSTGROUPS, Placed},
+        report::Report,
+        table::Table,
+    },
+    settings::read_text,
+};
+
+/// Columns of ProxySQL's `mysql_users` that come with later features.
+const LATER: [&str; 5] = [
+    "use_ssl",
+    "schema_locked",
+    "backend",
+    "frontend",
+    "attributes",
+];
+
+/// The longest user name; MariaDB allows 128 characters, MySQL 32.
+const NAME_BYTES_MAX: usize = 512;
+
+pub(super) fn read(
+    table: &mut Table<'_>,
+    report: &mut Report<'_>,
+    files: &dyn FileSource,
+    entries: &mut Entries,
+) {
+    let name_key = table.either(report, "name", "username");
+    let name = table.value(report, name_key, |given| match read_text(given)? {
+        "" => Err("must not be empty".to_owned()),
+        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => Err(format!(
+            "must be a name of at most {NAME_BYTES_MAX} bytes without NUL"
+        )),
+        text => Ok(text.to_owned()),
+    });
+    if !table.has(name_key) {
+        table.missing(report, "name");
+    }
+    let password = read_password(table, report, files);
+    let default_hostgroup = table.number(report, "default_hostgroup", HOSTGROUPS);
+    let default_schema = table.text(report, "default_schema");
+    let max_connections = table.number(report, "max_connections", 0..=10_000_000);
+    let transaction_persistent = table.flag(report, "transaction_persistent");
+    let fast_forward = table.flag(report, "fast_forward");
+    let active = table.flag(report, "active");
+    let _comment = table.text(report, "comment");
+    table.finish(report, &LATER);
+
+    let Some(name) = name else { return };
+    // The cross-checks want every user; a password that could not be read was reported already.
+    let password = password.unwrap_or_else(|| Password::Clear(Secret::default()));
+    let user = User {
+        name,
+        password,
+        default_hostgroup: HostgroupId(default_hostgroup.unwrap_or(0)),
+        default_schema: default_schema.filter(|schema| !schema.is_empty()),
+        max_connections: max_connections.unwrap_or(10_000),
+        transaction_persistent: transaction_persistent.unwrap_or(true),
+        fast_forward: fast_forward.unwrap_or(false),
+        active: active.unwrap_or(true),
+    };
+    let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
+    let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));
+    let place = Placed {
+        value: Arc::new(user),
+        at: table.place(name_key),
+    };
+    entries.users.push((place, hostgroup_at));
+}
+
+/// The password from the one of three keys that the table has.
+fn read_password(
+    table: &mut Table<'_>,
+    report: &mut Report<'_>,
+    files: &dyn FileSource,
+) -> Option<Password> {
+    let clear = table.value(report, "password", |given| {
+        let text = read_text(given)?;
+        // Sent as a clear password, a hash would never be right and nobody would see why.
+        match is_hash(text) {
+            true => Err("holds a hash; write it as `password_hash`".to_owned()),
+            false => Ok(clear_password(text)),
+        }
+    });
+    let hash = table.value(report, "password_hash", |given| {
+        let text = read_text(given)?;
+        Password::from_hash(text).map_err(|error| format!("is wrong: {error}"))
+    });
+    let file = table.value(report, "password_file", |given| {
+        let path = read_text(given)?;
+        password_of_file(path, files).map_err(|why| format!("is wrong: `{path}` {why}"))
+    });
+    let keys = ["password", "password_hash", "password_file"];
+    let mut present = keys.into_iter().filter(|key| table.has(key));
+    match (present.next(), present.next()) {
+        (Some(first), Some(second)) => {
+            let message = format!("`{first}` and `{second}` in [[user]] exclude each other");
+            table.error(report, second, message);
+            None
+        }
+        (Some(_), None) => clear.or(hash).or(file),
+        (None, _) => {
+            let message = "[[user]] has no `password`, `password_hash` or `password_file`";
+            table.error(report, "password", message.to_owned());
+            None
+        }
+    }
+}
+
+/// A file holds one line: the password, or a hash.
+fn password_of_file(path: &str, files: &dyn FileSource) -> Result<Password, String> {
+    let text = files
+        .read(path)
+        .map_err(|why| format!("cannot be read: {why}"))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    match line.strip_suffix('\r').unwrap_or(line) {
+        "" => Err("is empty".to_owned()),
+        line if line.contains(['\n', '\0']) => Err("must hold one line, the password".to_owned()),
+        line if is_hash(line) => Password::from_hash(line).map_err(|error| error.to_string()),
+        line => Ok(clear_password(line)),
+    }
+}
+
+fn clear_password(text: &str) -> Password {
+    Password::Clear(Secret::new(text.to_owned()))
+}
+
+/// Whether a text is unmistakably a hash. Bare hex digits are not: they may be a password.
+fn is_hash(text: &str) -> bool {
+    (text.starts_with('*') || text.starts_with("$A$")) && Password::from_hash(text).is_ok()
+}

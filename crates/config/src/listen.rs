@@ -1,0 +1,38 @@
+//! Where the proxy listens.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+
+/// An address to listen on: `ip:port`, `[ipv6]:port`, or `unix:/path`.
+///
+/// Host names are not taken: what one resolves to may change, and a listener may not. Port 0
+/// lets the kernel choose.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ListenAddress {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if path.starts_with('/') => Ok(Self::Unix(PathBuf::from(path))),
+            Some(_) => Err(format!("the path in `{text}` must begin with `/`")),
+            None => text.parse().map(Self::Tcp).map_err(|_| {
+                format!("`{text}` is not an address to listen on (`ip:port` or `unix:/path`)")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}

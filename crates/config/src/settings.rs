@@ -1,0 +1,352 @@
+//! What a setting is: its row in the table, and how a value is read and shown.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use crate::ListenAddress;
+
+/// A value as a file or an operator gave it, before its setting has judged it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// A whole number.
+    Integer(i128),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// Text.
+    Text(String),
+    /// A list.
+    List(Vec<Given>),
+    /// Something that no setting takes; the word names its type (`a date`).
+    Other(&'static str),
+}
+
+impl Given {
+    /// The type, with its article, for messages.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Integer(_) => "an integer",
+            Self::Boolean(_) => "a boolean",
+            Self::Text(_) => "a string",
+            Self::List(_) => "a list",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// Whether a change takes effect at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// A reload is enough.
+    Live,
+    /// The running value stays until the next start.
+    Restart,
+}
+
+/// What values a setting takes beyond its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// Every value of the type.
+    All,
+    /// Whole numbers from the first to the second, both included.
+    Numbers(u64, u64),
+    /// Text of at most this many bytes, without control characters.
+    Text(usize),
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::Numbers(min, max) => write!(f, "{min} to {max}"),
+            Self::Text(max) => write!(f, "at most {max} bytes"),
+        }
+    }
+}
+
+/// One row of the table of settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// The key at the top level of the file: ProxySQL's variable without `mysql-` where there is
+    /// one.
+    pub name: &'static str,
+    /// The type in words, such as `integer` or `text or json`.
+    pub kind: &'static str,
+    /// The unit of a number; empty for what has none.
+    pub unit: &'static str,
+    /// What values it takes.
+    pub range: Range,
+    /// Whether a change takes effect at once.
+    pub reload: Reload,
+    /// The first version that has it.
+    pub since: &'static str,
+    /// What it does, one paragraph.
+    pub doc: &'static str,
+}
+
+/// A type that a setting can have.
+pub trait SettingValue: Sized {
+    /// The type in words.
+    const KIND: &'static str;
+
+    /// Reads a value; the error says what it must be (`must be 1 to 9, not 0`).
+    fn read(given: &Given, range: Range) -> Result<Self, String>;
+
+    /// The value as the file writes it, without quotes.
+    fn show(&self) -> String;
+}
+
+/// `must be an integer, not a string`.
+pub(crate) fn wrong_type(expected: &str, given: &Given) -> String {
+    format!("must be {expected}, not {}", given.type_name())
+}
+
+/// Reads a whole number of `min` to `max`.
+pub(crate) fn read_number(given: &Given, min: u64, max: u64) -> Result<u64, String> {
+    let Given::Integer(number) = given else {
+        return Err(wrong_type("an integer", given));
+    };
+    u64::try_from(*number)
+        .ok()
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| format!("must be {min} to {max}, not {number}"))
+}
+
+/// Reads a boolean; 0 and 1 are taken too, as ProxySQL's columns write it.
+pub(crate) fn read_flag(given: &Given) -> Result<bool, String> {
+    match given {
+        Given::Boolean(flag) => Ok(*flag),
+        Given::Integer(0) => Ok(false),
+        Given::Integer(1) => Ok(true),
+        Given::Integer(number) => Err(format!("must be true or false, not {number}")),
+        Given::Text(_) | Given::List(_) | Given::Other(_) => Err(wrong_type("a boolean", given)),
+    }
+}
+
+/// Reads a text.
+pub(crate) fn read_text(given: &Given) -> Result<&str, String> {
+    match given {
+        Given::Text(text) => Ok(text),
+        Given::Integer(_) | Given::Boolean(_) | Given::List(_) | Given::Other(_) => {
+            Err(wrong_type("a string", given))
+        }
+    }
+}
+
+macro_rules! whole_number {
+    ($($type:ty),+) => { $(
+        impl SettingValue for $type {
+            const KIND: &'static str = "integer";
+
+            fn read(given: &Given, range: Range) -> Result<Self, String> {
+                let (min, max) = match range {
+                    Range::Numbers(min, max) => (min, max),
+                    Range::All | Range::Text(_) => (0, u64::MAX),
+                };
+                let number = read_number(given, min, max)?;
+                Self::try_from(number).map_err(|_| format!("is too large: {number}"))
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )+ };
+}
+
+whole_number!(u32, u64, usize);
+
+impl SettingValue for bool {
+    const KIND: &'static str = "boolean";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        read_flag(given)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl SettingValue for String {
+    const KIND: &'static str = "text";
+
+    fn read(given: &Given, range: Range) -> Result<Self, String> {
+        let text = read_text(given)?;
+        if let Range::Text(max) = range
+            && text.len() > max
+        {
+            return Err(format!("must have at most {max} bytes, not {}", text.len()));
+        }
+        if text.chars().any(char::is_control) {
+            return Err("must not hold control characters".to_owned());
+        }
+        Ok(text.to_owned())
+    }
+
+    fn show(&self) -> String {
+        self.clone()
+    }
+}
+
+impl SettingValue for Vec<ListenAddress> {
+    const KIND: &'static str = "list of addresses";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        let Given::List(items) = given else {
+            return Err(wrong_type("a list of addresses", given));
+        };
+        let mut list = Self::with_capacity(items.len());
+        for item in items {
+            let address = read_text(item)
+                .map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
+            let address: ListenAddress = address
+                .parse()
+                .map_err(|reason| format!("is wrong: {reason}"))?;
+            if list.contains(&address) {
+                return Err(format!("names `{address}` twice"));
+            }
+            list.push(address);
+        }
+        if list.is_empty() {
+            return Err("is empty, so there is no listener".to_owned());
+        }
+        Ok(list)
+    }
+
+    fn show(&self) -> String {
+        let quoted: Vec<String> = self
+            .iter()
+            .map(|address| format!("\"{address}\""))
+            .collect();
+        format!("[{}]", quoted.join(", "))
+    }
+}
+
+/// An address that may be switched off with an empty text.
+impl SettingValue for Option<SocketAddr> {
+    const KIND: &'static str = "address, or empty";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        match read_text(given)? {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| format!("must be `ip:port` or empty, not `{text}`")),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.map(|addr| addr.to_string()).unwrap_or_default()
+    }
+}
+
+/// Where the facts learned from servers are kept for the next start.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StateFile {
+    /// Beside the configuration file, with `.state` after its name.
+    #[default]
+    Beside,
+    /// Nowhere.
+    Off,
+    /// At this path.
+    Path(PathBuf),
+}
+
+impl StateFile {
+    /// The path, given that of the configuration file; `None` when nothing is kept.
+    pub fn path(&self, config_file: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Beside => {
+                let mut name = config_file.as_os_str().to_owned();
+                name.push(".state");
+                Some(PathBuf::from(name))
+            }
+            Self::Off => None,
+            Self::Path(path) => Some(path.clone()),
+        }
+    }
+}
+
+impl SettingValue for StateFile {
+    const KIND: &'static str = "path, or empty";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        match read_text(given)? {
+            "" => Ok(Self::Off),
+            text => Ok(Self::Path(PathBuf::from(text))),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Beside => "the configuration file's path and `.state`".to_owned(),
+            Self::Off => String::new(),
+            Self::Path(path) => path.display().to_string(),
+        }
+    }
+}
+
+macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $name:ident, $kind:literal, $first:ident;
+        $($(#[doc = $variant_doc:literal])+ $variant:ident = $word:literal),+) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[doc = $variant_doc])+ $variant),+ }
+
+        impl $name {
+            /// The word as the file writes it.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::$first
+            }
+        }
+
+        impl SettingValue for $name {
+            const KIND: &'static str = $kind;
+
+            fn read(given: &Given, _: Range) -> Result<Self, String> {
+                match read_text(given)? {
+                    $($word => Ok(Self::$variant),)+
+                    other => Err(format!("must be {}, not `{other}`", $kind)),
+                }
+            }
+
+            fn show(&self) -> String {
+                self.word().to_owned()
+            }
+        }
+    };
+}
+
+choice! {
+    /// How much is logged.
+    LogLevel, "error, warn, info, debug or trace", Info;
+    /// What failed.
+    Error = "error",
+    /// And what looks wrong.
+    Warn = "warn",
+    /// And what changed.
+    Info = "info",
+    /// And what a developer asks.
+    Debug = "debug",
+    /// And every step.
+    Trace = "trace"
+}
+
+choice! {
+    /// How a log line is written.
+    LogFormat, "text or json", Text;
+    /// For people.
+    Text = "text",
+    /// One JSON object a line.
+    Json = "json"
+}

@@ -1,0 +1,250 @@
+//! What the data plane serves by: one immutable, versioned view of a configuration.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use trunkline_rules::RuleSet;
+use trunkline_topology::{
+    Address, HostgroupId, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, User,
+};
+
+use crate::{Config, ServerEntry, Settings};
+
+#[cfg(test)]
+mod tests;
+
+/// Servers that are interchangeable.
+#[derive(Debug, Clone)]
+pub struct Hostgroup {
+    /// Its number.
+    pub id: HostgroupId,
+    /// Its servers in the order of the configuration; never empty.
+    pub servers: Vec<Arc<Server>>,
+}
+
+/// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// Grows by one with every snapshot; the first is 1.
+    pub version: u64,
+    /// The settings in force: what only a restart may change has the first snapshot's value.
+    pub settings: Settings,
+    /// Users by name.
+    pub users: Arc<HashMap<String, Arc<User>>>,
+    /// Hostgroups that have servers.
+    pub hostgroups: BTreeMap<HostgroupId, Hostgroup>,
+    /// Writer hostgroups with their readers, in the order of the configuration.
+    pub replication: Vec<ReplicationGroup>,
+    /// Compiled rules: the very same set as before as long as no rule has changed, so that what
+    /// workers remember of it stays good.
+    pub rules: Arc<RuleSet>,
+    /// What this was built from.
+    pub config: Arc<Config>,
+    /// Index into `replication` by writer hostgroup.
+    writers: HashMap<HostgroupId, usize>,
+}
+
+impl Snapshot {
+    /// Builds the snapshot that follows `previous`, or the first one.
+    ///
+    /// Servers that `previous` has too keep their health: connection counts, shuns and epoch go
+    /// on. A status that differs from the previous configuration's is set on that shared health,
+    /// and servers that are gone become [`ServerState::OfflineSoft`], so that statements running
+    /// there may end and no connection is used again. Both happen here, at once: publish what
+    /// this returns.
+    pub fn build(config: Config, previous: Option<&Self>) -> Self {
+        let mut settings = config.settings.clone();
+        let mut rules = Arc::clone(&config.rule_set);
+        if let Some(previous) = previous {
+            settings.keep_running(&previous.settings);
+            let iterations = |settings: &Settings| settings.query_processor_iterations;
+            if previous.config.rules == config.rules
+                && iterations(&previous.settings) == iterations(&settings)
+            {
+                rules = Arc::clone(&previous.rules);
+            }
+        }
+        let hostgroups = build_hostgroups(&config.servers, previous);
+        let users = config
+            .users
+            .iter()
+            .map(|user| (user.name.clone(), Arc::clone(user)));
+        let writers = config.replication.iter().enumerate();
+        Self {
+            version: previous
+                .map_or(0, |previous| previous.version)
+                .saturating_add(1),
+            settings,
+            users: Arc::new(users.collect()),
+            hostgroups,
+            replication: config.replication.clone(),
+            rules,
+            writers: writers
+                .map(|(index, group)| (group.writer_hostgroup, index))
+                .collect(),
+            config: Arc::new(config),
+        }
+    }
+
+    /// The hostgroup, when it has servers.
+    pub fn hostgroup(&self, id: HostgroupId) -> Option<&Hostgroup> {
+        self.hostgroups.get(&id)
+    }
+
+    /// The user called `name`, active or not.
+    pub fn user(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// The replication group whose writer hostgroup is `id`. One hash look-up.
+    pub fn writer_group(&self, id: HostgroupId) -> Option<&ReplicationGroup> {
+        self.replication.get(*self.writers.get(&id)?)
+    }
+
+    /// All servers, hostgroup by hostgroup. A server in two hostgroups comes twice.
+    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.hostgroups
+            .values()
+            .flat_map(|hostgroup| &hostgroup.servers)
+    }
+
+    /// The host names that must be resolved, each once, in a fixed order.
+    pub fn names_to_resolve(&self) -> Vec<Address> {
+        let mut names: Vec<Address> = self
+            .servers()
+            .map(|server| &server.key.address)
+            .filter(|address| is_name(address))
+            .cloned()
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The next snapshot with what host names resolve to now; `None` when nothing changed.
+    ///
+    /// A name that is missing in `resolved`, or has no address there, keeps those it had: a name
+    /// server that fails must not take servers out. Another order of the same addresses is no
+    /// change, since name servers rotate them.
+    pub fn with_resolved(&self, resolved: &HashMap<Address, Vec<SocketAddr>>) -> Option<Self> {
+        let mut hostgroups = self.hostgroups.clone();
+        let mut changed = false;
+        for server in hostgroups
+            .values_mut()
+            .flat_map(|hostgroup| &mut hostgroup.servers)
+        {
+            let address = &server.key.address;
+            let Some(found) = resolved.get(address).filter(|found| !found.is_empty()) else {
+                continue;
+            };
+            if is_name(address) && !is_same_set(found, &server.resolved) {
+                *server = Arc::new(Server {
+                    resolved: found.clone(),
+                    ..Server::clone(server)
+                });
+                changed = true;
+            }
+        }
+        let version = self.version.saturating_add(1);
+        changed.then(|| Self {
+            version,
+            hostgroups,
+            ..self.clone()
+        })
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    /// Numbers only: a configuration may have a hundred thousand users.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("version", &self.version)
+            .field("users", &self.users.len())
+            .field("hostgroups", &self.hostgroups.len())
+            .field("servers", &self.servers().count())
+            .field("replication", &self.replication.len())
+            .field("rules", &self.rules.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether an address is a host name, which only the control plane can turn into addresses.
+fn is_name(address: &Address) -> bool {
+    match address {
+        Address::Tcp { .. } => address.literal().is_none(),
+        Address::Unix(_) => false,
+    }
+}
+
+fn is_same_set(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
+    a.iter().all(|addr| b.contains(addr)) && b.iter().all(|addr| a.contains(addr))
+}
+
+fn build_hostgroups(
+    entries: &[ServerEntry],
+    previous: Option<&Snapshot>,
+) -> BTreeMap<HostgroupId, Hostgroup> {
+    // A snapshot has one server for each entry of its configuration, in no particular order.
+    let servers_before: HashMap<&ServerKey, &Arc<Server>> = previous
+        .into_iter()
+        .flat_map(Snapshot::servers)
+        .map(|server| (&server.key, server))
+        .collect();
+    let states_before: HashMap<&ServerKey, ServerState> = previous
+        .into_iter()
+        .flat_map(|previous| &previous.config.servers)
+        .map(|entry| (&entry.key, entry.status))
+        .collect();
+    let resolved_before: HashMap<&Address, &[SocketAddr]> = previous
+        .into_iter()
+        .flat_map(Snapshot::servers)
+        .map(|server| (&server.key.address, server.resolved.as_slice()))
+        .collect();
+
+    let mut hostgroups = BTreeMap::new();
+    for entry in entries {
+        let id = entry.key.hostgroup;
+        let health = match servers_before.get(&entry.key) {
+            Some(server) => {
+                if states_before.get(&entry.key) != Some(&entry.status) {
+                    server.health.set_state(entry.status);
+                }
+                Arc::clone(&server.health)
+            }
+            None => Arc::new(ServerHealth::new(entry.status)),
+        };
+        let server = Arc::new(Server {
+            key: entry.key.clone(),
+            resolved: resolve(&entry.key.address, &resolved_before),
+            weight: entry.weight,
+            max_connections: entry.max_connections,
+            health,
+        });
+        let hostgroup = hostgroups.entry(id).or_insert(Hostgroup {
+            id,
+            servers: Vec::new(),
+        });
+        hostgroup.servers.push(server);
+    }
+    let kept: HashSet<&ServerKey> = entries.iter().map(|entry| &entry.key).collect();
+    for server in servers_before
+        .values()
+        .filter(|server| !kept.contains(&server.key))
+    {
+        server.health.set_state(ServerState::OfflineSoft);
+    }
+    hostgroups
+}
+
+/// A literal is its own address; a name has what was found for it before.
+fn resolve(address: &Address, before: &HashMap<&Address, &[SocketAddr]>) -> Vec<SocketAddr> {
+    match (address, address.literal()) {
+        (Address::Tcp { port, .. }, Some(ip)) => vec![SocketAddr::new(ip, *port)],
+        (Address::Tcp { .. }, None) => before.get(address).copied().unwrap_or_default().to_vec(),
+        (Address::Unix(_), _) => Vec::new(),
+    }
+}

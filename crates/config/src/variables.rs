@@ -1,0 +1,278 @@
+//! The one table of scalar settings. A setting exists by its row here: the field of [`Settings`],
+//! its default, the key of the file and the page of the manual all come from it.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use trunkline_rules::ITERATIONS_MAX;
+
+use crate::{
+    ListenAddress,
+    settings::{Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile},
+};
+
+macro_rules! settings {
+    ($( $(#[doc = $doc:literal])+
+        $name:ident: $type:ty = $default:expr,
+        $range:expr, $unit:literal, $reload:ident, $since:literal;
+    )+) => {
+        /// Every scalar setting. The table that makes it is [`SETTINGS`], which also has units,
+        /// ranges and whether a change needs a restart.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Settings {
+            $( $(#[doc = $doc])+ pub $name: $type, )+
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Self { $( $name: $default, )+ }
+            }
+        }
+
+        /// The rows of the table, in the order of the manual.
+        pub const SETTINGS: &[Setting] = &[ $( Setting {
+            name: stringify!($name),
+            kind: <$type as SettingValue>::KIND,
+            unit: $unit,
+            range: $range,
+            reload: Reload::$reload,
+            since: $since,
+            doc: concat!($($doc),+),
+        }, )+ ];
+
+        impl Settings {
+            /// Sets the setting called `name`. `Ok(false)` when there is none of that name; the
+            /// error says what the value must be, without the name.
+            pub fn set(&mut self, name: &str, given: &Given) -> Result<bool, String> {
+                match name {
+                    $( stringify!($name) => self.$name = SettingValue::read(given, $range)?, )+
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
+
+            /// The value of the setting called `name` as the file writes it, without quotes.
+            pub fn show(&self, name: &str) -> Option<String> {
+                match name {
+                    $( stringify!($name) => Some(SettingValue::show(&self.$name)), )+
+                    _ => None,
+                }
+            }
+
+            /// Takes from `running` what only a restart may change.
+            pub(crate) fn keep_running(&mut self, running: &Self) {
+                $( if Reload::$reload == Reload::Restart {
+                    self.$name.clone_from(&running.$name);
+                } )+
+            }
+        }
+    };
+}
+
+/// One day in milliseconds.
+const DAY_MS: u64 = 86_400_000;
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+}
+
+fn every_address(port: u16) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))
+}
+
+settings! {
+    /// Where clients connect: each entry is `ip:port`, `[ipv6]:port` or `unix:/path`. Every
+    /// worker accepts on every entry. At least one is needed.
+    listen: Vec<ListenAddress> = vec![ListenAddress::Tcp(every_address(6033))],
+        Range::All, "", Restart, "0.1.0";
+
+    /// Threads that serve clients. 0 takes one per core that the process may use.
+    workers: usize = 0, Range::Numbers(0, 1_024), "threads", Restart, "0.1.0";
+
+    /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
+    http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";
+
+    /// Where facts learned from servers (version, character set, capabilities) are kept, so that
+    /// the greeting is right from the first client of the next start. Left out, it is the
+    /// configuration file's path with `.state` behind it; empty keeps nothing.
+    state_file: StateFile = StateFile::Beside, Range::All, "", Restart, "0.1.0";
+
+    /// The server version that clients are greeted with. Empty greets with the version learned
+    /// from the servers behind.
+    server_version: String = String::new(), Range::Text(60), "", Live, "0.1.0";
+
+    /// The most clients connected at once, over all workers. One more is refused with error
+    /// 1040.
+    max_connections: u32 = 10_000, Range::Numbers(1, 1_000_000), "clients", Live, "0.1.0";
+
+    /// The longest statement taken from a client. A longer one is answered with error 1153.
+    max_allowed_packet: usize = 67_108_864, Range::Numbers(8_192, 1_073_741_824), "bytes", Live,
+        "0.1.0";
+
+    /// How long one attempt to connect to a server may take, authentication included.
+    connect_timeout_server: u64 = 1_000, Range::Numbers(10, 120_000), "ms", Live, "0.1.0";
+
+    /// How long a statement waits for a connection to a server in all: attempts, other servers
+    /// and the queue. After that it is answered with an error that names the cause.
+    connect_timeout_server_max: u64 = 10_000, Range::Numbers(10, 3_600_000), "ms", Live, "0.1.0";
+
+    /// How long a client may take for its handshake.
+    connect_timeout_client: u64 = 10_000, Range::Numbers(500, 3_600_000), "ms", Live, "0.1.0";
+
+    /// How long a client may be idle before it is disconnected. 0 means for ever.
+    wait_timeout: u64 = 28_800_000, Range::Numbers(0, 1_728_000_000), "ms", Live, "0.1.0";
+
+    /// How often a statement whose connection broke is sent again, where that is safe. A
+    /// statement that may have had effects is never sent again.
+    query_retries_on_failure: u32 = 1, Range::Numbers(0, 1_000), "", Live, "0.1.0";
+
+    /// Failed connects in a row after which a server is shunned. 0 never shuns.
+    shun_on_failures: u32 = 5, Range::Numbers(0, 10_000_000), "failures", Live, "0.1.0";
+
+    /// How long a shunned server is left alone before it is tried again.
+    shun_recovery_time_sec: u64 = 10, Range::Numbers(1, 31_536_000), "s", Live, "0.1.0";
+
+    /// The most statements that wait for a connection, per hostgroup and worker. One more is
+    /// refused at once.
+    queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
+
+    /// The most idle connections kept, per server and worker; what comes back beyond them is
+    /// closed. 0 sets no limit below the server's `max_connections`.
+    idle_connections_max: u32 = 0, Range::Numbers(0, 1_000_000), "connections", Live, "0.1.0";
+
+    /// How long a connection to a server may be idle before it is closed. 0 means for ever.
+    idle_connection_timeout: u64 = 300_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
+
+    /// How often an idle connection to a server is pinged, to keep it and to notice its loss.
+    ping_interval_server_msec: u64 = 120_000, Range::Numbers(1_000, 604_800_000), "ms", Live,
+        "0.1.0";
+
+    /// Bytes of a result that may wait for a slow client. Beyond them the server is not read any
+    /// more until the client has caught up.
+    client_buffer_max: usize = 262_144, Range::Numbers(16_384, 1_073_741_824), "bytes", Live,
+        "0.1.0";
+
+    /// How long a graceful stop waits for running statements and transactions before it closes
+    /// what is left.
+    stop_timeout: u64 = 30_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
+
+    /// How many times the flag that a rule sets (`flagOUT`) may start the rules again from the
+    /// top. 0 only goes forward.
+    query_processor_iterations: u32 = 0, Range::Numbers(0, ITERATIONS_MAX as u64), "", Live,
+        "0.1.0";
+
+    /// Whether statements are digested and counted by digest. Rules with `digest` or
+    /// `match_digest` need it.
+    query_digests: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// Rows of the digest table, per worker. Statements beyond them are counted together.
+    query_digests_max: usize = 10_000, Range::Numbers(1, 10_000_000), "rows", Restart, "0.1.0";
+
+    /// Whether digest texts are in lower case.
+    query_digests_lowercase: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// Whether the literal `NULL` becomes `?` in digest texts.
+    query_digests_replace_null: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// Whether digits within names become `?` in digest texts.
+    query_digests_no_digits: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// Whether comments are kept in digest texts.
+    query_digests_keep_comment: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// How many values of a list stay as `?` in a digest text before `...` stands for the rest.
+    query_digests_grouping_limit: u32 = 3, Range::Numbers(1, 2_089), "values", Live, "0.1.0";
+
+    /// How many groups of values stay in a digest text before `...` stands for the rest. 0 keeps
+    /// all.
+    query_digests_groups_grouping_limit: u32 = 10, Range::Numbers(0, 2_089), "groups", Live,
+        "0.1.0";
+
+    /// The longest digest text. The digest is the hash of no more than this.
+    query_digests_max_digest_length: usize = 2_048, Range::Numbers(16, 1_048_576), "bytes", Live,
+        "0.1.0";
+
+    /// How much of a statement its digest looks at.
+    query_digests_max_query_length: usize = 65_000, Range::Numbers(16, 1_048_576), "bytes", Live,
+        "0.1.0";
+
+    /// How often the host names of servers are resolved again.
+    resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
+
+    /// Passwords remembered as verified, so that a client that logs in again with
+    /// `caching_sha2_password` takes the fast path. 0 remembers none.
+    verified_passwords_max: usize = 100_000, Range::Numbers(0, 10_000_000), "users", Restart,
+        "0.1.0";
+
+    /// Whether TCP keep-alive probes are sent on connections of clients and servers.
+    use_tcp_keepalive: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// How long a connection may be silent before the first keep-alive probe. 0 leaves it to the
+    /// system. A change is for new connections.
+    tcp_keepalive_time: u32 = 120, Range::Numbers(0, 7_200), "s", Live, "0.1.0";
+
+    /// How much is logged. No level logs passwords, and none below `debug` logs statements.
+    log_level: LogLevel = LogLevel::Info, Range::All, "", Live, "0.1.0";
+
+    /// How a log line is written.
+    log_format: LogFormat = LogFormat::Text, Range::All, "", Restart, "0.1.0";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_within_its_own_range() {
+        let defaults = Settings::default();
+        for row in SETTINGS {
+            let shown = defaults.show(row.name).expect("a row has a field");
+            let given = match (row.kind, row.name) {
+                (_, "state_file" | "listen") => continue,
+                ("integer", _) => Given::Integer(shown.parse().expect(row.name)),
+                ("boolean", _) => Given::Boolean(shown == "true"),
+                _ => Given::Text(shown.clone()),
+            };
+            let mut read = Settings::default();
+            assert_eq!(read.set(row.name, &given), Ok(true), "{}", row.name);
+            assert_eq!(read.show(row.name), Some(shown), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn every_row_is_documented_and_named_once() {
+        for (at, row) in SETTINGS.iter().enumerate() {
+            assert!(row.doc.trim().ends_with('.'), "{}", row.name);
+            assert!(!row.since.is_empty(), "{}", row.name);
+            assert!(
+                SETTINGS[..at].iter().all(|other| other.name != row.name),
+                "{}",
+                row.name
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_not_set() {
+        assert_eq!(
+            Settings::default().set("nothing", &Given::Integer(1)),
+            Ok(false)
+        );
+        assert_eq!(Settings::default().show("nothing"), None);
+    }
+
+    #[test]
+    fn only_what_needs_a_restart_is_kept() {
+        let running = Settings {
+            workers: 2,
+            wait_timeout: 1,
+            ..Settings::default()
+        };
+        let mut next = Settings {
+            workers: 4,
+            wait_timeout: 5,
+            ..Settings::default()
+        };
+        next.keep_running(&running);
+        assert_eq!((next.workers, next.wait_timeout), (2, 5));
+    }
+}

@@ -1,0 +1,412 @@
+//! The pool of one worker: which server of a hostgroup serves a statement.
+
+use std::{collections::HashMap, sync::Arc};
+
+use foldhash::fast::FixedState;
+use slab::Slab;
+use trunkline_topology::{HostgroupId, RefusalCause, Server, ServerKey, ServerState};
+
+use crate::{AccountId, ConnId, Slot, SlotId, Waiters};
+
+/// What to do for a statement that needs a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// This idle connection is the session's; it left the idle list.
+    Idle(SlotId, ConnId),
+    /// Open a connection to this server; its place under the global cap is taken already.
+    Open(SlotId),
+    /// Log this idle connection in as the wanted account; it left the idle list.
+    ChangeUser(SlotId, ConnId),
+    /// Wait; the cause is what a refusal at the deadline would say.
+    Wait(RefusalCause),
+}
+
+/// A hostgroup as one worker sees it.
+#[derive(Debug)]
+struct Group<C> {
+    slots: Vec<SlotId>,
+    waiters: Waiters<C>,
+}
+
+/// Connections and waiting sessions of one worker. `C` names a client.
+#[derive(Debug)]
+pub struct Pool<C> {
+    slots: Slab<Slot>,
+    by_key: HashMap<ServerKey, SlotId, FixedState>,
+    groups: HashMap<HostgroupId, Group<C>, FixedState>,
+    random: u64,
+}
+
+/// Connections per server and worker that are opened without asking whether the server gains by
+/// more. Few connections that are kept busy cost proxy and server the least; measured in
+/// DESIGN §5.
+pub const FREELY_OPENED: u32 = 16;
+/// A server whose statements take longer than this on average gains by more connections, µs.
+const SLOW_SERVICE_US: u64 = 2_000;
+
+impl<C: Copy + PartialEq> Pool<C> {
+    /// An empty pool; `seed` starts the weighted choice of servers.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            slots: Slab::new(),
+            by_key: HashMap::with_hasher(FixedState::default()),
+            groups: HashMap::with_hasher(FixedState::default()),
+            random: seed | 1,
+        }
+    }
+
+    /// Takes over a configuration's servers. Slots that it no longer has are marked removed.
+    /// Returns those that were removed or changed their server entry's identity.
+    pub fn apply<'a>(&mut self, servers: impl Iterator<Item = &'a Arc<Server>>) -> Vec<SlotId> {
+        let mut gone: HashMap<ServerKey, SlotId, FixedState> = std::mem::take(&mut self.by_key);
+        for group in self.groups.values_mut() {
+            group.slots.clear();
+        }
+        for server in servers {
+            let id = match gone.remove(&server.key) {
+                Some(id) => id,
+                None => SlotId(self.slots.insert(Slot::new(Arc::clone(server)))),
+            };
+            if let Some(slot) = self.slots.get_mut(id.0) {
+                slot.server = Arc::clone(server);
+            }
+            self.by_key.insert(server.key.clone(), id);
+            self.group_mut(server.key.hostgroup).slots.push(id);
+        }
+        for id in gone.values() {
+            if let Some(slot) = self.slots.get_mut(id.0) {
+                slot.removed = true;
+            }
+        }
+        gone.into_values().collect()
+    }
+
+    /// Drops a removed slot once its last connection has gone.
+    pub fn sweep(&mut self, id: SlotId) -> bool {
+        let is_over = self
+            .slots
+            .get(id.0)
+            .is_some_and(|slot| slot.removed && slot.counts().total() == 0);
+        if is_over {
+            self.slots.remove(id.0);
+        }
+        is_over
+    }
+
+    fn group_mut(&mut self, hostgroup: HostgroupId) -> &mut Group<C> {
+        let empty = || Group {
+            slots: Vec::new(),
+            waiters: Waiters::default(),
+        };
+        self.groups.entry(hostgroup).or_insert_with(empty)
+    }
+
+    /// A slot by its number.
+    pub fn slot(&self, id: SlotId) -> Option<&Slot> {
+        self.slots.get(id.0)
+    }
+
+    /// A slot by its number.
+    pub fn slot_mut(&mut self, id: SlotId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.0)
+    }
+
+    /// A slot by its server's identity.
+    pub fn slot_of(&self, key: &ServerKey) -> Option<SlotId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// All slots, removed ones too.
+    pub fn slots(&self) -> impl Iterator<Item = (SlotId, &Slot)> {
+        self.slots.iter().map(|(id, slot)| (SlotId(id), slot))
+    }
+
+    /// The queue of a hostgroup.
+    pub fn waiters(&mut self, hostgroup: HostgroupId) -> &mut Waiters<C> {
+        &mut self.group_mut(hostgroup).waiters
+    }
+
+    /// Hostgroups where sessions wait.
+    pub fn waited_for(&self) -> impl Iterator<Item = (HostgroupId, &Waiters<C>)> {
+        let waits = self
+            .groups
+            .iter()
+            .filter(|(_, group)| !group.waiters.is_empty());
+        waits.map(|(id, group)| (*id, &group.waiters))
+    }
+
+    /// Whether a hostgroup has a server that takes statements now.
+    pub fn has_online(&self, hostgroup: HostgroupId, now_ms: u64) -> bool {
+        let Some(group) = self.groups.get(&hostgroup) else {
+            return false;
+        };
+        group.slots.iter().any(|id| self.is_usable(*id, now_ms))
+    }
+
+    fn is_usable(&self, id: SlotId, now_ms: u64) -> bool {
+        self.slots.get(id.0).is_some_and(|slot| {
+            slot.server.weight > 0 && slot.server.health.state(now_ms) == ServerState::Online
+        })
+    }
+
+    /// Chooses for one statement of `account`.
+    ///
+    /// A server is drawn by weight; when it has nothing to give, any other online server's idle
+    /// connection is better than waiting. `can_change_user` tells which accounts' idle
+    /// connections can be logged in as `account`.
+    pub fn choose(
+        &mut self,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        now_ms: u64,
+        can_change_user: impl Fn(AccountId) -> bool,
+    ) -> Choice {
+        let drawn = match self.draw(hostgroup, now_ms) {
+            Ok(drawn) => drawn,
+            Err(cause) => return Choice::Wait(cause),
+        };
+        if let Some(conn) = self
+            .slots
+            .get_mut(drawn.0)
+            .and_then(|slot| slot.pop_idle(account))
+        {
+            return Choice::Idle(drawn, conn);
+        }
+        let others = self.online(hostgroup, now_ms);
+        for id in others.iter().copied() {
+            if let Some(conn) = self
+                .slots
+                .get_mut(id.0)
+                .and_then(|slot| slot.pop_idle(account))
+            {
+                return Choice::Idle(id, conn);
+            }
+        }
+        let mut cause = RefusalCause::AllAtMaxConnections;
+        for id in std::iter::once(drawn).chain(others) {
+            let Some(slot) = self.slots.get_mut(id.0) else {
+                continue;
+            };
+            if !gains_by_more(slot) {
+                cause = RefusalCause::AllBusy;
+                continue;
+            }
+            if slot
+                .server
+                .health
+                .try_take_connection(slot.server.max_connections)
+            {
+                return Choice::Open(id);
+            }
+            if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
+                return Choice::ChangeUser(id, conn);
+            }
+        }
+        Choice::Wait(cause)
+    }
+
+    /// Draws a server for a connection that serves one session alone; its place under the global
+    /// cap is taken.
+    pub fn choose_dedicated(&mut self, hostgroup: HostgroupId, now_ms: u64) -> Option<SlotId> {
+        let drawn = self.draw(hostgroup, now_ms).ok()?;
+        let others = self.online(hostgroup, now_ms);
+        std::iter::once(drawn).chain(others).find(|id| {
+            self.slots.get(id.0).is_some_and(|slot| {
+                slot.server
+                    .health
+                    .try_take_connection(slot.server.max_connections)
+            })
+        })
+    }
+
+    fn online(&self, hostgroup: HostgroupId, now_ms: u64) -> Vec<SlotId> {
+        let slots = self
+            .groups
+            .get(&hostgroup)
+            .map_or(&[][..], |group| &group.slots);
+        slots
+            .iter()
+            .copied()
+            .filter(|id| self.is_usable(*id, now_ms))
+            .collect()
+    }
+
+    /// Draws an online server by weight.
+    fn draw(&mut self, hostgroup: HostgroupId, now_ms: u64) -> Result<SlotId, RefusalCause> {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let Some(group) = self.groups.get(&hostgroup) else {
+            return Err(RefusalCause::NoServer);
+        };
+        if group.slots.is_empty() {
+            return Err(RefusalCause::NoServer);
+        }
+        let weight = |id: &SlotId| match self.is_usable(*id, now_ms) {
+            true => self
+                .slots
+                .get(id.0)
+                .map_or(0, |slot| u64::from(slot.server.weight)),
+            false => 0,
+        };
+        let total: u64 = group.slots.iter().map(weight).sum();
+        if total == 0 {
+            return Err(RefusalCause::NoneOnline);
+        }
+        let mut left = self.random % total;
+        for id in &group.slots {
+            let share = weight(id);
+            if left < share {
+                return Ok(*id);
+            }
+            left -= share;
+        }
+        Err(RefusalCause::NoneOnline)
+    }
+}
+
+/// Whether another connection would get statements answered sooner. Connections that their
+/// sessions can't leave serve nobody else, so they don't count.
+fn gains_by_more(slot: &Slot) -> bool {
+    let counts = slot.counts();
+    let shareable = counts.total().saturating_sub(counts.pinned);
+    shareable < FREELY_OPENED || slot.service_us() > SLOW_SERVICE_US
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::ConnState;
+    use trunkline_topology::ServerHealth;
+
+    pub(crate) fn server(port: u16, weight: u32, max_connections: u32) -> Arc<Server> {
+        let address = format!("127.0.0.1:{port}").parse().expect("address");
+        let key = ServerKey {
+            hostgroup: HostgroupId(1),
+            address,
+        };
+        let health = Arc::new(ServerHealth::default());
+        Arc::new(Server {
+            key,
+            resolved: Vec::new(),
+            weight,
+            max_connections,
+            health,
+        })
+    }
+
+    const GROUP: HostgroupId = HostgroupId(1);
+    const ACCOUNT: AccountId = AccountId(0);
+
+    fn pool(servers: &[Arc<Server>]) -> Pool<u32> {
+        let mut pool = Pool::new(7);
+        pool.apply(servers.iter());
+        pool
+    }
+
+    fn choose(pool: &mut Pool<u32>) -> Choice {
+        pool.choose(GROUP, ACCOUNT, 0, |_| false)
+    }
+
+    #[test]
+    fn servers_are_drawn_by_weight() {
+        let mut pool = pool(&[server(1, 1, 10), server(2, 3, 10), server(3, 0, 10)]);
+        let mut drawn = [0; 3];
+        for _ in 0..4_000 {
+            drawn[pool.draw(GROUP, 0).expect("online").0] += 1;
+        }
+        assert_eq!(drawn[2], 0);
+        assert!((850..1_150).contains(&drawn[0]), "{drawn:?}");
+    }
+
+    #[test]
+    fn a_statement_waits_with_its_cause() {
+        let mut empty = pool(&[]);
+        assert_eq!(choose(&mut empty), Choice::Wait(RefusalCause::NoServer));
+        let shunned = server(1, 1, 10);
+        shunned.health.shun(100);
+        let mut pool = pool(&[shunned]);
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::NoneOnline));
+        assert!(matches!(
+            pool.choose(GROUP, ACCOUNT, 100, |_| false),
+            Choice::Open(_)
+        ));
+    }
+
+    #[test]
+    fn the_cap_is_never_passed() {
+        let mut pool = pool(&[server(1, 1, 2)]);
+        for _ in 0..2 {
+            let Choice::Open(id) = choose(&mut pool) else {
+                panic!("room")
+            };
+            pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
+        }
+        assert_eq!(
+            choose(&mut pool),
+            Choice::Wait(RefusalCause::AllAtMaxConnections)
+        );
+    }
+
+    #[test]
+    fn another_account_is_reached_by_change_user_when_the_cap_leaves_no_room() {
+        let mut pool = pool(&[server(1, 1, 1)]);
+        let Choice::Open(id) = choose(&mut pool) else {
+            panic!("room")
+        };
+        let conn = ConnId {
+            index: 5,
+            generation: 0,
+        };
+        pool.slot_mut(id)
+            .expect("slot")
+            .push_idle(AccountId(9), conn);
+        assert_eq!(
+            pool.choose(GROUP, ACCOUNT, 0, |_| true),
+            Choice::ChangeUser(id, conn)
+        );
+    }
+
+    #[test]
+    fn a_fast_server_gets_few_connections_and_a_slow_one_more() {
+        let mut pool = pool(&[server(1, 1, 100)]);
+        for _ in 0..FREELY_OPENED {
+            let Choice::Open(id) = choose(&mut pool) else {
+                panic!("room")
+            };
+            pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
+        }
+        assert!(matches!(choose(&mut pool), Choice::Wait(_)));
+        let id = pool.slots().next().expect("slot").0;
+        pool.slot_mut(id)
+            .expect("slot")
+            .observe_service(SLOW_SERVICE_US + 1);
+        assert!(matches!(choose(&mut pool), Choice::Open(_)));
+    }
+
+    #[test]
+    fn pinned_connections_do_not_keep_others_waiting() {
+        let mut pool = pool(&[server(1, 1, 100)]);
+        for _ in 0..50 {
+            let Choice::Open(id) = choose(&mut pool) else {
+                panic!("room")
+            };
+            let slot = pool.slot_mut(id).expect("slot");
+            slot.enter(ConnState::Leased);
+            slot.set_pinned(true);
+        }
+    }
+
+    #[test]
+    fn a_removed_server_goes_with_its_last_connection() {
+        let mut pool = pool(&[server(1, 1, 10)]);
+        let Choice::Open(id) = choose(&mut pool) else {
+            panic!("room")
+        };
+        pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
+        assert_eq!(pool.apply([].into_iter()), [id]);
+        assert!(!pool.sweep(id));
+        pool.slot_mut(id).expect("slot").leave(ConnState::Leased);
+        assert!(pool.sweep(id));
+    }
+}

@@ -1,0 +1,90 @@
+//! Authentication plug-ins, one file each, and what they share.
+
+pub mod caching_sha2;
+pub mod clear;
+pub mod native;
+pub mod sha256_crypt;
+
+/// Name of [`Plugin::Native`] on the wire.
+pub const MYSQL_NATIVE_PASSWORD: &str = "mysql_native_password";
+/// Name of [`Plugin::CachingSha2`] on the wire.
+pub const CACHING_SHA2_PASSWORD: &str = "caching_sha2_password";
+/// Name of [`Plugin::Sha256`] on the wire.
+pub const SHA256_PASSWORD: &str = "sha256_password";
+/// Name of [`Plugin::Clear`] on the wire.
+pub const MYSQL_CLEAR_PASSWORD: &str = "mysql_clear_password";
+
+/// The plug-ins that are known by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Plugin {
+    /// SHA-1 challenge and response; MariaDB's default.
+    Native,
+    /// SHA-256 challenge and response over a cache, RSA when the cache is cold; MySQL's default.
+    CachingSha2,
+    /// RSA at every login; MySQL before 8.0.
+    Sha256,
+    /// The password itself.
+    Clear,
+}
+
+impl Plugin {
+    /// The plug-in of that name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let all = [Self::Native, Self::CachingSha2, Self::Sha256, Self::Clear];
+        all.into_iter()
+            .find(|plugin| plugin.name().as_bytes() == name)
+    }
+
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => MYSQL_NATIVE_PASSWORD,
+            Self::CachingSha2 => CACHING_SHA2_PASSWORD,
+            Self::Sha256 => SHA256_PASSWORD,
+            Self::Clear => MYSQL_CLEAR_PASSWORD,
+        }
+    }
+}
+
+/// Whether two digests are equal, in a time that does not depend on where they differ.
+pub fn is_equal<const N: usize>(left: &[u8; N], right: &[u8; N]) -> bool {
+    let difference = left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(difference) == 0
+}
+
+/// `left` and `right` combined bit by bit.
+fn xor<const N: usize>(mut left: [u8; N], right: &[u8; N]) -> [u8; N] {
+    for (byte, other) in left.iter_mut().zip(right) {
+        *byte ^= other;
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_read_back_from_their_names() {
+        for plugin in [
+            Plugin::Native,
+            Plugin::CachingSha2,
+            Plugin::Sha256,
+            Plugin::Clear,
+        ] {
+            assert_eq!(Plugin::from_name(plugin.name().as_bytes()), Some(plugin));
+        }
+        assert_eq!(Plugin::from_name(b"client_ed25519"), None);
+        assert_eq!(Plugin::from_name(b""), None);
+    }
+
+    #[test]
+    fn equality_looks_at_every_byte() {
+        assert!(is_equal(&[1, 2, 3], &[1, 2, 3]));
+        for at in 0..3 {
+            let mut other = [1, 2, 3];
+            other[at] ^= 0x80;
+            assert!(!is_equal(&[1, 2, 3], &other));
+        }
+    }
+}

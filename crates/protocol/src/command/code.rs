@@ -1,0 +1,29 @@
+//! The commands' codes. Source: MySQL `include/my_command.h`; MariaDB knowledge base "Commands".
+
+pub(super) const QUIT: u8 = 0x01;
+pub(super) const INIT_DB: u8 = 0x02;
+pub(super) const QUERY: u8 = 0x03;
+pub(super) const FIELD_LIST: u8 = 0x04;
+pub(super) const CREATE_DB: u8 = 0x05;
+pub(super) const DROP_DB: u8 = 0x06;
+pub(super) const REFRESH: u8 = 0x07;
+pub(super) const SHUTDOWN: u8 = 0x08;
+pub(super) const STATISTICS: u8 = 0x09;
+pub(super) const PROCESS_INFO: u8 = 0x0A;
+pub(super) const PROCESS_KILL: u8 = 0x0C;
+pub(super) const DEBUG: u8 = 0x0D;
+pub(super) const PING: u8 = 0x0E;
+pub(super) const CHANGE_USER: u8 = crate::packet::change_user::COM_CHANGE_USER;
+pub(super) const BINLOG_DUMP: u8 = 0x12;
+pub(super) const TABLE_DUMP: u8 = 0x13;
+pub(super) const REGISTER_SLAVE: u8 = 0x15;
+pub(super) const STMT_PREPARE: u8 = 0x16;
+pub(super) const STMT_EXECUTE: u8 = 0x17;
+pub(super) const STMT_SEND_LONG_DATA: u8 = 0x18;
+pub(super) const STMT_CLOSE: u8 = 0x19;
+pub(super) const STMT_RESET: u8 = 0x1A;
+pub(super) const SET_OPTION: u8 = 0x1B;
+pub(super) const STMT_FETCH: u8 = 0x1C;
+pub(super) const BINLOG_DUMP_GTID: u8 = 0x1E;
+pub(super) const RESET_CONNECTION: u8 = 0x1F;
+pub(super) const STMT_BULK_EXECUTE: u8 = 0xFA;

@@ -1,0 +1,389 @@
+//! What the packets of a response mean, and which of them the client gets in another form.
+
+use crate::codec::frame::{HEADER_LEN, Header, split_packet};
+use crate::codec::{Malformed, Reader};
+use crate::packet::eof::{self, EofPacket};
+use crate::packet::err;
+use crate::packet::ok::{self, OkPacket};
+use crate::packet::status;
+
+use super::Prepared;
+use super::pass::Pass;
+use super::relay::{Packet, Relay};
+use super::stage::Stage;
+
+/// First byte of a request for a file of the client.
+const LOCAL_INFILE: u8 = 0xFB;
+/// Flags that an EOF packet after column definitions does not take over from another result.
+const END_FLAGS: u16 =
+    status::MORE_RESULTS | status::CURSOR_EXISTS | status::LAST_ROW_SENT | status::PS_OUT_PARAMS;
+
+impl Relay {
+    /// Handles a packet that had to be seen whole.
+    #[inline]
+    pub(super) fn on_packet(
+        &mut self,
+        packet: &Packet<'_>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let Some(&first) = packet.payload.first() else {
+            return Err(Malformed("empty packet"));
+        };
+        if first == err::HEADER {
+            return self.on_error(packet, pass);
+        }
+        match self.stage {
+            Stage::Answer => match first {
+                ok::HEADER | eof::HEADER => self.on_terminator(packet, pass),
+                LOCAL_INFILE => {
+                    self.keep(packet, pass);
+                    self.stage = Stage::FileAnswer;
+                    // The client's packets are numbered in between.
+                    self.next_seq = None;
+                    Ok(())
+                }
+                _ => self.on_column_count(packet, pass),
+            },
+            Stage::Acknowledgement | Stage::FileAnswer => match first {
+                ok::HEADER | eof::HEADER => self.on_terminator(packet, pass),
+                _ => Err(Malformed("acknowledgement")),
+            },
+            Stage::PrepareAnswer => self.on_prepared(packet, pass),
+            Stage::ColumnsEnd => self.on_columns_end(packet, pass),
+            Stage::ParamsEnd { columns } => {
+                self.on_definitions_end(packet, pass)?;
+                self.stage = prepared_columns(columns);
+                Ok(())
+            }
+            Stage::PreparedColumnsEnd => {
+                self.on_definitions_end(packet, pass)?;
+                self.stage = Stage::Ended;
+                Ok(())
+            }
+            Stage::RowsAfterEof | Stage::Rows | Stage::FetchedRows | Stage::Listed => {
+                self.on_terminator(packet, pass)
+            }
+            Stage::Text
+            | Stage::Columns { .. }
+            | Stage::Params { .. }
+            | Stage::PreparedColumns { .. }
+            | Stage::Ended => Err(Malformed("packet kind")),
+        }
+    }
+
+    /// Counts packets that went through, and goes on after the last definition.
+    #[inline]
+    pub(super) fn count(&mut self, packets: u64, pass: &mut Pass<'_, '_>) {
+        let less = |left: u16| u16::try_from(u64::from(left).saturating_sub(packets)).unwrap_or(0);
+        self.stage = match self.stage {
+            Stage::Rows | Stage::FetchedRows => {
+                self.outcome.rows += packets;
+                return;
+            }
+            Stage::Columns { left } => match less(left) {
+                0 if !self.server.deprecate_eof => Stage::ColumnsEnd,
+                0 if !self.client.deprecate_eof => Stage::RowsAfterEof,
+                0 => Stage::Rows,
+                left => Stage::Columns { left },
+            },
+            Stage::Params { left, columns } => match less(left) {
+                0 if !self.server.deprecate_eof => Stage::ParamsEnd { columns },
+                0 => {
+                    self.end_definitions(pass);
+                    prepared_columns(columns)
+                }
+                left => Stage::Params { left, columns },
+            },
+            Stage::PreparedColumns { left } => match less(left) {
+                0 if !self.server.deprecate_eof => Stage::PreparedColumnsEnd,
+                0 => {
+                    self.end_definitions(pass);
+                    Stage::Ended
+                }
+                left => Stage::PreparedColumns { left },
+            },
+            Stage::Text => Stage::Ended,
+            stage @ (Stage::Acknowledgement
+            | Stage::Answer
+            | Stage::FileAnswer
+            | Stage::ColumnsEnd
+            | Stage::RowsAfterEof
+            | Stage::Listed
+            | Stage::PrepareAnswer
+            | Stage::ParamsEnd { .. }
+            | Stage::PreparedColumnsEnd
+            | Stage::Ended) => stage,
+        };
+    }
+
+    /// Gives the client, before the server's packet `seq`, an EOF packet that the server does
+    /// not send. The server's status comes at the end of the rows, so the flags are those of the
+    /// last result, and `extra`.
+    #[inline(never)]
+    pub(super) fn insert_eof(&mut self, seq: u8, extra: u16, pass: &mut Pass<'_, '_>) {
+        let status = self.outcome.status.unwrap_or(status::AUTOCOMMIT) & !END_FLAGS | extra;
+        let seq = seq.wrapping_add(self.shift);
+        pass.put(|out| {
+            eof::put_eof(
+                out,
+                seq,
+                EofPacket {
+                    warnings: 0,
+                    status,
+                },
+            );
+        });
+        self.shift = self.shift.wrapping_add(1);
+    }
+
+    /// Pays the EOF packet that a client is owed before the first row, `row`.
+    ///
+    /// A client tells OUT parameters by the flag of this packet, while the server gives it after
+    /// their only row: so that is looked at if it is there already, as it is unless the two were
+    /// split on their way.
+    pub(super) fn insert_eof_before_row(
+        &mut self,
+        row: Header,
+        held: usize,
+        pass: &mut Pass<'_, '_>,
+    ) {
+        debug_assert!(held <= HEADER_LEN + row.payload_len);
+        let row_len = (HEADER_LEN + row.payload_len).saturating_sub(held);
+        let after = pass.rest().get(row_len..).unwrap_or_default();
+        let extra = match split_packet(after) {
+            Some((header, payload @ [eof::HEADER, ..], _))
+                if header.seq == row.seq.wrapping_add(1) && !row.is_continued() =>
+            {
+                let end = ok::parse(payload, self.server.session_track);
+                end.map_or(0, |end| out_params_flags(end.status))
+            }
+            Some(_) | None => 0,
+        };
+        self.insert_eof(row.seq, extra, pass);
+        self.stage = Stage::Rows;
+    }
+
+    /// The server sends nothing after a prepared statement's definitions; its client may expect
+    /// an EOF packet.
+    #[inline(never)]
+    fn end_definitions(&mut self, pass: &mut Pass<'_, '_>) {
+        if let (false, Some(seq)) = (self.client.deprecate_eof, self.next_seq) {
+            self.insert_eof(seq, 0, pass);
+        }
+    }
+
+    #[inline(never)]
+    fn on_error(&mut self, packet: &Packet<'_>, pass: &mut Pass<'_, '_>) -> Result<(), Malformed> {
+        let error = err::parse(packet.payload)?;
+        if error.code == err::PROGRESS_CODE {
+            self.omit(packet, pass);
+            return Ok(());
+        }
+        if self.stage == Stage::RowsAfterEof {
+            self.insert_eof(packet.header.seq, 0, pass);
+        }
+        self.outcome.add_error(&error);
+        self.keep(packet, pass);
+        self.stage = Stage::Ended;
+        Ok(())
+    }
+
+    #[inline]
+    fn on_column_count(
+        &mut self,
+        packet: &Packet<'_>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader::new(packet.payload);
+        let count = u16::try_from(reader.lenenc_int("column count")?).unwrap_or(0);
+        if count == 0 || !reader.is_empty() {
+            return Err(Malformed("column count"));
+        }
+        self.outcome.result_sets = self.outcome.result_sets.saturating_add(1);
+        self.keep(packet, pass);
+        self.stage = Stage::Columns { left: count };
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn on_prepared(
+        &mut self,
+        packet: &Packet<'_>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader::new(packet.payload);
+        if reader.u8("prepare header")? != ok::HEADER {
+            return Err(Malformed("prepare header"));
+        }
+        let stmt_id = reader.u32("statement id")?;
+        let columns = reader.u16("prepared columns")?;
+        let params = reader.u16("prepared parameters")?;
+        reader.u8("prepare filler")?;
+        self.outcome.warnings = reader.u16("prepare warnings")?;
+        self.outcome.prepared = Some(Prepared {
+            stmt_id,
+            params,
+            columns,
+        });
+        self.keep(packet, pass);
+        self.stage = match params {
+            0 => prepared_columns(columns),
+            left => Stage::Params { left, columns },
+        };
+        Ok(())
+    }
+
+    /// EOF after the column definitions of a result set, from a server that sends it. When a
+    /// cursor was opened no rows follow and it is the terminator.
+    #[inline]
+    fn on_columns_end(
+        &mut self,
+        packet: &Packet<'_>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let eof = eof::parse(packet.payload)?;
+        if eof.status & status::CURSOR_EXISTS != 0 {
+            return self.on_terminator(packet, pass);
+        }
+        self.carried = out_params_flags(eof.status);
+        if self.client.deprecate_eof {
+            self.omit(packet, pass);
+        } else {
+            self.keep(packet, pass);
+        }
+        self.stage = Stage::Rows;
+        Ok(())
+    }
+
+    /// EOF after definitions of a prepared statement, from a server that sends it.
+    #[inline(never)]
+    fn on_definitions_end(
+        &mut self,
+        packet: &Packet<'_>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let eof = eof::parse(packet.payload)?;
+        self.outcome.status = Some(eof.status);
+        if self.client.deprecate_eof {
+            self.omit(packet, pass);
+        } else {
+            self.keep(packet, pass);
+        }
+        Ok(())
+    }
+
+    /// OK or EOF: a result has ended, and with it the response unless another is announced.
+    fn on_terminator(
+        &mut self,
+        packet: &Packet<'_>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let is_eof = packet.payload.first() == Some(&eof::HEADER);
+        let ok = if is_eof && !self.server.deprecate_eof {
+            let EofPacket { warnings, status } = eof::parse(packet.payload)?;
+            let status = status | std::mem::take(&mut self.carried);
+            OkPacket {
+                warnings,
+                status,
+                ..OkPacket::default()
+            }
+        } else {
+            ok::parse(packet.payload, self.server.session_track)?
+        };
+        if self.stage == Stage::RowsAfterEof && ok.status & status::CURSOR_EXISTS == 0 {
+            self.insert_eof(packet.header.seq, 0, pass);
+        }
+        self.outcome.add_ok(&ok)?;
+        if !self.is_changed(&ok, is_eof) {
+            self.keep(packet, pass);
+        } else {
+            self.rewrite(packet, &ok, is_eof, pass);
+        }
+        let more = self.stage.may_continue() && ok.status & status::MORE_RESULTS != 0;
+        self.stage = if more { Stage::Answer } else { Stage::Ended };
+        Ok(())
+    }
+
+    /// Writes an OK or EOF packet in the client's form.
+    #[inline(never)]
+    fn rewrite(
+        &self,
+        packet: &Packet<'_>,
+        ok: &OkPacket<'_>,
+        is_eof: bool,
+        pass: &mut Pass<'_, '_>,
+    ) {
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        pass.put(|out| {
+            if is_eof {
+                ok::put_result_end(out, seq, ok, self.client);
+            } else {
+                ok::put_ok(out, seq, ok, self.client);
+            }
+        });
+        pass.skip(packet.in_input);
+    }
+
+    /// Whether the client gets an OK or EOF packet in another form than the server's.
+    #[inline]
+    fn is_changed(&self, ok: &OkPacket<'_>, is_eof: bool) -> bool {
+        if is_eof && self.server.deprecate_eof != self.client.deprecate_eof {
+            return true;
+        }
+        let has_state = ok.status & status::SESSION_STATE_CHANGED != 0;
+        match (self.server.session_track, self.client.session_track) {
+            (true, false) => has_state,
+            (false, true) => has_state || !ok.info.is_empty(),
+            (true, true) | (false, false) => false,
+        }
+    }
+
+    /// Passes a packet on unchanged but for its number.
+    #[inline]
+    fn keep(&self, packet: &Packet<'_>, pass: &mut Pass<'_, '_>) {
+        if packet.in_input > 0 && self.shift == 0 {
+            pass.keep(packet.in_input);
+        } else {
+            self.copy(packet, pass);
+        }
+    }
+
+    /// Writes a packet that cannot stay where it lies: it is renumbered or was gathered.
+    #[inline(never)]
+    fn copy(&self, packet: &Packet<'_>, pass: &mut Pass<'_, '_>) {
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        pass.put_header(Header {
+            seq,
+            ..packet.header
+        });
+        pass.put(|out| out.extend_from_slice(packet.payload));
+        pass.skip(packet.in_input);
+    }
+
+    /// Leaves a packet out; those after it move up by one number.
+    #[inline(never)]
+    fn omit(&mut self, packet: &Packet<'_>, pass: &mut Pass<'_, '_>) {
+        pass.skip(packet.in_input);
+        self.shift = self.shift.wrapping_sub(1);
+    }
+}
+
+/// What follows the parameters of a prepared statement.
+fn prepared_columns(columns: u16) -> Stage {
+    match columns {
+        0 => Stage::Ended,
+        left => Stage::PreparedColumns { left },
+    }
+}
+
+/// The flags of one of the two EOF packets around OUT parameters that hold for the other too; none
+/// for another result set.
+///
+/// MySQL 9.7 sets them in the first only: more follows a result whose end does not say so. Source:
+/// `tests/transcripts/mysql-9.7.txt`, `execute_call`.
+fn out_params_flags(flags: u16) -> u16 {
+    if flags & status::PS_OUT_PARAMS == 0 {
+        return 0;
+    }
+    flags & (status::PS_OUT_PARAMS | status::MORE_RESULTS)
+}

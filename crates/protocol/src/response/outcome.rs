@@ -1,0 +1,89 @@
+//! What the proxy learns from a response while it relays it.
+
+use crate::codec::Malformed;
+use crate::packet::err::{ErrPacket, MESSAGE_MAX};
+use crate::packet::ok::OkPacket;
+use crate::packet::status;
+
+/// The most bytes of session state that one response may carry in all.
+const CHANGES_MAX: usize = 16 << 20;
+
+/// An error that a server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    /// Error code, as in MySQL's error reference.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// Text in the connection's character set, its first 512 bytes.
+    pub message: Box<[u8]>,
+}
+
+/// A statement that a server prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prepared {
+    /// The server's id of the statement on this connection.
+    pub stmt_id: u32,
+    /// Number of parameters.
+    pub params: u16,
+    /// Number of result columns.
+    pub columns: u16,
+}
+
+/// What a response said. Complete once the relay says that the response has ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Status flags of the last OK or final EOF packet; `None` when there was none: an error or
+    /// text alone, or a prepared statement whose server sends no EOF.
+    pub status: Option<u16>,
+    /// Warnings of the last OK or final EOF packet.
+    pub warnings: u16,
+    /// Affected rows, summed over the OK packets.
+    pub affected_rows: u64,
+    /// The last insert id that was not 0; 0 for none.
+    pub last_insert_id: u64,
+    /// Rows over all result sets.
+    pub rows: u64,
+    /// Result sets begun.
+    pub result_sets: u32,
+    /// Bytes that the server sent, framing included.
+    pub bytes: u64,
+    /// The error that ended the response.
+    pub error: Option<ServerError>,
+    /// Raw session state of all OK packets, one after the other: input for
+    /// [`track::Changes`](crate::packet::track::Changes).
+    pub changes: Vec<u8>,
+    /// The statement that was prepared.
+    pub prepared: Option<Prepared>,
+}
+
+impl Outcome {
+    /// Takes over what an OK or final EOF packet says.
+    pub(super) fn add_ok(&mut self, ok: &OkPacket<'_>) -> Result<(), Malformed> {
+        self.status = Some(ok.status);
+        self.warnings = ok.warnings;
+        self.affected_rows = self.affected_rows.saturating_add(ok.affected_rows);
+        if ok.last_insert_id != 0 {
+            self.last_insert_id = ok.last_insert_id;
+        }
+        if !ok.changes.is_empty() {
+            if self.changes.len() + ok.changes.len() > CHANGES_MAX {
+                return Err(Malformed("session state length"));
+            }
+            self.changes.extend_from_slice(ok.changes);
+        }
+        Ok(())
+    }
+
+    /// Takes over an error. It ends the response, so results announced before it do not come.
+    pub(super) fn add_error(&mut self, error: &ErrPacket<'_>) {
+        self.status = self.status.map(|flags| flags & !status::MORE_RESULTS);
+        let message = error.message.get(..MESSAGE_MAX).unwrap_or(error.message);
+        let ErrPacket { code, sqlstate, .. } = *error;
+        self.error = Some(ServerError {
+            code,
+            sqlstate,
+            message: message.into(),
+        });
+    }
+}

@@ -1,0 +1,412 @@
+//! The relay of one response: finds its packets in any split of its bytes, lets rows and
+//! definitions through in runs, and hands packets that must be understood to `answer`.
+//!
+//! A response that arrives whole is the common case and takes the short way; what only happens at
+//! a split or a translation is kept out of line.
+
+use crate::codec::Malformed;
+use crate::codec::frame::{HEADER_LEN, Header};
+
+use super::pass::Pass;
+use super::run::scan;
+use super::stage::{Need, Stage};
+use super::{Outcome, ReplyFormat, ResponseShape};
+
+/// A header and the byte after it: what tells a terminator from a row.
+const HEAD_LEN: usize = HEADER_LEN + 1;
+/// The most payload bytes of a packet that must be understood, so that is held whole.
+const WHOLE_MAX: usize = 1 << 20;
+
+/// What one call of [`Relay::feed`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes of the input that belong to this response. All of them, unless it has ended.
+    pub consumed: usize,
+    /// Whether the response is complete.
+    pub ended: bool,
+}
+
+/// Where in the packets the next byte falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At or in the header of a packet; `head` holds what came of it.
+    Start,
+    /// In the payload of a packet that goes through: `left` bytes are to come, and then, if
+    /// `continued`, another packet with the same payload.
+    Inside { left: usize, continued: bool },
+    /// At or in the header of a packet that continues a payload; `head` holds what came of it.
+    Continuation,
+    /// In a packet that must be seen whole; `gathered` holds what came of it, of `len` bytes.
+    Gathering { len: usize },
+}
+
+/// A packet that must be understood.
+pub(super) struct Packet<'a> {
+    pub(super) header: Header,
+    pub(super) payload: &'a [u8],
+    /// Its bytes at the front of the pass; 0 when it was gathered from earlier feeds.
+    pub(super) in_input: usize,
+}
+
+/// Follows one command's whole response on a server connection, copies it to the client
+/// translated to the client's framing, and says when it has ended and how.
+///
+/// Holds no more than one packet of at most 1 MiB (a terminator, OK or ERR that was split) and
+/// the outcome. Server packets must be numbered one after the other; the first may have any
+/// number.
+#[derive(Debug)]
+pub struct Relay {
+    pub(super) stage: Stage,
+    place: Place,
+    head: [u8; HEAD_LEN],
+    head_len: u8,
+    pub(super) server: ReplyFormat,
+    pub(super) client: ReplyFormat,
+    deliver: bool,
+    /// The number of the server's next packet; `None` when it may be any.
+    pub(super) next_seq: Option<u8>,
+    /// What a server's sequence number needs added to become the client's.
+    pub(super) shift: u8,
+    /// Flags of the EOF after column definitions that count at the end of the rows too.
+    pub(super) carried: u16,
+    /// What came of a packet that must be seen whole and was split.
+    pub(super) gathered: Vec<u8>,
+    pub(super) outcome: Outcome,
+}
+
+const _: () = assert!(size_of::<Relay>() <= 200);
+
+impl Relay {
+    /// A relay for a response of `shape`, from a server's framing to a client's. Without
+    /// `deliver` the response is understood and thrown away.
+    pub fn new(
+        shape: ResponseShape,
+        server: ReplyFormat,
+        client: ReplyFormat,
+        deliver: bool,
+    ) -> Self {
+        Self {
+            stage: Stage::first(shape),
+            place: Place::Start,
+            head: [0; HEAD_LEN],
+            head_len: 0,
+            server,
+            client,
+            deliver,
+            next_seq: None,
+            shift: 0,
+            carried: 0,
+            gathered: Vec::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Throws the rest of the response away: the client has gone.
+    pub fn set_discard(&mut self) {
+        self.deliver = false;
+    }
+
+    /// Takes the server's next bytes, in any split, and appends to `out` what the client gets.
+    /// Never consumes bytes after the end of this response.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the bytes cannot be this response. `out` may then hold a part of it,
+    /// and neither the relay nor the server connection is of further use.
+    #[inline]
+    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Fed, Malformed> {
+        let mut pass = Pass::new(input, out, self.deliver);
+        while self.stage != Stage::Ended && self.advance(&mut pass)? {}
+        let consumed = pass.finish();
+        self.outcome.bytes += consumed as u64;
+        let ended = self.stage == Stage::Ended;
+        debug_assert!(ended || consumed == input.len());
+        Ok(Fed { consumed, ended })
+    }
+
+    /// Whether any byte of the response has arrived.
+    pub fn has_begun(&self) -> bool {
+        self.outcome.bytes > 0
+    }
+
+    /// Whether the response is complete.
+    pub fn has_ended(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+
+    /// What the response said so far; complete once it has ended.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Gives up the relay for what the response said.
+    pub fn into_outcome(self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the server waits for the client's file (LOCAL INFILE): packets with its bytes, and
+    /// an empty one at its end, go to the server; OK or ERR follows.
+    ///
+    /// When the response is discarded, the caller has to send the empty packet itself.
+    pub fn awaits_client(&self) -> bool {
+        self.stage == Stage::FileAnswer && self.place == Place::Start && self.head_len == 0
+    }
+
+    /// What to add to the server's sequence numbers to get the client's, wrapping; the client's
+    /// file packets need the opposite.
+    pub fn seq_shift(&self) -> u8 {
+        self.shift
+    }
+
+    /// The sequence number for an ERR packet that breaks the response off towards the client, for
+    /// when the server connection is lost. `None` inside a packet, or while the client sends its
+    /// file, where the client's connection cannot be saved.
+    pub fn break_off_seq(&self) -> Option<u8> {
+        let next = match (self.place, self.stage) {
+            (Place::Inside { .. } | Place::Continuation, _) | (_, Stage::FileAnswer) => None,
+            // A gathered packet is counted already and the client has not seen it.
+            (Place::Gathering { .. }, _) => self.next_seq.map(|next| next.wrapping_sub(1)),
+            (Place::Start, _) => Some(self.next_seq.unwrap_or(1)),
+        };
+        next.map(|next| next.wrapping_add(self.shift))
+    }
+
+    /// One step; false when the input is used up.
+    #[inline]
+    fn advance(&mut self, pass: &mut Pass<'_, '_>) -> Result<bool, Malformed> {
+        match self.place {
+            Place::Start => {
+                if self.head_len == 0 {
+                    self.pass_run(pass);
+                }
+                self.begin_packet(pass)
+            }
+            Place::Inside { left, continued } => Ok(self.pass_payload(pass, left, continued)),
+            Place::Continuation => self.begin_continuation(pass),
+            Place::Gathering { len } => self.gather(pass, len),
+        }
+    }
+
+    /// Lets whole rows or definitions through.
+    #[inline]
+    fn pass_run(&mut self, pass: &mut Pass<'_, '_>) {
+        let packets_max = self.stage.run_max();
+        let (1.., Some(seq)) = (packets_max, self.next_seq) else {
+            return;
+        };
+        let run = scan(pass.rest(), seq, packets_max);
+        if run.packets == 0 {
+            return;
+        }
+        if self.shift == 0 {
+            pass.keep(run.bytes);
+        } else {
+            pass.keep_renumbered(run.bytes, self.shift);
+        }
+        self.next_seq = Some(run.next_seq);
+        self.count(run.packets, pass);
+    }
+
+    /// Looks at the next packet's header and first byte, and decides how it goes on.
+    fn begin_packet(&mut self, pass: &mut Pass<'_, '_>) -> Result<bool, Malformed> {
+        if self.stage == Stage::Ended {
+            return Ok(false);
+        }
+        let Some((header, first, held)) = self.read_head(pass) else {
+            return Ok(false);
+        };
+        self.expect_seq(header.seq)?;
+        match self.stage.need(header, first, self.server)? {
+            Need::Nothing => {
+                if self.stage == Stage::RowsAfterEof {
+                    self.insert_eof_before_row(header, held, pass);
+                }
+                self.pass_header(header, held, pass);
+                Ok(true)
+            }
+            Need::Whole if header.payload_len > WHOLE_MAX => Err(Malformed("packet length")),
+            Need::Whole => self.begin_whole(header, held, pass),
+        }
+    }
+
+    /// Handles the packet where it lies if all of it is there, or begins to gather it.
+    #[inline]
+    fn begin_whole(
+        &mut self,
+        header: Header,
+        held: usize,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<bool, Malformed> {
+        let len = HEADER_LEN + header.payload_len;
+        if held == 0
+            && let Some(payload) = pass.rest().get(HEADER_LEN..len)
+        {
+            self.on_packet(
+                &Packet {
+                    header,
+                    payload,
+                    in_input: len,
+                },
+                pass,
+            )?;
+            return Ok(true);
+        }
+        self.begin_gathering(held, len);
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn begin_gathering(&mut self, held: usize, len: usize) {
+        self.gathered.clear();
+        self.gathered
+            .extend_from_slice(self.head.get(..held).unwrap_or_default());
+        self.head_len = 0;
+        self.place = Place::Gathering { len };
+    }
+
+    /// Collects the rest of a packet that must be understood.
+    #[inline(never)]
+    fn gather(&mut self, pass: &mut Pass<'_, '_>, len: usize) -> Result<bool, Malformed> {
+        debug_assert!(self.gathered.len() <= len);
+        let rest = pass.rest();
+        let part = rest.get(..len - self.gathered.len()).unwrap_or(rest);
+        self.gathered.extend_from_slice(part);
+        pass.skip(part.len());
+        if self.gathered.len() < len {
+            return Ok(false);
+        }
+        let packet = std::mem::take(&mut self.gathered);
+        self.place = Place::Start;
+        if let (Some(header), Some(payload)) = (Header::read(&packet), packet.get(HEADER_LEN..)) {
+            self.on_packet(
+                &Packet {
+                    header,
+                    payload,
+                    in_input: 0,
+                },
+                pass,
+            )?;
+        }
+        self.gathered = packet;
+        Ok(true)
+    }
+
+    /// The next header, the byte after it, and how many of these bytes are in `head` and
+    /// consumed: 0 when they still lie in the input. `None` when more input is needed.
+    #[inline]
+    fn read_head(&mut self, pass: &mut Pass<'_, '_>) -> Option<(Header, Option<u8>, usize)> {
+        let rest = pass.rest();
+        if self.head_len == 0
+            && let Some(&[a, b, c, seq, first]) = rest.first_chunk::<HEAD_LEN>()
+        {
+            let header = Header::read(&[a, b, c, seq])?;
+            return Some((header, (header.payload_len > 0).then_some(first), 0));
+        }
+        self.hold_head(pass)
+    }
+
+    /// The same when the input ends within these bytes, or did so before.
+    #[inline(never)]
+    fn hold_head(&mut self, pass: &mut Pass<'_, '_>) -> Option<(Header, Option<u8>, usize)> {
+        self.hold(pass, HEADER_LEN);
+        let header = self.held_header()?;
+        if header.payload_len == 0 {
+            return Some((header, None, HEADER_LEN));
+        }
+        self.hold(pass, HEAD_LEN);
+        let held = usize::from(self.head_len);
+        (held == HEAD_LEN).then(|| (header, self.head.last().copied(), held))
+    }
+
+    /// Moves input to `head` until that holds `len` bytes or there is no more.
+    fn hold(&mut self, pass: &mut Pass<'_, '_>, len: usize) {
+        while usize::from(self.head_len) < len
+            && let Some(&byte) = pass.rest().first()
+            && let Some(slot) = self.head.get_mut(usize::from(self.head_len))
+        {
+            *slot = byte;
+            self.head_len += 1;
+            pass.skip(1);
+        }
+    }
+
+    fn held_header(&self) -> Option<Header> {
+        Header::read(self.head.get(..usize::from(self.head_len))?)
+    }
+
+    /// Passes on a header, of which `held` bytes (and maybe the first of the payload) are in
+    /// `head`, and lets the payload follow.
+    fn pass_header(&mut self, header: Header, held: usize, pass: &mut Pass<'_, '_>) {
+        let mut left = header.payload_len;
+        if held == 0 && self.shift == 0 {
+            pass.keep(HEADER_LEN);
+        } else {
+            let seq = header.seq.wrapping_add(self.shift);
+            pass.put_header(Header { seq, ..header });
+            if held == 0 {
+                pass.skip(HEADER_LEN);
+            } else if let Some(first) = self.head.get(HEADER_LEN..held) {
+                pass.put(|out| out.extend_from_slice(first));
+                left -= first.len();
+            }
+        }
+        self.head_len = 0;
+        self.place = Place::Inside {
+            left,
+            continued: header.is_continued(),
+        };
+    }
+
+    /// Lets payload bytes through; false when the input is used up before them.
+    fn pass_payload(&mut self, pass: &mut Pass<'_, '_>, left: usize, continued: bool) -> bool {
+        let len = left.min(pass.rest().len());
+        pass.keep(len);
+        if len < left {
+            self.place = Place::Inside {
+                left: left - len,
+                continued,
+            };
+            return false;
+        }
+        if continued {
+            self.place = Place::Continuation;
+        } else {
+            self.place = Place::Start;
+            self.count(1, pass);
+        }
+        true
+    }
+
+    /// Reads the header of a packet that continues a payload.
+    #[inline(never)]
+    fn begin_continuation(&mut self, pass: &mut Pass<'_, '_>) -> Result<bool, Malformed> {
+        let in_place = if self.head_len == 0 {
+            Header::read(pass.rest())
+        } else {
+            None
+        };
+        let (header, held) = match in_place {
+            Some(header) => (header, 0),
+            None => {
+                self.hold(pass, HEADER_LEN);
+                let Some(header) = self.held_header() else {
+                    return Ok(false);
+                };
+                (header, HEADER_LEN)
+            }
+        };
+        self.expect_seq(header.seq)?;
+        self.pass_header(header, held, pass);
+        Ok(true)
+    }
+
+    /// Checks that the server's packets follow each other, so that no byte of another response is
+    /// taken for one of this.
+    #[inline]
+    fn expect_seq(&mut self, seq: u8) -> Result<(), Malformed> {
+        if self.next_seq.is_some_and(|expected| expected != seq) {
+            return Err(Malformed("sequence number"));
+        }
+        self.next_seq = Some(seq.wrapping_add(1));
+        Ok(())
+    }
+}

@@ -1,0 +1,516 @@
+//! A worker's loop: wait, read what is ready, let the worker decide, carry out what it asks for,
+//! and write to each touched socket once.
+
+use std::{
+    io::{self, Read, Write},
+    net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc::Receiver},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use tracing::{error, info, warn};
+use trunkline_net::{Connecting, Event, Events, Keepalive, Listener, Poller, Stream, Token};
+use trunkline_topology::{Address, Server};
+use trunkline_worker::{Action, ClientId, ConnId, MovedConn, Now, Peer, Side, Worker};
+
+use crate::{
+    Mail,
+    mailbox::Postbox,
+    passwords::{Job, PasswordThread},
+    sockets::{Socket, Sockets, token_of},
+};
+
+/// Bytes read at once: the worker's one scratch buffer.
+const SCRATCH_LEN: usize = 64 * 1024;
+/// Events taken from the kernel in one wait.
+const EVENTS_MAX: usize = 1_024;
+/// Clients accepted in one batch, so that those connected already are not kept waiting.
+const ACCEPTS_PER_BATCH: usize = 256;
+/// Reads from one socket in one batch, for the same reason: 16 × 64 KiB.
+const READS_PER_BATCH: usize = 16;
+/// Ends a wait when mail has come.
+pub(crate) const WAKE: Token = Token(0);
+
+/// What a driver is made of.
+pub(crate) struct Parts {
+    pub worker: Worker,
+    pub poller: Poller,
+    pub listeners: Vec<Listener>,
+    pub mail: Receiver<Mail>,
+    pub own: Postbox,
+    pub peers: Vec<Postbox>,
+    pub index: usize,
+    pub passwords: PasswordThread,
+    pub keepalive: Option<Keepalive>,
+    pub started: Instant,
+}
+
+/// One worker with its sockets, on one thread.
+pub(crate) struct Driver {
+    parts: Parts,
+    sockets: Sockets,
+    scratch: Box<[u8]>,
+    /// Sockets that may have more to read than one batch took.
+    unfinished: Vec<Side>,
+    accepting: Vec<usize>,
+    is_stopped: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            sockets: Sockets::default(),
+            scratch: vec![0; SCRATCH_LEN].into_boxed_slice(),
+            unfinished: Vec::new(),
+            accepting: Vec::new(),
+            is_stopped: false,
+        }
+    }
+
+    /// Runs until the worker has stopped.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        for (number, listener) in self.parts.listeners.iter_mut().enumerate() {
+            self.parts
+                .poller
+                .add_listener(listener, Token(1 + number))?;
+        }
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_stopped {
+            let has_more = !self.unfinished.is_empty() || !self.accepting.is_empty();
+            let wait_ms = if has_more {
+                0
+            } else {
+                self.parts.worker.tick_within_ms()
+            };
+            self.parts
+                .poller
+                .wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
+            self.batch(&events);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, events: &Events) {
+        let now = self.now();
+        self.parts.worker.begin_batch(now);
+        self.parts.worker.counters_mut().batches += 1;
+        for side in std::mem::take(&mut self.unfinished) {
+            self.read(side);
+        }
+        for number in std::mem::take(&mut self.accepting) {
+            self.accept(number);
+        }
+        for event in events.iter() {
+            self.event(event);
+        }
+        self.parts.worker.tick();
+        self.settle();
+    }
+
+    fn now(&self) -> Now {
+        let us = self.parts.started.elapsed().as_micros();
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Now {
+            us: u64::try_from(us).unwrap_or(u64::MAX),
+            unix_sec: unix.as_secs(),
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if event.token == WAKE {
+            return self.open_mail();
+        }
+        let Some(side) = self.sockets.side_of(event.token) else {
+            if event.token.0 <= self.parts.listeners.len() {
+                self.accept(event.token.0 - 1);
+            }
+            return;
+        };
+        let Some(socket) = self.sockets.get_mut(side) else {
+            return;
+        };
+        if socket.is_connecting {
+            return self.check_connecting(side);
+        }
+        socket.has_ended |= event.ended;
+        if event.writable && socket.is_full {
+            socket.is_full = false;
+            self.write(side);
+        }
+        if event.readable || event.ended {
+            self.read(side);
+        }
+    }
+
+    fn accept(&mut self, number: usize) {
+        for _ in 0..ACCEPTS_PER_BATCH {
+            let Some(listener) = self.parts.listeners.get(number) else {
+                return;
+            };
+            match listener.accept(self.parts.keepalive) {
+                Ok(accepted) => self.welcome(accepted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.parts.worker.counters_mut().accept_errors += 1;
+                    warn!(%error, "a client could not be accepted");
+                    return;
+                }
+            }
+        }
+        self.accepting.push(number);
+    }
+
+    fn welcome(&mut self, accepted: trunkline_net::Accepted) {
+        let peer = Arc::new(Peer {
+            client_addr: accepted.client_addr,
+            proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
+            proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
+        });
+        let Some(id) = self.parts.worker.accept(peer, trunkline_crypto::nonce()) else {
+            return;
+        };
+        let side = Side::Client(id);
+        self.add(Socket::new(accepted.stream, side));
+    }
+
+    /// Registers a socket; what can't be registered is closed.
+    fn add(&mut self, mut socket: Socket) {
+        let side = socket.side;
+        match self
+            .parts
+            .poller
+            .add_stream(&mut socket.stream, token_of(side))
+        {
+            Ok(()) => self.sockets.insert(socket),
+            Err(error) => self.ended(side, &error.to_string()),
+        }
+    }
+
+    /// Reads what a socket has. A read that fills less than the buffer has taken everything,
+    /// unless the socket has ended: then reading goes on until it says so.
+    fn read(&mut self, side: Side) {
+        for _ in 0..READS_PER_BATCH {
+            let Some(socket) = self.sockets.get_mut(side) else {
+                return;
+            };
+            if socket.is_paused || socket.is_connecting {
+                socket.is_readable = true;
+                return;
+            }
+            let has_ended = socket.has_ended;
+            self.parts.worker.counters_mut().socket_reads += 1;
+            match socket.stream.read(&mut self.scratch) {
+                Ok(0) => return self.ended(side, "the connection was closed"),
+                Ok(len) => {
+                    self.deliver(side, len);
+                    if len < SCRATCH_LEN && !has_ended {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.ended(side, &error.to_string()),
+            }
+            // What was just read may have paused this socket.
+            self.act();
+        }
+        self.unfinished.push(side);
+    }
+
+    fn deliver(&mut self, side: Side, len: usize) {
+        let Some(bytes) = self.scratch.get(..len) else {
+            return;
+        };
+        let worker = &mut self.parts.worker;
+        let step = AssertUnwindSafe(|| match side {
+            Side::Client(id) => worker.client_read(id, bytes),
+            Side::Server(id) => worker.server_read(id, bytes),
+        });
+        if catch_unwind(step).is_err() {
+            error!(?side, "a session ended by a panic; please report this");
+            let worker = &mut self.parts.worker;
+            if catch_unwind(AssertUnwindSafe(|| worker.abandon(side))).is_err() {
+                error!(?side, "its connections could not be ended in order");
+            }
+        }
+    }
+
+    fn ended(&mut self, side: Side, reason: &str) {
+        self.sockets.remove(side);
+        match side {
+            Side::Client(id) => self.parts.worker.client_closed(id),
+            Side::Server(id) => self.parts.worker.server_closed(id, reason),
+        }
+    }
+
+    /// Carries out actions and writes, until nothing is left to do.
+    fn settle(&mut self) {
+        loop {
+            self.act();
+            let Some(side) = self.parts.worker.next_dirty() else {
+                break;
+            };
+            self.write(side);
+        }
+    }
+
+    fn write(&mut self, side: Side) {
+        loop {
+            let Some(socket) = self.sockets.get_mut(side) else {
+                return;
+            };
+            if socket.is_full || socket.is_connecting {
+                return;
+            }
+            let pending = self.parts.worker.pending(side);
+            if pending.is_empty() {
+                break;
+            }
+            let wanted = pending.len();
+            let result = socket.stream.write(pending);
+            self.parts.worker.counters_mut().socket_writes += 1;
+            match result {
+                Ok(len) => {
+                    if len < wanted
+                        && let Some(socket) = self.sockets.get_mut(side)
+                    {
+                        socket.is_full = true;
+                    }
+                    self.parts.worker.wrote(side, len);
+                    if len < wanted {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    socket.is_full = true;
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.write_failed(side, &error),
+            }
+        }
+        if self
+            .sockets
+            .get_mut(side)
+            .is_some_and(|socket| socket.is_closing)
+        {
+            self.ended(side, "closed");
+        }
+    }
+
+    /// The peer is gone; what it said last may still be readable and says more than the error.
+    fn write_failed(&mut self, side: Side, error: &io::Error) {
+        if let Some(socket) = self.sockets.get_mut(side) {
+            socket.has_ended = true;
+        }
+        self.read(side);
+        if self.sockets.get_mut(side).is_some() {
+            self.ended(side, &error.to_string());
+        }
+    }
+
+    fn act(&mut self) {
+        let mut actions = self.parts.worker.take_actions();
+        for action in actions.drain(..) {
+            self.carry_out(action);
+        }
+        self.parts.worker.recycle_actions(actions);
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Open { conn, server } => self.open(conn, &server),
+            Action::CloseClient { client, now } => self.close_client(client, now),
+            Action::CloseServer { conn, farewell } => {
+                if let Some(mut socket) = self.sockets.remove(Side::Server(conn)) {
+                    // A server that does not take it is told by the end of the connection.
+                    let _ = socket.stream.write(farewell);
+                }
+            }
+            Action::Pause(side) => {
+                if let Some(socket) = self.sockets.get_mut(side) {
+                    socket.is_paused = true;
+                    // Whether more came meanwhile is not known, and asked when it goes on.
+                    socket.is_readable = true;
+                }
+            }
+            Action::Resume(side) => {
+                if let Some(socket) = self.sockets.get_mut(side) {
+                    socket.is_paused = false;
+                    if std::mem::take(&mut socket.is_readable) {
+                        self.unfinished.push(side);
+                    }
+                }
+            }
+            Action::Probe(conn) => self.read(Side::Server(conn)),
+            Action::Decrypt { client, ciphertext } => {
+                self.compute(Job::Decrypt(client, ciphertext));
+            }
+            Action::VerifyHash {
+                client,
+                clear,
+                hash,
+            } => {
+                self.compute(Job::VerifyHash(client, clear, hash));
+            }
+            Action::Encrypt {
+                conn,
+                public_key_pem,
+                plaintext,
+            } => {
+                self.compute(Job::Encrypt(conn, public_key_pem, plaintext));
+            }
+            Action::AskPeers(key) => {
+                for (index, peer) in self.parts.peers.iter().enumerate() {
+                    if index != self.parts.index {
+                        peer.send(Mail::PeerAsks(key.clone(), self.parts.index));
+                    }
+                }
+            }
+            Action::HandOver { conn, moved, to } => self.hand_over(conn, moved, to),
+            Action::Log(line) if line.is_warning => warn!("{}", line.text),
+            Action::Log(line) => info!("{}", line.text),
+            Action::Stopped => self.is_stopped = true,
+        }
+    }
+
+    fn compute(&self, job: Job) {
+        self.parts.passwords.send(job, self.parts.own.clone());
+    }
+
+    fn close_client(&mut self, client: ClientId, now: bool) {
+        let side = Side::Client(client);
+        let is_empty = self.parts.worker.pending(side).is_empty();
+        let Some(socket) = self.sockets.get_mut(side) else {
+            return;
+        };
+        match now || is_empty {
+            true => self.ended(side, "closed"),
+            // Bytes wait: they are written after the actions.
+            false => socket.is_closing = true,
+        }
+    }
+
+    fn open(&mut self, conn: ConnId, server: &Server) {
+        let side = Side::Server(conn);
+        let stream = match &server.key.address {
+            Address::Unix(path) => Stream::connect_unix(path),
+            Address::Tcp { host, .. } => {
+                let mut addresses = server.resolved.clone();
+                if addresses.is_empty() {
+                    let reason = format!("the host name {host} is not resolved");
+                    return self.parts.worker.server_failed(conn, &reason);
+                }
+                let first = addresses.remove(0);
+                return self.connect(side, first, addresses);
+            }
+        };
+        match stream {
+            Ok(stream) => self.begin_connecting(side, stream, Vec::new()),
+            Err(error) => self.parts.worker.server_failed(conn, &error.to_string()),
+        }
+    }
+
+    fn connect(&mut self, side: Side, first: SocketAddr, others: Vec<SocketAddr>) {
+        match Stream::connect_tcp(first, self.parts.keepalive) {
+            Ok(stream) => self.begin_connecting(side, stream, others),
+            Err(error) => self.connect_next(side, others, &error.to_string()),
+        }
+    }
+
+    fn connect_next(&mut self, side: Side, mut others: Vec<SocketAddr>, reason: &str) {
+        match others.is_empty() {
+            true => self.ended(side, reason),
+            false => {
+                let next = others.remove(0);
+                self.connect(side, next, others);
+            }
+        }
+    }
+
+    fn begin_connecting(&mut self, side: Side, stream: Stream, others: Vec<SocketAddr>) {
+        let mut socket = Socket::new(stream, side);
+        socket.is_connecting = true;
+        socket.alternatives = others;
+        self.add(socket);
+        self.check_connecting(side);
+    }
+
+    fn check_connecting(&mut self, side: Side) {
+        let Some(socket) = self.sockets.get_mut(side) else {
+            return;
+        };
+        match socket.stream.connecting() {
+            Connecting::Pending => {}
+            Connecting::Failed(reason) => {
+                let others = std::mem::take(&mut socket.alternatives);
+                self.connect_next(side, others, &reason);
+            }
+            Connecting::Done => {
+                socket.is_connecting = false;
+                if let Side::Server(conn) = side {
+                    self.parts.worker.server_connected(conn);
+                }
+                self.write(side);
+                self.read(side);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, conn: ConnId, moved: Box<MovedConn>, to: usize) {
+        let socket = self.sockets.remove(Side::Server(conn));
+        let Some(mut socket) = socket else {
+            return moved.give_up();
+        };
+        let is_free = self.parts.poller.remove_stream(&mut socket.stream).is_ok();
+        match self.parts.peers.get(to).filter(|_| is_free) {
+            Some(peer) => {
+                peer.send(Mail::HandedOver(moved, socket.stream));
+            }
+            None => moved.give_up(),
+        }
+    }
+
+    fn open_mail(&mut self) {
+        while let Ok(mail) = self.parts.mail.try_recv() {
+            self.mail(mail);
+        }
+    }
+
+    fn mail(&mut self, mail: Mail) {
+        let worker = &mut self.parts.worker;
+        match mail {
+            Mail::Snapshot(snapshot) => worker.apply_snapshot(snapshot),
+            Mail::Greeting(greeting) => worker.apply_greeting(greeting),
+            Mail::Report(digests, answer) => answer(worker.report(digests)),
+            Mail::Stop(within_ms) => self.stop(within_ms),
+            Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
+            Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
+            Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
+            Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
+            Mail::HandedOver(moved, stream) => {
+                let Some(conn) = worker.adopt(*moved) else {
+                    return;
+                };
+                let mut socket = Socket::new(stream, Side::Server(conn));
+                socket.is_readable = true;
+                self.add(socket);
+                self.parts.worker.adopted(conn);
+            }
+        }
+    }
+
+    fn stop(&mut self, within_ms: u64) {
+        for mut listener in self.parts.listeners.drain(..) {
+            let _ = self.parts.poller.remove_listener(&mut listener);
+        }
+        self.accepting.clear();
+        let deadline_ms = self.now().ms() + within_ms;
+        self.parts.worker.stop_gracefully(deadline_ms);
+    }
+}

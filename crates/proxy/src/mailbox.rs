@@ -1,0 +1,57 @@
+//! How a worker is spoken to from outside: a queue, and a way to end its wait.
+
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, Sender, channel},
+};
+
+use trunkline_config::Snapshot;
+use trunkline_net::{Stream, Waker};
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_stats::{DigestQuery, Report};
+use trunkline_topology::ServerKey;
+use trunkline_worker::{ClientId, ConnId, MovedConn};
+
+/// A message to a worker.
+pub enum Mail {
+    /// Serve this configuration from now on.
+    Snapshot(Arc<Snapshot>),
+    /// Greet new clients with this.
+    Greeting(Arc<Greeting>),
+    /// Give a copy of the numbers; the function takes it to whoever asked.
+    Report(DigestQuery, Box<dyn FnOnce(Report) + Send>),
+    /// Stop: take no more clients, end the rest within so many milliseconds.
+    Stop(u64),
+    /// A password was decrypted.
+    Decrypted(ClientId, Option<Vec<u8>>),
+    /// A password was checked against its hash.
+    Verified(ClientId, bool),
+    /// A password was encrypted for a server.
+    Encrypted(ConnId, Option<Vec<u8>>),
+    /// Another worker needs a connection to this server.
+    PeerAsks(ServerKey, usize),
+    /// Another worker's connection, asked for earlier.
+    HandedOver(Box<MovedConn>, Stream),
+}
+
+/// The end that sends.
+#[derive(Clone)]
+pub struct Postbox {
+    sender: Sender<Mail>,
+    waker: Waker,
+}
+
+impl Postbox {
+    /// Sends; false when the worker has ended.
+    pub fn send(&self, mail: Mail) -> bool {
+        let sent = self.sender.send(mail).is_ok();
+        self.waker.wake();
+        sent
+    }
+}
+
+/// Both ends of a worker's mailbox.
+pub(crate) fn mailbox(waker: Waker) -> (Postbox, Receiver<Mail>) {
+    let (sender, receiver) = channel();
+    (Postbox { sender, waker }, receiver)
+}

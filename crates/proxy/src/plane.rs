@@ -1,0 +1,235 @@
+//! All workers together, as the supervisor sees them.
+
+use std::{
+    io,
+    sync::{Arc, mpsc::channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use trunkline_config::{ListenAddress, Snapshot};
+use trunkline_crypto::PrivateKey;
+use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_stats::{DigestQuery, Report};
+use trunkline_worker::{Shared, Worker, WorkerOptions};
+
+use crate::{
+    Mail,
+    driver::{Driver, Parts, WAKE},
+    mailbox::{Postbox, mailbox},
+    passwords::PasswordThread,
+};
+
+/// What a data plane is started with.
+pub struct PlaneOptions {
+    /// The first configuration.
+    pub snapshot: Arc<Snapshot>,
+    /// What clients are greeted with at first.
+    pub greeting: Arc<Greeting>,
+    /// How many workers; at least 1.
+    pub workers: usize,
+}
+
+/// The running workers.
+pub struct DataPlane {
+    postboxes: Vec<Postbox>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    listen: Vec<ListenAddress>,
+    shared: Arc<Shared>,
+}
+
+impl DataPlane {
+    /// Opens the listeners and starts the workers.
+    ///
+    /// # Errors
+    /// The address that can't be listened at, and why; or the system's reason why no thread, key
+    /// or poller is to be had.
+    pub fn start(options: PlaneOptions) -> Result<Self, String> {
+        let settings = &options.snapshot.settings;
+        let mut listeners = Vec::new();
+        for address in &settings.listen {
+            let listener = Listener::open(address)
+                .map_err(|error| format!("can't listen at {address}: {error}"))?;
+            listeners.push(listener);
+        }
+        let listen = listeners
+            .iter()
+            .map(|listener| listener.address().clone())
+            .collect();
+        let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
+        let shared = Arc::new(Shared::new(Some(key.public_key_pem().to_vec())));
+        let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
+        let keepalive = settings.use_tcp_keepalive.then_some(Keepalive {
+            time_sec: settings.tcp_keepalive_time,
+        });
+        let mut pollers = Vec::new();
+        for _ in 0..options.workers.max(1) {
+            let poller = Poller::new().map_err(|error| error.to_string())?;
+            let waker = poller.waker(WAKE).map_err(|error| error.to_string())?;
+            pollers.push((poller, mailbox(waker)));
+        }
+        let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
+        let mut plane = Self {
+            postboxes,
+            threads: Vec::new(),
+            listen,
+            shared,
+        };
+        let started = Instant::now();
+        for (index, (poller, (own, mail))) in pollers.into_iter().enumerate() {
+            let own_listeners = match index + 1 == plane.postboxes.len() {
+                true => std::mem::take(&mut listeners),
+                false => {
+                    let shares: io::Result<_> = listeners.iter().map(Listener::share).collect();
+                    shares.map_err(|error| error.to_string())?
+                }
+            };
+            let start = Start {
+                index,
+                poller,
+                own,
+                mail,
+                listeners: own_listeners,
+                peers: plane.postboxes.clone(),
+                passwords: passwords.clone(),
+                keepalive,
+                started,
+                snapshot: Arc::clone(&options.snapshot),
+                greeting: Arc::clone(&options.greeting),
+                shared: Arc::clone(&plane.shared),
+            };
+            let thread = thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || start.run())
+                .map_err(|error| error.to_string())?;
+            plane.threads.push(thread);
+        }
+        Ok(plane)
+    }
+
+    /// Where clients connect; with the ports that were found where port 0 was asked for.
+    pub fn listen(&self) -> &[ListenAddress] {
+        &self.listen
+    }
+
+    /// What the workers share about users.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.postboxes.len()
+    }
+
+    /// Has all workers serve a configuration.
+    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
+        }
+    }
+
+    /// Has all workers greet new clients so.
+    pub fn greet(&self, greeting: &Arc<Greeting>) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::Greeting(Arc::clone(greeting)));
+        }
+    }
+
+    /// Asks all workers for their numbers and waits at most `timeout` for the answers. A worker
+    /// that does not answer in time is left out.
+    pub fn reports(&self, digests: DigestQuery, timeout: Duration) -> Vec<Report> {
+        let (sender, receiver) = channel();
+        for postbox in &self.postboxes {
+            let sender = sender.clone();
+            let answer = Box::new(move |report| drop(sender.send(report)));
+            postbox.send(Mail::Report(digests, answer));
+        }
+        drop(sender);
+        let deadline = Instant::now() + timeout;
+        let mut reports = Vec::new();
+        while reports.len() < self.postboxes.len() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left) {
+                Ok(report) => reports.push(report),
+                Err(_) => break,
+            }
+        }
+        reports
+    }
+
+    /// Begins the graceful stop of all workers.
+    pub fn stop(&self, within: Duration) {
+        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        for postbox in &self.postboxes {
+            postbox.send(Mail::Stop(within_ms));
+        }
+    }
+
+    /// Waits until all workers have ended.
+    ///
+    /// # Errors
+    /// What ended a worker before it was told to.
+    pub fn join(&mut self) -> Result<(), String> {
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            result = match thread.join() {
+                Ok(Ok(())) => result,
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("a worker panicked outside of any session".to_owned()),
+            };
+        }
+        remove_unix_paths(&self.listen);
+        result
+    }
+
+    /// Whether any worker has ended.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+}
+
+/// What one thread begins with: the worker itself is made on its own thread.
+struct Start {
+    index: usize,
+    poller: Poller,
+    own: Postbox,
+    mail: std::sync::mpsc::Receiver<Mail>,
+    listeners: Vec<Listener>,
+    peers: Vec<Postbox>,
+    passwords: PasswordThread,
+    keepalive: Option<Keepalive>,
+    started: Instant,
+    snapshot: Arc<Snapshot>,
+    greeting: Arc<Greeting>,
+    shared: Arc<Shared>,
+}
+
+impl Start {
+    fn run(self) -> io::Result<()> {
+        let nonce = trunkline_crypto::nonce();
+        let seed = nonce
+            .first_chunk()
+            .map_or(1, |bytes| u64::from_le_bytes(*bytes));
+        let options = WorkerOptions {
+            index: self.index,
+            workers: self.peers.len(),
+            seed,
+        };
+        let worker = Worker::new(options, self.snapshot, self.shared, self.greeting);
+        let parts = Parts {
+            worker,
+            poller: self.poller,
+            listeners: self.listeners,
+            mail: self.mail,
+            own: self.own,
+            peers: self.peers,
+            index: self.index,
+            passwords: self.passwords,
+            keepalive: self.keepalive,
+            started: self.started,
+        };
+        Driver::new(parts).run()
+    }
+}

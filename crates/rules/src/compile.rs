@@ -1,0 +1,296 @@
+//! Rules made ready for evaluation.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    Column, Rule, RuleError,
+    address::{self, AddrTest},
+    index::Index,
+    pattern::Pattern,
+    prefilter::{PatternTest, Prefilter},
+};
+
+/// The most restarts that [`Options::iterations`] can ask for; more are not made. A chain that
+/// needs more does not end by itself.
+pub const ITERATIONS_MAX: u32 = 1_000;
+
+/// What an evaluation does beyond the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// How many times a rule's `flagOUT` sends the evaluation back to the first rule instead
+    /// of on to the next; at most [`ITERATIONS_MAX`]. ProxySQL:
+    /// `mysql-query_processor_iterations`.
+    pub iterations: u32,
+}
+
+/// An immutable set of compiled rules, cheap to clone and shared by all workers.
+#[derive(Debug, Clone)]
+pub struct RuleSet {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) rules: Vec<Compiled>,
+    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) index: Index,
+    pub(crate) prefilter: Prefilter,
+    pub(crate) tested: TestedColumns,
+    pub(crate) iterations: u32,
+}
+
+/// One rule, its columns read.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) id: u32,
+    pub(crate) flag_in: u32,
+    pub(crate) username: Option<Box<str>>,
+    pub(crate) schemaname: Option<Box<str>>,
+    pub(crate) client_addr: Option<AddrTest>,
+    pub(crate) proxy_addr: Option<IpAddr>,
+    pub(crate) proxy_port: Option<u16>,
+    pub(crate) digest: Option<u64>,
+    pub(crate) match_digest: Option<PatternTest>,
+    pub(crate) match_pattern: Option<PatternTest>,
+    pub(crate) is_negated: bool,
+    pub(crate) flag_out: Option<u32>,
+    pub(crate) is_last: bool,
+    pub(crate) effects: Effects,
+}
+
+/// What a matching rule sets; `None` leaves what an earlier rule set.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) destination_hostgroup: Option<HostgroupId>,
+    pub(crate) next_query_flag: Option<u32>,
+    pub(crate) error_msg: Option<Arc<str>>,
+    pub(crate) ok_msg: Option<Arc<str>>,
+}
+
+/// Which columns any rule of a set tests: what a decision can depend on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TestedColumns {
+    pub(crate) username: bool,
+    pub(crate) schemaname: bool,
+    pub(crate) client_addr: bool,
+    pub(crate) proxy_addr: bool,
+    pub(crate) proxy_port: bool,
+    pub(crate) digest: bool,
+    pub(crate) match_digest: bool,
+}
+
+impl RuleSet {
+    /// Compiles the active rules of `rules`, in whatever order they come.
+    ///
+    /// # Errors
+    /// Every column of every active rule that cannot be compiled; ids that occur twice.
+    pub fn compile(rules: Vec<Rule>, options: Options) -> Result<Self, Vec<RuleError>> {
+        let mut rules: Vec<Rule> = rules.into_iter().filter(|rule| rule.active).collect();
+        rules.sort_by_key(|rule| rule.id);
+        let mut compiler = Compiler::default();
+        let mut compiled: Vec<Compiled> =
+            rules.into_iter().map(|rule| compiler.rule(rule)).collect();
+        if !compiler.errors.is_empty() {
+            return Err(compiler.errors);
+        }
+        let patterns = compiler.patterns;
+        let index = Index::build(&compiled);
+        let prefilter = Prefilter::build(&index, &mut compiled, &patterns);
+        let mut tested = TestedColumns::default();
+        for rule in &compiled {
+            tested.add(rule);
+        }
+        let iterations = options.iterations.min(ITERATIONS_MAX);
+        let rules = compiled;
+        debug_assert!(rules.is_sorted_by(|one, next| one.id < next.id));
+        let inner = Inner {
+            rules,
+            patterns,
+            index,
+            prefilter,
+            tested,
+            iterations,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Whether there is no active rule.
+    pub fn is_empty(&self) -> bool {
+        self.inner.rules.is_empty()
+    }
+
+    /// How many active rules there are.
+    pub fn len(&self) -> usize {
+        self.inner.rules.len()
+    }
+
+    /// The id of the rule at `index`; indexes run from 0 in ascending id over active rules.
+    pub fn rule_id(&self, index: usize) -> Option<u32> {
+        self.inner.rules.get(index).map(|rule| rule.id)
+    }
+
+    /// Every active rule's id, by index.
+    pub fn rule_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.inner.rules.iter().map(|rule| rule.id)
+    }
+
+    /// The rules with a pattern that a linear-time engine cannot run (look-around,
+    /// back-references, possessive quantifiers), each with its column: slow, and given up as
+    /// not matching when a search takes too many steps.
+    pub fn backtracking_rules(&self) -> impl Iterator<Item = (u32, Column)> + '_ {
+        self.inner.rules.iter().flat_map(|rule| {
+            let columns = [
+                (rule.match_digest, Column::MatchDigest),
+                (rule.match_pattern, Column::MatchPattern),
+            ];
+            columns.into_iter().filter_map(|(test, column)| {
+                let pattern = self.inner.patterns.get(test?.pattern as usize)?;
+                pattern.source().is_none().then_some((rule.id, column))
+            })
+        })
+    }
+}
+
+impl Default for RuleSet {
+    /// No rules.
+    fn default() -> Self {
+        let inner = Inner {
+            rules: Vec::new(),
+            patterns: Vec::new(),
+            index: Index::default(),
+            prefilter: Prefilter::default(),
+            tested: TestedColumns::default(),
+            iterations: 0,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+}
+
+impl TestedColumns {
+    fn add(&mut self, rule: &Compiled) {
+        self.username |= rule.username.is_some();
+        self.schemaname |= rule.schemaname.is_some();
+        self.client_addr |= rule.client_addr.is_some();
+        self.proxy_addr |= rule.proxy_addr.is_some();
+        self.proxy_port |= rule.proxy_port.is_some();
+        self.digest |= rule.digest.is_some();
+        self.match_digest |= rule.match_digest.is_some();
+    }
+}
+
+/// What the compilation of one set gathers.
+#[derive(Default)]
+struct Compiler {
+    patterns: Vec<Pattern>,
+    /// Patterns by text and case-insensitivity: rules often share one.
+    known: HashMap<(String, bool), Result<u32, String>>,
+    ids: HashSet<u32>,
+    errors: Vec<RuleError>,
+}
+
+impl Compiler {
+    /// Compiles one rule. A column that cannot be read is noted as an error, and the rule that
+    /// comes back is not used then.
+    fn rule(&mut self, rule: Rule) -> Compiled {
+        let id = rule.id;
+        if !self.ids.insert(id) {
+            self.refuse(
+                id,
+                Column::RuleId,
+                "another active rule has the same id".to_owned(),
+            );
+        }
+        let is_caseless = rule.is_caseless();
+        let client_addr = filled(rule.client_addr).map(|text| AddrTest::compile(&text));
+        let proxy_addr = filled(rule.proxy_addr).map(|text| address::exact(&text));
+        let digest = filled(rule.digest).map(|text| read_digest(&text));
+        let match_digest = filled(rule.match_digest).map(|text| self.pattern(text, is_caseless));
+        let match_pattern = filled(rule.match_pattern).map(|text| self.pattern(text, is_caseless));
+        Compiled {
+            id,
+            flag_in: rule.flag_in,
+            username: filled(rule.username).map(String::into_boxed_str),
+            schemaname: filled(rule.schemaname).map(String::into_boxed_str),
+            client_addr: self.read(id, Column::ClientAddr, client_addr),
+            proxy_addr: self.read(id, Column::ProxyAddr, proxy_addr),
+            proxy_port: rule.proxy_port,
+            digest: self.read(id, Column::Digest, digest),
+            match_digest: self.read(id, Column::MatchDigest, match_digest),
+            match_pattern: self.read(id, Column::MatchPattern, match_pattern),
+            is_negated: rule.negate_match_pattern,
+            flag_out: rule.flag_out,
+            is_last: rule.apply,
+            effects: Effects {
+                destination_hostgroup: rule.destination_hostgroup,
+                next_query_flag: rule.next_query_flag_in,
+                error_msg: rule.error_msg.map(Arc::from),
+                ok_msg: rule.ok_msg.map(Arc::from),
+            },
+        }
+    }
+
+    fn refuse(&mut self, rule_id: u32, column: Column, reason: String) {
+        self.errors.push(RuleError {
+            rule_id,
+            column,
+            reason,
+        });
+    }
+
+    fn read<T>(&mut self, id: u32, column: Column, value: Option<Result<T, String>>) -> Option<T> {
+        match value? {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                self.refuse(id, column, reason);
+                None
+            }
+        }
+    }
+
+    fn pattern(&mut self, text: String, is_caseless: bool) -> Result<PatternTest, String> {
+        let patterns = &mut self.patterns;
+        let known = self
+            .known
+            .entry((text, is_caseless))
+            .or_insert_with_key(|(text, caseless)| {
+                let pattern = Pattern::compile(text, *caseless)?;
+                let number = u32::try_from(patterns.len());
+                patterns.push(pattern);
+                number.map_err(|_| "more than 4294967295 patterns".to_owned())
+            });
+        known.clone().map(|pattern| PatternTest {
+            pattern,
+            place: None,
+        })
+    }
+}
+
+/// A test column's text; the empty string is not tested.
+fn filled(column: Option<String>) -> Option<String> {
+    column.filter(|text| !text.is_empty())
+}
+
+fn read_digest(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let is_hex = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = digits
+        .filter(is_hex)
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    number
+        .filter(|&number| number != 0)
+        .ok_or_else(|| format!("`{text}` is not a digest (0x and up to 16 hex digits, not 0)"))
+}
+
+const fn assert_shared<T: Send + Sync>() {}
+/// Workers share one set.
+const _: () = assert_shared::<RuleSet>();

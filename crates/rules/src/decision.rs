@@ -1,0 +1,115 @@
+//! What the rules are asked, and what they answer.
+
+use std::{net::IpAddr, sync::Arc};
+
+use trunkline_topology::HostgroupId;
+
+use crate::Column;
+
+/// One statement, as far as rules look at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// Frontend user.
+    pub username: &'a str,
+    /// The session's current schema; empty when it has none.
+    pub schema: &'a [u8],
+    /// The flag to start with: 0, or what [`Decision::session_flag`] left for this session.
+    pub flag: u32,
+    /// The client's address; `None` when unknown (a Unix socket), and then not tested.
+    pub client_addr: Option<IpAddr>,
+    /// The listener's address; `None` (a Unix socket) passes no test of it.
+    pub proxy_addr: Option<IpAddr>,
+    /// The listener's port; `None` (a Unix socket) passes no test of it.
+    pub proxy_port: Option<u16>,
+    /// The statement's digest; `None` when digests are switched off: rules with a `digest` do
+    /// not match then, and `match_digest` is not tested.
+    pub digest: Option<u64>,
+    /// The text that the digest is the hash of; without meaning when there is no digest.
+    pub digest_text: &'a [u8],
+    /// The statement.
+    pub query: &'a [u8],
+}
+
+/// What the rules say about one statement. A column that no matching rule sets is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// Where the statement goes; `None`: the user's default hostgroup, or the automatic split.
+    pub destination_hostgroup: Option<HostgroupId>,
+    /// The error to answer with; see [`Decision::answer`].
+    pub error_msg: Option<Arc<str>>,
+    /// The OK text to answer with; see [`Decision::answer`].
+    pub ok_msg: Option<Arc<str>>,
+    /// `next_query_flagIN` as the rules set it; see [`Decision::session_flag`].
+    pub next_query_flag: Option<u32>,
+    /// The flag at the end, which fast routing looks up.
+    pub final_flag: u32,
+    /// Whether a matching rule's `apply` ended the evaluation; fast routing is then skipped.
+    pub applied: bool,
+    /// Whether a rule looked at the statement's own text: the decision then holds for this
+    /// text only. Otherwise it holds for every statement with the same user, schema, flag,
+    /// addresses and digest.
+    pub depends_on_text: bool,
+    /// How many rules were tested one by one, matching or not.
+    pub visited: u32,
+    pub(crate) matched: Vec<u32>,
+}
+
+/// How the proxy answers a statement itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// An OK packet with this text.
+    Ok(&'a Arc<str>),
+    /// Error 1148, state 42000, with this text.
+    Error(&'a Arc<str>),
+}
+
+impl Decision {
+    /// Indexes of the rules that matched, in the order in which they did; a rule occurs again
+    /// when iterations came back to it. [`crate::RuleSet::rule_id`] names them.
+    pub fn matched(&self) -> &[u32] {
+        &self.matched
+    }
+
+    /// How the proxy answers without asking a server. `OK_msg` wins over `error_msg`.
+    pub fn answer(&self) -> Option<Answer<'_>> {
+        let ok = self.ok_msg.as_ref().map(Answer::Ok);
+        ok.or_else(|| self.error_msg.as_ref().map(Answer::Error))
+    }
+
+    /// The flag that the session's later statements start with, when this decision changes it.
+    /// A statement that the proxy answers leaves the session's flag alone.
+    pub fn session_flag(&self) -> Option<u32> {
+        self.next_query_flag.filter(|_| self.answer().is_none())
+    }
+
+    /// Forgets everything but the buffer for matches.
+    pub(crate) fn restart(&mut self, flag: u32) {
+        let mut matched = std::mem::take(&mut self.matched);
+        matched.clear();
+        *self = Self {
+            final_flag: flag,
+            matched,
+            ..Self::default()
+        };
+    }
+}
+
+/// One rule's part in an evaluation, for `EXPLAIN ROUTE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visit {
+    /// The rule.
+    pub rule_id: u32,
+    /// The flag that the evaluation had when it came to the rule.
+    pub flag: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a visited rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every test passed.
+    Matched,
+    /// This column's test was the first that failed.
+    FirstFailed(Column),
+}

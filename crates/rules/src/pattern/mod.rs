@@ -1,0 +1,96 @@
+//! Patterns: PCRE's syntax on bytes, in linear time where possible.
+//!
+//! A pattern is translated (see [`translate`]) to the `regex` crate's syntax, whose time is
+//! linear in the text. Look-around, back-references, atomic groups and possessive quantifiers
+//! are beyond it and go to `fancy-regex`, which backtracks, up to a limit.
+//!
+//! As with ProxySQL's PCRE, texts are bytes (`.` is one byte, not one character), only ASCII
+//! letters have a case, `.` does not match a newline, and `$` matches at the end and before a
+//! final newline.
+
+mod translate;
+
+use fancy_regex::BytesMode;
+use regex::bytes::{Regex, RegexBuilder};
+
+use self::translate::{Engine, Refusal, translate};
+
+/// Steps back that one search may take before it is given up as undecided; about 5 ms.
+const BACKTRACK_MAX: usize = 100_000;
+
+/// A compiled pattern.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    /// Linear time.
+    Linear {
+        /// The automaton.
+        regex: Regex,
+        /// What it was built from, flags included, ready to join a set.
+        source: String,
+    },
+    /// Backtracking, limited.
+    Backtracking(Box<fancy_regex::Regex>),
+}
+
+impl Pattern {
+    /// Compiles `text`; the error says why that is not possible.
+    pub(crate) fn compile(text: &str, is_caseless: bool) -> Result<Self, String> {
+        match translate(text, Engine::Linear) {
+            Ok(source) => Self::linear(text, &source, is_caseless),
+            Err(Refusal::NeedsBacktracking) => Self::backtracking(text, is_caseless),
+            Err(Refusal::Unusable(reason)) => Err(format!("pattern `{text}`: {reason}")),
+        }
+    }
+
+    fn linear(text: &str, source: &str, is_caseless: bool) -> Result<Self, String> {
+        let source = match is_caseless {
+            true => format!("(?i:{source})"),
+            false => format!("(?:{source})"),
+        };
+        let regex = RegexBuilder::new(&source).unicode(false).build();
+        let regex = regex.map_err(|error| refusal(text, &error.to_string()))?;
+        Ok(Self::Linear { regex, source })
+    }
+
+    fn backtracking(text: &str, is_caseless: bool) -> Result<Self, String> {
+        let source = translate(text, Engine::Backtracking).map_err(|why| match why {
+            Refusal::Unusable(reason) => format!("pattern `{text}`: {reason}"),
+            Refusal::NeedsBacktracking => format!("pattern `{text}`: no engine can run it"),
+        })?;
+        let regex = fancy_regex::RegexBuilder::new(&source)
+            .bytes_mode(BytesMode::Ascii)
+            .case_insensitive(is_caseless)
+            .backtrack_limit(BACKTRACK_MAX)
+            .build();
+        let regex = regex.map_err(|error| refusal(text, &error.to_string()))?;
+        Ok(Self::Backtracking(Box::new(regex)))
+    }
+
+    /// Whether the pattern is found in `text`; `None` when the backtracking limit was reached
+    /// before that was known.
+    pub(crate) fn is_found(&self, text: &[u8]) -> Option<bool> {
+        match self {
+            Self::Linear { regex, .. } => Some(regex.is_match(text)),
+            Self::Backtracking(regex) => regex.is_match(text).ok(),
+        }
+    }
+
+    /// What a set of patterns is built from; `None` for a backtracking pattern.
+    pub(crate) fn source(&self) -> Option<&str> {
+        match self {
+            Self::Linear { source, .. } => Some(source),
+            Self::Backtracking(_) => None,
+        }
+    }
+}
+
+/// One line out of an engine's message, which may draw the pattern over several: the last says
+/// what is wrong.
+fn refusal(text: &str, message: &str) -> String {
+    let last = message.lines().last().unwrap_or_default();
+    let reason = last.strip_prefix("error: ").unwrap_or(last).trim();
+    format!("pattern `{text}`: {reason}")
+}
+
+#[cfg(test)]
+mod tests;

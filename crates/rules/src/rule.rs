@@ -1,0 +1,201 @@
+//! A query rule as it is configured, and why one is refused.
+
+use std::fmt;
+
+use thiserror::Error;
+use trunkline_topology::HostgroupId;
+
+/// One row of `mysql_query_rules`.
+///
+/// A test column that is `None` or the empty string is not tested. Source: ProxySQL 2.7.1,
+/// table `mysql_query_rules`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// `rule_id`: rules are visited in ascending order. No two rules of a set share one.
+    pub id: u32,
+    /// An inactive rule is as good as absent, whatever its columns hold. This one default
+    /// differs from the table's (0): a rule written down in a file is meant to work.
+    pub active: bool,
+    /// Frontend user, exact and case-sensitive.
+    pub username: Option<String>,
+    /// The session's current schema, exact and case-sensitive.
+    pub schemaname: Option<String>,
+    /// `flagIN`: the flag that the evaluation must have reached. Evaluation starts with 0 or
+    /// with the session's [`Rule::next_query_flag_in`].
+    pub flag_in: u32,
+    /// Client's address: an IP address, or the beginning of one and `%`. `localhost` is taken
+    /// too, and is no IP address's name. Not tested when the address is unknown.
+    pub client_addr: Option<String>,
+    /// Address of the listener that the client came in by: an IP address.
+    pub proxy_addr: Option<String>,
+    /// Port of that listener.
+    pub proxy_port: Option<u16>,
+    /// The statement's digest as `stats_mysql_query_digest` shows it: `0x` and 1 to 16 hex
+    /// digits, not zero. Never matches while digests are switched off.
+    pub digest: Option<String>,
+    /// Pattern searched for in the digest's text; not tested while digests are switched off.
+    pub match_digest: Option<String>,
+    /// Pattern searched for in the statement's text.
+    pub match_pattern: Option<String>,
+    /// Turns round both pattern tests: they pass when the pattern is not found.
+    pub negate_match_pattern: bool,
+    /// Comma-separated words. One that begins with `CASELESS` (in any case) makes the patterns
+    /// ignore the case of ASCII letters. As in ProxySQL white space around a word belongs to
+    /// it, unknown words mean nothing, and `None` or `""` is case-sensitive.
+    pub re_modifiers: Option<String>,
+    /// `flagOUT`: the flag that the evaluation goes on with.
+    pub flag_out: Option<u32>,
+    /// Where the statement goes.
+    pub destination_hostgroup: Option<HostgroupId>,
+    /// `next_query_flagIN`: the flag that the session's later statements start with.
+    pub next_query_flag_in: Option<u32>,
+    /// The statement is answered with this error (1148, 42000). Empty counts.
+    pub error_msg: Option<String>,
+    /// The statement is answered with an OK packet that says this. Empty counts.
+    pub ok_msg: Option<String>,
+    /// Ends the evaluation.
+    pub apply: bool,
+    /// For people.
+    pub comment: Option<String>,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            active: true,
+            username: None,
+            schemaname: None,
+            flag_in: 0,
+            client_addr: None,
+            proxy_addr: None,
+            proxy_port: None,
+            digest: None,
+            match_digest: None,
+            match_pattern: None,
+            negate_match_pattern: false,
+            re_modifiers: Some("CASELESS".to_owned()),
+            flag_out: None,
+            destination_hostgroup: None,
+            next_query_flag_in: None,
+            error_msg: None,
+            ok_msg: None,
+            apply: false,
+            comment: None,
+        }
+    }
+}
+
+impl Rule {
+    /// Whether the patterns ignore case. Words are compared by their beginning, so `case` is
+    /// not enough and `CASELESSX` is.
+    pub(crate) fn is_caseless(&self) -> bool {
+        const WORD: &[u8] = b"CASELESS";
+        self.re_modifiers
+            .as_deref()
+            .unwrap_or_default()
+            .split(',')
+            .any(|word| {
+                word.as_bytes()
+                    .get(..WORD.len())
+                    .is_some_and(|head| head.eq_ignore_ascii_case(WORD))
+            })
+    }
+}
+
+/// Why a rule is not taken into a set.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("rule {rule_id}: {column}: {reason}")]
+pub struct RuleError {
+    /// The refused rule's id.
+    pub rule_id: u32,
+    /// The column that it is refused for.
+    pub column: Column,
+    /// What is wrong with the column's value, value included.
+    pub reason: String,
+}
+
+/// A column that a rule tests, or is refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// The id; never a failed test.
+    RuleId,
+    /// The flag that the evaluation must have reached.
+    FlagIn,
+    /// The frontend user.
+    Username,
+    /// The current schema.
+    Schemaname,
+    /// The client's address.
+    ClientAddr,
+    /// The listener's address.
+    ProxyAddr,
+    /// The listener's port.
+    ProxyPort,
+    /// The digest's number.
+    Digest,
+    /// The digest's text.
+    MatchDigest,
+    /// The statement's text.
+    MatchPattern,
+}
+
+impl Column {
+    /// The column's name in `mysql_query_rules`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RuleId => "rule_id",
+            Self::FlagIn => "flagIN",
+            Self::Username => "username",
+            Self::Schemaname => "schemaname",
+            Self::ClientAddr => "client_addr",
+            Self::ProxyAddr => "proxy_addr",
+            Self::ProxyPort => "proxy_port",
+            Self::Digest => "digest",
+            Self::MatchDigest => "match_digest",
+            Self::MatchPattern => "match_pattern",
+        }
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modifiers_are_compared_by_their_beginning_and_not_trimmed() {
+        let check = |modifiers: Option<&str>, expected: bool| {
+            let rule = Rule {
+                re_modifiers: modifiers.map(str::to_owned),
+                ..Rule::default()
+            };
+            assert_eq!(rule.is_caseless(), expected, "{modifiers:?}");
+        };
+        check(Some("CASELESS"), true);
+        check(Some("caseless,GLOBAL"), true);
+        check(Some("GLOBAL,CASELESSX"), true);
+        check(Some("CASELESS, GLOBAL"), true);
+        check(Some("GLOBAL, CASELESS"), false);
+        check(Some("case"), false);
+        check(Some("OTHER"), false);
+        check(Some(""), false);
+        check(None, false);
+        assert!(Rule::default().is_caseless());
+    }
+
+    #[test]
+    fn an_error_names_rule_column_and_reason() {
+        let error = RuleError {
+            rule_id: 7,
+            column: Column::MatchDigest,
+            reason: "missing )".to_owned(),
+        };
+        assert_eq!(error.to_string(), "rule 7: match_digest: missing )");
+    }
+}

@@ -1,0 +1,143 @@
+//! Why a login to a server failed.
+
+use std::fmt;
+
+use trunkline_protocol::{
+    Malformed,
+    packet::err::{ErrPacket, GENERAL_SQLSTATE, MESSAGE_MAX},
+};
+
+/// What a failure means for the server and for those who wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// The server refuses this user, password, schema or address.
+    AuthenticationDenied,
+    /// The server, or the user's share of it, is full.
+    TooManyConnections,
+    /// Only a hash of the password is known, and the server's plug-in needs more: a login of a
+    /// client that sends its password may supply it.
+    NeedsPassword,
+    /// The server does not keep to the protocol.
+    Protocol,
+    /// Any other error that the server reported.
+    Other,
+}
+
+/// A failed login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFailure {
+    /// The server's error code, or the one a MySQL client would give.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// Text, at most 512 bytes.
+    pub message: String,
+    /// What it means.
+    pub kind: FailureKind,
+}
+
+impl ServerFailure {
+    pub(super) fn reported(error: &ErrPacket<'_>) -> Self {
+        let mut message = String::from_utf8_lossy(error.message).into_owned();
+        message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+        Self {
+            code: error.code,
+            sqlstate: error.sqlstate,
+            message,
+            kind: kind_of(error.code),
+        }
+    }
+
+    /// CR_SERVER_HANDSHAKE_ERR.
+    pub(super) fn protocol(what: &str) -> Self {
+        Self {
+            code: 2012,
+            sqlstate: GENERAL_SQLSTATE,
+            message: format!("error in server handshake: {what}"),
+            kind: FailureKind::Protocol,
+        }
+    }
+
+    pub(super) fn needs_password(user: &str, plugin: &str) -> Self {
+        Self {
+            code: 1045,
+            sqlstate: *b"28000",
+            message: format!(
+                "only a hash of the password of user '{user}' is known, and {plugin} needs more"
+            ),
+            kind: FailureKind::NeedsPassword,
+        }
+    }
+
+    /// CR_AUTH_PLUGIN_CANNOT_LOAD.
+    pub(super) fn unsupported_plugin(plugin: &[u8]) -> Self {
+        let name: String = String::from_utf8_lossy(plugin).chars().take(64).collect();
+        Self {
+            code: 2059,
+            sqlstate: GENERAL_SQLSTATE,
+            message: format!("the server asks for authentication plug-in '{name}'"),
+            kind: FailureKind::AuthenticationDenied,
+        }
+    }
+}
+
+impl From<Malformed> for ServerFailure {
+    fn from(malformed: Malformed) -> Self {
+        Self::protocol(&malformed.to_string())
+    }
+}
+
+impl fmt::Display for ServerFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = String::from_utf8_lossy(&self.sqlstate);
+        write!(f, "error {} ({state}): {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for ServerFailure {}
+
+fn kind_of(code: u16) -> FailureKind {
+    match code {
+        // Access denied to the schema, to the user, without a password; host not privileged;
+        // client too old; password expired; account locked (MySQL, MariaDB).
+        1044 | 1045 | 1698 | 1130 | 1251 | 1862 | 3118 | 4151 => FailureKind::AuthenticationDenied,
+        // The server's limit, the user's limit, a resource limit of the user.
+        1040 | 1203 | 1226 => FailureKind::TooManyConnections,
+        1043 | 1156 => FailureKind::Protocol,
+        _ => FailureKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_sorted_by_what_they_mean() {
+        let check = |code, expected| {
+            let error = ErrPacket {
+                code,
+                sqlstate: *b"HY000",
+                message: b"text",
+            };
+            assert_eq!(ServerFailure::reported(&error).kind, expected, "{code}");
+        };
+        check(1045, FailureKind::AuthenticationDenied);
+        check(1040, FailureKind::TooManyConnections);
+        check(1156, FailureKind::Protocol);
+        check(1049, FailureKind::Other);
+    }
+
+    #[test]
+    fn a_servers_text_is_bounded() {
+        let long = [b'\xFF'; 4000];
+        let error = ErrPacket {
+            code: 1,
+            sqlstate: *b"HY000",
+            message: &long,
+        };
+        let failure = ServerFailure::reported(&error);
+        assert!(failure.message.len() <= MESSAGE_MAX);
+        assert!(failure.to_string().starts_with("error 1 (HY000): "));
+    }
+}

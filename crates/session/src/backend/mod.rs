@@ -1,0 +1,128 @@
+//! The handshake with a server, in the client's role. States are drawn in `LIFECYCLE.md`.
+
+mod failure;
+mod login;
+mod state;
+
+use trunkline_protocol::{Capabilities, codec::frame::Header, packet::greeting::Greeting};
+use trunkline_topology::Secret;
+
+pub use failure::{FailureKind, ServerFailure};
+pub use login::{ATTRIBUTES_LEN_MAX, ServerLogin};
+
+use state::{AwaitAuthReply, AwaitEncryption, AwaitGreeting, AwaitPublicKey, Exchange};
+
+/// What the caller does after feeding the machine.
+#[derive(Debug)]
+pub enum ServerStep {
+    /// Flush what was written and feed the next packet.
+    Continue,
+    /// Encrypt the text with the server's key (RSA-OAEP, SHA-1), then call
+    /// [`ServerHandshake::on_encrypted`].
+    Encrypt {
+        /// The key as the server sent it.
+        public_key_pem: Vec<u8>,
+        /// The password, combined with the nonce.
+        plaintext: Secret<Vec<u8>>,
+    },
+    /// Logged in: the connection awaits a command.
+    Ready(Box<ServerIdentity>),
+    /// Close the connection.
+    Failed(ServerFailure),
+}
+
+/// A server connection that is logged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerIdentity {
+    /// The server's greeting; its nonce is the last one that a switch request gave.
+    pub greeting: Greeting,
+    /// What both ends can do.
+    pub capabilities: Capabilities,
+    /// Collation id that the server was told. The handshake has one byte for it: for ids above
+    /// 255 it says `utf8mb4_general_ci`, and the session's own is still to be set.
+    pub collation: u16,
+    /// Status flags after the login.
+    pub status: u16,
+}
+
+/// One handshake with a server, from the greeting or a `COM_CHANGE_USER` to its end.
+#[derive(Debug)]
+pub struct ServerHandshake {
+    state: State,
+}
+
+/// Named for what each awaits.
+#[derive(Debug)]
+enum State {
+    Greeting(AwaitGreeting),
+    AuthReply(AwaitAuthReply),
+    PublicKey(AwaitPublicKey),
+    Encryption(AwaitEncryption),
+    Finished,
+}
+
+impl ServerHandshake {
+    /// Awaits the greeting of a new connection; nothing is written before it.
+    pub fn new(login: ServerLogin) -> Self {
+        Self {
+            state: State::Greeting(AwaitGreeting {
+                login: Box::new(login),
+            }),
+        }
+    }
+
+    /// Becomes another user on a live connection: writes `COM_CHANGE_USER` as packet 0.
+    ///
+    /// `identity` is the connection's; its capabilities stay, whatever `login` wants.
+    pub fn change_user(login: ServerLogin, identity: ServerIdentity, out: &mut Vec<u8>) -> Self {
+        let exchange = Exchange::change_user(login, identity, out);
+        Self {
+            state: State::AuthReply(AwaitAuthReply { exchange }),
+        }
+    }
+
+    /// Feeds one whole packet from the server.
+    pub fn on_packet(&mut self, header: Header, payload: &[u8], out: &mut Vec<u8>) -> ServerStep {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        if state
+            .expected_seq()
+            .is_some_and(|expected| expected != header.seq)
+        {
+            return ServerStep::Failed(ServerFailure::protocol("packet number out of order"));
+        }
+        let (next, step) = match state {
+            State::Greeting(state) => state.on_opening(payload, out),
+            State::AuthReply(state) => state.on_reply(payload, out),
+            State::PublicKey(state) => state.on_key(payload),
+            State::Encryption(_) | State::Finished => {
+                let failure = ServerFailure::protocol("packet while none was due");
+                (State::Finished, ServerStep::Failed(failure))
+            }
+        };
+        self.state = next;
+        step
+    }
+
+    /// Hands back what [`ServerStep::Encrypt`] asked for; `None` when the key was no good.
+    pub fn on_encrypted(&mut self, ciphertext: Option<Vec<u8>>, out: &mut Vec<u8>) -> ServerStep {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let (State::Encryption(state), Some(ciphertext)) = (state, ciphertext) else {
+            return ServerStep::Failed(ServerFailure::protocol("unusable public key"));
+        };
+        let (next, step) = state.on_encrypted(&ciphertext, out);
+        self.state = next;
+        step
+    }
+}
+
+impl State {
+    /// The number that the server's next packet must have, where one is awaited.
+    fn expected_seq(&self) -> Option<u8> {
+        match self {
+            Self::Greeting(_) => Some(0),
+            Self::AuthReply(state) => Some(state.exchange.seq),
+            Self::PublicKey(state) => Some(state.exchange.seq),
+            Self::Encryption(_) | Self::Finished => None,
+        }
+    }
+}

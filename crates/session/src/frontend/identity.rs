@@ -1,0 +1,53 @@
+//! Who a client has proven to be, and what it asked for.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{Capabilities, packet::attributes::Attributes};
+use trunkline_topology::User;
+
+use crate::credential::Credential;
+
+/// The most bytes of connection attributes that are kept, names and values together; pairs
+/// beyond it are left out. MySQL's own limit.
+pub const ATTRIBUTES_LEN_MAX: usize = 64 * 1024;
+
+/// A connection attribute: name and value.
+pub type Attribute = (Box<[u8]>, Box<[u8]>);
+
+/// An authenticated client.
+#[derive(Debug)]
+pub struct ClientIdentity {
+    /// The user.
+    pub user: Arc<User>,
+    /// The schema to begin in: the client's, or the user's default, or none. Not checked.
+    pub schema: Option<Vec<u8>>,
+    /// What both the greeting and the client can do.
+    pub capabilities: Capabilities,
+    /// Collation id that the client asked for; 0 when it named none.
+    pub collation: u16,
+    /// Connection attributes, at most [`ATTRIBUTES_LEN_MAX`] bytes.
+    pub attributes: Vec<Attribute>,
+    /// What the proxy can now prove itself with to servers.
+    pub credential: Credential,
+    /// After a full authentication `SHA256(SHA256(password))`, which spares the user's next
+    /// logins the slow path. Keep it with the hash that it was proven against, and forget it
+    /// when that changes.
+    pub proven_sha2: Option<[u8; 32]>,
+    /// Number of the OK or ERR packet that ends the handshake.
+    pub next_seq: u8,
+}
+
+/// Copies as many pairs as the limit allows.
+pub(super) fn keep_attributes(attributes: Attributes<'_>) -> Vec<Attribute> {
+    let mut room = ATTRIBUTES_LEN_MAX;
+    let mut kept = Vec::new();
+    for (name, value) in attributes.pairs() {
+        let Some(left) = room.checked_sub(name.len() + value.len()) else {
+            break;
+        };
+        // A pair of empty strings costs no room: its two bytes on the wire count instead.
+        room = left.saturating_sub(2);
+        kept.push((name.into(), value.into()));
+    }
+    kept
+}

@@ -1,0 +1,348 @@
+//! One attempt to log in: which plug-in decides, and whether the client's answer is right.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{
+    Capabilities,
+    auth::{Plugin, caching_sha2, native},
+    packet::{
+        auth_switch::{AuthSwitchRequest, put_more_data},
+        change_user::ChangeUser,
+        handshake_response::HandshakeResponse,
+    },
+};
+use trunkline_topology::{Password, Secret, User};
+
+use super::{
+    Accounts, Attribute, AwaitSha2Answer, AwaitSwitchResponse, ClientIdentity, Nonce, Refusal,
+    State, Step, identity::keep_attributes,
+};
+use crate::credential::Credential;
+
+/// What is known of the client while it logs in.
+#[derive(Debug)]
+pub(super) struct Login {
+    name: String,
+    /// `None` for an unknown or inactive user, who goes through the same exchange.
+    user: Option<Arc<User>>,
+    schema: Option<Vec<u8>>,
+    capabilities: Capabilities,
+    collation: u16,
+    attributes: Vec<Attribute>,
+    nonce: Nonce,
+    /// Whether the client's last answer was that of a password.
+    has_password: bool,
+    /// Number of the next packet, whoever sends it.
+    pub(super) seq: u8,
+}
+
+/// What an answer proves.
+enum Verdict {
+    /// The password; this is what the proxy has learned of it.
+    Right(Credential),
+    /// Nothing yet: the password itself has to be sent.
+    Undecided,
+    /// Another password, or none.
+    Wrong,
+}
+
+impl Login {
+    pub(super) fn from_response(
+        response: &HandshakeResponse<'_>,
+        offered: Capabilities,
+        nonce: Nonce,
+        accounts: &dyn Accounts,
+    ) -> Box<Self> {
+        let (name, user) = look_up(response.user, accounts);
+        Box::new(Self {
+            name,
+            user,
+            schema: response.schema.map(<[u8]>::to_vec),
+            capabilities: response.capabilities & offered,
+            collation: u16::from(response.charset),
+            attributes: keep_attributes(response.attributes),
+            nonce,
+            has_password: !caching_sha2::is_empty_answer(response.auth),
+            seq: 2,
+        })
+    }
+
+    pub(super) fn from_change_user(
+        request: &ChangeUser<'_>,
+        capabilities: Capabilities,
+        nonce: Nonce,
+        seq: u8,
+        accounts: &dyn Accounts,
+    ) -> Box<Self> {
+        let (name, user) = look_up(request.user, accounts);
+        Box::new(Self {
+            name,
+            user,
+            schema: request.schema.map(<[u8]>::to_vec),
+            capabilities,
+            collation: request.collation.unwrap_or_default(),
+            attributes: keep_attributes(request.attributes),
+            nonce,
+            has_password: !caching_sha2::is_empty_answer(request.auth),
+            seq,
+        })
+    }
+
+    /// Decides on the answer in a handshake response, or asks for one with another plug-in.
+    pub(super) fn begin(
+        self: Box<Self>,
+        named: Option<&[u8]>,
+        answer: &[u8],
+        default_plugin: Plugin,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        let named = self.named_plugin(named);
+        let plugin = self.required_plugin(named, default_plugin);
+        if named != Some(plugin) {
+            return self.switch(plugin, out);
+        }
+        // A client that lacks the greeting's plug-in (MySQL 9 has no native one) names its own,
+        // sends nothing for an answer and waits for a switch request.
+        let is_placeholder = plugin != default_plugin && answer.is_empty();
+        self.decide_first(plugin, answer, is_placeholder, accounts, out)
+    }
+
+    /// Decides on the answer in a `COM_CHANGE_USER`; a wrong one gets a second chance.
+    pub(super) fn begin_again(
+        self: Box<Self>,
+        named: Option<&[u8]>,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        let named = self.named_plugin(named);
+        let plugin = self.required_plugin(named, Plugin::Native);
+        if named != Some(plugin) {
+            return self.switch(plugin, out);
+        }
+        self.decide_first(plugin, answer, true, accounts, out)
+    }
+
+    /// Decides on a first answer; a wrong one that `may_repeat` is asked for once more, of clients
+    /// that can be asked.
+    fn decide_first(
+        self: Box<Self>,
+        plugin: Plugin,
+        answer: &[u8],
+        may_repeat: bool,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        let can_switch = self.capabilities.contains(Capabilities::PLUGIN_AUTH);
+        match self.check(plugin, answer, accounts) {
+            Verdict::Wrong if may_repeat && can_switch => self.switch(plugin, out),
+            verdict @ (Verdict::Wrong | Verdict::Right(_) | Verdict::Undecided) => {
+                self.conclude(plugin, verdict, accounts, out)
+            }
+        }
+    }
+
+    /// Decides on an answer to a switch request for `plugin`.
+    pub(super) fn decide(
+        mut self: Box<Self>,
+        plugin: Plugin,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        self.has_password = !caching_sha2::is_empty_answer(answer);
+        let verdict = self.check(plugin, answer, accounts);
+        self.conclude(plugin, verdict, accounts, out)
+    }
+
+    /// The plug-in that made the client's first answer; before plug-ins had names it was native.
+    fn named_plugin(&self, named: Option<&[u8]>) -> Option<Plugin> {
+        match self.capabilities.contains(Capabilities::PLUGIN_AUTH) {
+            true => named.and_then(Plugin::from_name),
+            false => Some(Plugin::Native),
+        }
+    }
+
+    /// The plug-in that can verify the user's password. Unknown users are treated like those
+    /// whose password is known.
+    fn required_plugin(&self, named: Option<Plugin>, default_plugin: Plugin) -> Plugin {
+        match self.user.as_ref().map(|user| &user.password) {
+            Some(Password::NativeHash(_)) => Plugin::Native,
+            Some(Password::Sha2Hash(_)) => Plugin::CachingSha2,
+            Some(Password::Clear(_)) | None => match named {
+                Some(plugin @ (Plugin::Native | Plugin::CachingSha2)) => plugin,
+                Some(Plugin::Sha256 | Plugin::Clear) | None => default_plugin,
+            },
+        }
+    }
+
+    fn switch(mut self: Box<Self>, plugin: Plugin, out: &mut Vec<u8>) -> (State, Step) {
+        if !self.capabilities.contains(Capabilities::PLUGIN_AUTH) {
+            let step = Refusal::OutdatedAuthentication.refuse(out, self.seq);
+            return (State::Finished, step);
+        }
+        let request = AuthSwitchRequest {
+            plugin: plugin.name().as_bytes(),
+            data: &self.nonce,
+        };
+        self.seq = request.put(out, self.seq);
+        (
+            State::SwitchResponse(AwaitSwitchResponse {
+                login: self,
+                plugin,
+            }),
+            Step::Continue,
+        )
+    }
+
+    fn check(&self, plugin: Plugin, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
+        let Some(user) = &self.user else {
+            // The same work as for a known user; the result does not count, because the client
+            // knows the nonce too.
+            std::hint::black_box(self.check_clear(plugin, answer, &self.nonce));
+            return Verdict::Wrong;
+        };
+        match (&user.password, plugin) {
+            (Password::Clear(clear), _) => {
+                self.check_clear(plugin, answer, clear.expose().as_bytes())
+            }
+            (Password::NativeHash(stage2), Plugin::Native) => {
+                match native::verify(answer, stage2.expose(), &self.nonce) {
+                    Some(stage1) => Verdict::Right(Credential {
+                        native_stage1: Some(Secret::new(stage1)),
+                        ..Credential::default()
+                    }),
+                    None => Verdict::Wrong,
+                }
+            }
+            (Password::Sha2Hash(_), Plugin::CachingSha2) => self.check_remembered(answer, accounts),
+            (Password::NativeHash(_) | Password::Sha2Hash(_), _) => Verdict::Wrong,
+        }
+    }
+
+    fn check_clear(&self, plugin: Plugin, answer: &[u8], password: &[u8]) -> Verdict {
+        let is_right = match plugin {
+            _ if password.is_empty() => caching_sha2::is_empty_answer(answer),
+            Plugin::Native => {
+                let stage2 = native::stage2(&native::stage1(password));
+                native::verify(answer, &stage2, &self.nonce).is_some()
+            }
+            Plugin::CachingSha2 => {
+                let stage2 = caching_sha2::stage2(&caching_sha2::stage1(password));
+                caching_sha2::verify(answer, &stage2, &self.nonce).is_some()
+            }
+            Plugin::Sha256 | Plugin::Clear => false,
+        };
+        if is_right {
+            Verdict::Right(Credential::from_clear(password))
+        } else {
+            Verdict::Wrong
+        }
+    }
+
+    fn check_remembered(&self, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
+        if caching_sha2::is_empty_answer(answer) {
+            return Verdict::Wrong;
+        }
+        let stage1 = accounts
+            .verified_sha2(&self.name)
+            .and_then(|stage2| caching_sha2::verify(answer, &stage2, &self.nonce));
+        match stage1 {
+            Some(stage1) => Verdict::Right(Credential {
+                sha2_stage1: Some(Secret::new(stage1)),
+                ..Credential::default()
+            }),
+            // What is remembered may be older than the user's password, so only the hash decides.
+            None => Verdict::Undecided,
+        }
+    }
+
+    fn conclude(
+        mut self: Box<Self>,
+        plugin: Plugin,
+        verdict: Verdict,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        match verdict {
+            Verdict::Right(credential) => {
+                // Servers skip the fast path's own packet for an empty password.
+                if plugin == Plugin::CachingSha2 && !credential.is_empty_password() {
+                    self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
+                }
+                (
+                    State::Finished,
+                    self.accept(credential, None, accounts, out),
+                )
+            }
+            Verdict::Undecided => {
+                self.seq = put_more_data(out, self.seq, &[caching_sha2::FULL_AUTH]);
+                (
+                    State::Sha2Answer(AwaitSha2Answer::new(self)),
+                    Step::Continue,
+                )
+            }
+            Verdict::Wrong => (State::Finished, self.deny(accounts, out)),
+        }
+    }
+
+    pub(super) fn accept(
+        self,
+        credential: Credential,
+        proven_sha2: Option<[u8; 32]>,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let Some(user) = self.user.clone() else {
+            return self.deny(accounts, out);
+        };
+        let default_schema = user
+            .default_schema
+            .as_deref()
+            .filter(|schema| !schema.is_empty());
+        let schema = self
+            .schema
+            .or_else(|| default_schema.map(|name| name.as_bytes().to_vec()));
+        Step::Accepted(Box::new(ClientIdentity {
+            schema,
+            user,
+            capabilities: self.capabilities,
+            collation: self.collation,
+            attributes: self.attributes,
+            credential,
+            proven_sha2,
+            next_seq: self.seq,
+        }))
+    }
+
+    pub(super) fn deny(&self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
+        Refusal::deny(
+            out,
+            self.seq,
+            &self.name,
+            accounts.client_host(),
+            self.has_password,
+        )
+    }
+
+    pub(super) fn nonce(&self) -> &Nonce {
+        &self.nonce
+    }
+
+    /// The stored hash that only a password itself can be checked against.
+    pub(super) fn stored_hash(&self) -> Option<&Secret<Vec<u8>>> {
+        match &self.user.as_ref()?.password {
+            Password::Sha2Hash(hash) => Some(hash),
+            Password::Clear(_) | Password::NativeHash(_) => None,
+        }
+    }
+}
+
+fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>) {
+    let known = std::str::from_utf8(name)
+        .ok()
+        .and_then(|name| accounts.user(name));
+    let name = String::from_utf8_lossy(name).into_owned();
+    (name, known.filter(|user| user.active))
+}

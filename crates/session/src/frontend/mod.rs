@@ -1,0 +1,210 @@
+//! The handshake with a client: step 2 of a statement's way. States are drawn in `LIFECYCLE.md`.
+//!
+//! The machine reads and writes bytes only; the two things it cannot do itself, RSA and the slow
+//! hash of a stored password, it asks of its caller as a [`Step`].
+
+mod identity;
+mod login;
+mod refusal;
+mod state;
+
+use trunkline_protocol::{
+    Capabilities,
+    auth::Plugin,
+    codec::frame::Header,
+    packet::{change_user::ChangeUser, greeting::Greeting},
+};
+use trunkline_topology::{Secret, User};
+
+use std::sync::Arc;
+
+pub use identity::{ATTRIBUTES_LEN_MAX, Attribute, ClientIdentity};
+pub use refusal::Refusal;
+
+use crate::credential::Nonce;
+use login::Login;
+use state::{
+    AwaitDecryption, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitVerification,
+};
+
+/// The longest payload, in bytes, that a client may send before it is authenticated: attributes
+/// of 64 KiB and room for the rest. Callers need not buffer more than this for a handshake.
+pub const HANDSHAKE_PAYLOAD_MAX: usize = 128 * 1024;
+
+/// What a handshake may ask about the users and the connection.
+pub trait Accounts {
+    /// The user of that name, whether active or not.
+    fn user(&self, name: &str) -> Option<Arc<User>>;
+    /// `SHA256(SHA256(password))` of a user whose password a full authentication has proven
+    /// against the hash that is configured now; see [`ClientIdentity::proven_sha2`].
+    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]>;
+    /// The key that clients encrypt passwords with; `None` refuses those that ask for it.
+    fn public_key_pem(&self) -> Option<&[u8]>;
+    /// The client's address, for the text of errors.
+    fn client_host(&self) -> &str;
+    /// Whether nobody can listen on the transport (a Unix socket): clients then send passwords
+    /// in clear where they would encrypt them otherwise.
+    fn is_secure(&self) -> bool;
+}
+
+/// What the caller does after feeding the machine.
+#[derive(Debug)]
+pub enum Step {
+    /// Flush what was written and feed the next packet.
+    Continue,
+    /// Decrypt these bytes with the private key (RSA-OAEP, SHA-1), then call
+    /// [`ClientHandshake::on_decrypted`].
+    Decrypt(Vec<u8>),
+    /// Check the password against the hash with
+    /// [`sha256_crypt::verify`](trunkline_protocol::auth::sha256_crypt::verify), away from threads
+    /// that serve others, then call [`ClientHandshake::on_verified`].
+    VerifyHash {
+        /// The password that the client sent.
+        clear: Secret<Vec<u8>>,
+        /// The user's stored hash.
+        hash: Secret<Vec<u8>>,
+    },
+    /// The client is who it says. OK is *not* written: the caller checks limits and schema
+    /// first, then writes OK or ERR numbered [`ClientIdentity::next_seq`].
+    Accepted(Box<ClientIdentity>),
+    /// An error packet is written; flush it and close.
+    Refused(Refusal),
+}
+
+/// One client's handshake, from the greeting or a `COM_CHANGE_USER` to its end.
+#[derive(Debug)]
+pub struct ClientHandshake {
+    state: State,
+}
+
+/// Named for what each awaits.
+#[derive(Debug)]
+enum State {
+    Response(AwaitResponse),
+    SwitchResponse(AwaitSwitchResponse),
+    Sha2Answer(AwaitSha2Answer),
+    Decryption(AwaitDecryption),
+    Verification(AwaitVerification),
+    Finished,
+}
+
+impl ClientHandshake {
+    /// Writes the greeting as packet 0. What it offers is what the client gets: its capabilities,
+    /// its nonce, and its plug-in as the default.
+    pub fn start(greeting: &Greeting, out: &mut Vec<u8>) -> Self {
+        greeting.put(out, 0);
+        let default_plugin = match Plugin::from_name(greeting.auth_plugin.as_bytes()) {
+            Some(Plugin::CachingSha2) => Plugin::CachingSha2,
+            Some(Plugin::Native | Plugin::Sha256 | Plugin::Clear) | None => Plugin::Native,
+        };
+        Self {
+            state: State::Response(AwaitResponse {
+                offered: greeting.capabilities,
+                nonce: greeting.nonce,
+                default_plugin,
+            }),
+        }
+    }
+
+    /// Begins again on a live connection: `body` is what follows the code of a
+    /// `COM_CHANGE_USER` that came in the packet numbered `seq`, `capabilities` and `nonce` are
+    /// those of the connection (the nonce stays the greeting's for as long as it lives).
+    ///
+    /// A client whose first answer cannot be verified is asked once more with a switch request,
+    /// since many send none and wait for it.
+    pub fn change_user(
+        capabilities: Capabilities,
+        nonce: [u8; 20],
+        body: &[u8],
+        seq: u8,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (Self, Step) {
+        let seq = seq.wrapping_add(1);
+        let request = match body.len() <= HANDSHAKE_PAYLOAD_MAX {
+            true => ChangeUser::parse(body, capabilities).ok(),
+            false => None,
+        };
+        let (state, step) = match request {
+            Some(request) => Login::from_change_user(&request, capabilities, nonce, seq, accounts)
+                .begin_again(request.plugin, request.auth, accounts, out),
+            None => (State::Finished, Refusal::BadHandshake.refuse(out, seq)),
+        };
+        (Self { state }, step)
+    }
+
+    /// Feeds one whole packet from the client.
+    pub fn on_packet(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let answer_seq = header.seq.wrapping_add(1);
+        if state
+            .expected_seq()
+            .is_some_and(|expected| expected != header.seq)
+        {
+            return Refusal::OutOfOrder.refuse(out, answer_seq);
+        }
+        if payload.len() > HANDSHAKE_PAYLOAD_MAX {
+            return Refusal::BadHandshake.refuse(out, answer_seq);
+        }
+        let (next, step) = match state {
+            State::Response(state) => state.on_response(payload, accounts, out),
+            State::SwitchResponse(state) => state.on_answer(payload, accounts, out),
+            State::Sha2Answer(state) => state.on_answer(payload, accounts, out),
+            // The client has to wait here: a packet now was sent without regard to the protocol.
+            State::Decryption(_) | State::Verification(_) | State::Finished => (
+                State::Finished,
+                Refusal::BadHandshake.refuse(out, answer_seq),
+            ),
+        };
+        self.state = next;
+        step
+    }
+
+    /// Hands back what [`Step::Decrypt`] asked for; `None` when it could not be decrypted.
+    pub fn on_decrypted(
+        &mut self,
+        plaintext: Option<Vec<u8>>,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let State::Decryption(state) = state else {
+            return Refusal::BadHandshake.refuse(out, 0);
+        };
+        let (next, step) = state.on_decrypted(plaintext, accounts, out);
+        self.state = next;
+        step
+    }
+
+    /// Hands back what [`Step::VerifyHash`] asked for.
+    pub fn on_verified(
+        &mut self,
+        is_right: bool,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let State::Verification(state) = state else {
+            return Refusal::BadHandshake.refuse(out, 0);
+        };
+        state.on_verified(is_right, accounts, out)
+    }
+}
+
+impl State {
+    /// The number that the client's next packet must have, where one is awaited.
+    fn expected_seq(&self) -> Option<u8> {
+        match self {
+            Self::Response(_) => Some(1),
+            Self::SwitchResponse(state) => Some(state.login.seq),
+            Self::Sha2Answer(state) => Some(state.login.seq),
+            Self::Decryption(_) | Self::Verification(_) | Self::Finished => None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The states of a client's handshake and what moves each to the next.
+
+use trunkline_protocol::{
+    Capabilities,
+    auth::{Plugin, caching_sha2, clear},
+    packet::{auth_switch::put_more_data, handshake_response::ClientOpening},
+};
+use trunkline_topology::Secret;
+
+use super::{Accounts, Login, Nonce, Refusal, State, Step};
+use crate::credential::Credential;
+
+/// No RSA key in use encrypts to more bytes than this (8,192 bits).
+const CIPHERTEXT_LEN_MAX: usize = 1024;
+
+/// The greeting is sent; the client's response is due.
+#[derive(Debug)]
+pub(super) struct AwaitResponse {
+    pub(super) offered: Capabilities,
+    pub(super) nonce: Nonce,
+    pub(super) default_plugin: Plugin,
+}
+
+impl AwaitResponse {
+    pub(super) fn on_response(
+        self,
+        payload: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        let response = match ClientOpening::parse(payload) {
+            Ok(ClientOpening::Response(response)) => response,
+            Ok(ClientOpening::TlsRequest(_)) => {
+                return (State::Finished, Refusal::TlsNotOffered.refuse(out, 2));
+            }
+            Ok(ClientOpening::Outdated) | Err(_) => {
+                return (State::Finished, Refusal::BadHandshake.refuse(out, 2));
+            }
+        };
+        let login = Login::from_response(&response, self.offered, self.nonce, accounts);
+        login.begin(
+            response.plugin,
+            response.auth,
+            self.default_plugin,
+            accounts,
+            out,
+        )
+    }
+}
+
+/// A switch request is sent; an answer by `plugin` is due.
+#[derive(Debug)]
+pub(super) struct AwaitSwitchResponse {
+    pub(super) login: Box<Login>,
+    pub(super) plugin: Plugin,
+}
+
+impl AwaitSwitchResponse {
+    pub(super) fn on_answer(
+        mut self,
+        payload: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        self.login.seq = self.login.seq.wrapping_add(1);
+        self.login.decide(self.plugin, payload, accounts, out)
+    }
+}
+
+/// The password itself is asked for: it is due, or before it a request for the public key.
+#[derive(Debug)]
+pub(super) struct AwaitSha2Answer {
+    pub(super) login: Box<Login>,
+    key_sent: bool,
+}
+
+impl AwaitSha2Answer {
+    pub(super) fn new(login: Box<Login>) -> Self {
+        Self {
+            login,
+            key_sent: false,
+        }
+    }
+
+    pub(super) fn on_answer(
+        mut self,
+        payload: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        self.login.seq = self.login.seq.wrapping_add(1);
+        if payload == [caching_sha2::REQUEST_KEY] {
+            return self.send_key(accounts, out);
+        }
+        if accounts.is_secure() {
+            let password = clear::read(payload).map(<[u8]>::to_vec);
+            return await_verification(self.login, password, accounts, out);
+        }
+        if payload.is_empty() || payload.len() > CIPHERTEXT_LEN_MAX {
+            return (State::Finished, self.login.deny(accounts, out));
+        }
+        let step = Step::Decrypt(payload.to_vec());
+        (
+            State::Decryption(AwaitDecryption { login: self.login }),
+            step,
+        )
+    }
+
+    fn send_key(mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        if self.key_sent {
+            return (
+                State::Finished,
+                Refusal::BadHandshake.refuse(out, self.login.seq),
+            );
+        }
+        let Some(key) = accounts.public_key_pem() else {
+            return (State::Finished, self.login.deny(accounts, out));
+        };
+        self.login.seq = put_more_data(out, self.login.seq, key);
+        self.key_sent = true;
+        (State::Sha2Answer(self), Step::Continue)
+    }
+}
+
+/// The caller decrypts what the client sent.
+#[derive(Debug)]
+pub(super) struct AwaitDecryption {
+    login: Box<Login>,
+}
+
+impl AwaitDecryption {
+    pub(super) fn on_decrypted(
+        self,
+        plaintext: Option<Vec<u8>>,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        let password = plaintext.and_then(|text| caching_sha2::reveal(text, self.login.nonce()));
+        await_verification(self.login, password, accounts, out)
+    }
+}
+
+/// The caller checks the password against the user's stored hash.
+#[derive(Debug)]
+pub(super) struct AwaitVerification {
+    login: Box<Login>,
+    password: Secret<Vec<u8>>,
+}
+
+impl AwaitVerification {
+    pub(super) fn on_verified(
+        self,
+        is_right: bool,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        if !is_right {
+            return self.login.deny(accounts, out);
+        }
+        let password = self.password.expose();
+        let proven = caching_sha2::stage2(&caching_sha2::stage1(password));
+        self.login.accept(
+            Credential::from_clear(password),
+            Some(proven),
+            accounts,
+            out,
+        )
+    }
+}
+
+fn await_verification(
+    login: Box<Login>,
+    password: Option<Vec<u8>>,
+    accounts: &dyn Accounts,
+    out: &mut Vec<u8>,
+) -> (State, Step) {
+    let (Some(password), Some(hash)) = (password, login.stored_hash().cloned()) else {
+        return (State::Finished, login.deny(accounts, out));
+    };
+    let password = Secret::new(password);
+    let step = Step::VerifyHash {
+        clear: password.clone(),
+        hash,
+    };
+    (
+        State::Verification(AwaitVerification { login, password }),
+        step,
+    )
+}

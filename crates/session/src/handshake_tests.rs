@@ -1,0 +1,281 @@
+//! The two handshakes against each other, and against bytes that no peer should send.
+
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use trunkline_protocol::{
+    Capabilities,
+    auth::{caching_sha2, native, sha256_crypt},
+    codec::frame::{Header, split_packet},
+    packet::{
+        err,
+        greeting::{Greeting, PROTOCOL_VERSION},
+        ok::{OkPacket, ReplyFormat, put_ok},
+        status,
+    },
+};
+use trunkline_topology::{HostgroupId, Password, Secret, User};
+
+use crate::{
+    Credential,
+    backend::{ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep},
+    frontend::{Accounts, ClientHandshake, ClientIdentity, Refusal, Step},
+};
+
+mod bytes;
+mod login;
+
+const NONCE: [u8; 20] = *b"abcdefghij0123456789";
+const PASSWORD: &str = "five2";
+/// A MySQL 9.7.4 server's hash of [`PASSWORD`].
+const STORED: &str = "2441243030352451762A115B7C6606433D29343F0964050661717E6D5937652F33\
+                      705A4A56533053796C4D647574463630584B4632644C6D48484D4F38616D323843494D2F2E";
+/// Stands for RSA: what the tests' "encryption" puts before a text.
+const CIPHER_MARK: &[u8] = b"encrypted:";
+
+/// What a test client or server offers.
+const ORDINARY: Capabilities = Capabilities::LONG_PASSWORD
+    .union(Capabilities::PROTOCOL_41)
+    .union(Capabilities::TRANSACTIONS)
+    .union(Capabilities::SECURE_CONNECTION)
+    .union(Capabilities::CONNECT_WITH_DB)
+    .union(Capabilities::PLUGIN_AUTH)
+    .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
+    .union(Capabilities::CONNECT_ATTRS)
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::DEPRECATE_EOF);
+
+/// Users and what has been proven of them.
+struct Users {
+    users: HashMap<String, Arc<User>>,
+    proven: RefCell<HashMap<String, [u8; 32]>>,
+    key: Option<Vec<u8>>,
+    is_secure: bool,
+}
+
+impl Users {
+    fn with(name: &str, password: Password) -> Self {
+        let user = User {
+            name: name.to_owned(),
+            password,
+            default_hostgroup: HostgroupId(0),
+            default_schema: Some("usual".to_owned()),
+            max_connections: 10,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: true,
+        };
+        Self {
+            users: HashMap::from([(name.to_owned(), Arc::new(user))]),
+            proven: RefCell::default(),
+            key: Some(b"the public key".to_vec()),
+            is_secure: false,
+        }
+    }
+}
+
+impl Accounts for Users {
+    fn user(&self, name: &str) -> Option<Arc<User>> {
+        self.users.get(name).cloned()
+    }
+
+    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {
+        self.proven.borrow().get(name).copied()
+    }
+
+    fn public_key_pem(&self) -> Option<&[u8]> {
+        self.key.as_deref()
+    }
+
+    fn client_host(&self) -> &str {
+        "10.0.0.9"
+    }
+
+    fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+}
+
+fn clear(password: &str) -> Password {
+    Password::Clear(Secret::new(password.to_owned()))
+}
+
+fn native_hash(password: &str) -> Password {
+    Password::NativeHash(Secret::new(native::stage2(&native::stage1(
+        password.as_bytes(),
+    ))))
+}
+
+/// The stored form of [`PASSWORD`].
+fn sha2_hash() -> Password {
+    Password::from_hash(STORED).expect("a server's own hash")
+}
+
+fn greeting(plugin: &str) -> Greeting {
+    Greeting {
+        protocol_version: PROTOCOL_VERSION,
+        server_version: "9.7.4".to_owned(),
+        connection_id: 7,
+        nonce: NONCE,
+        capabilities: ORDINARY,
+        charset: 255,
+        status: status::AUTOCOMMIT,
+        auth_plugin: plugin.to_owned(),
+    }
+}
+
+fn login_as(user: &str, credential: Credential) -> ServerLogin {
+    ServerLogin {
+        user: user.to_owned(),
+        credential,
+        schema: Some(b"shop".to_vec()),
+        collation: 45,
+        capabilities: ORDINARY,
+        attributes: vec![(b"program_name".to_vec(), b"test".to_vec())],
+        is_local: false,
+    }
+}
+
+/// How a handshake ended on both sides.
+struct Ended {
+    client: Result<Box<ClientIdentity>, Refusal>,
+    server: Result<Box<ServerIdentity>, ServerFailure>,
+    /// All that the client was sent.
+    to_client: Vec<u8>,
+}
+
+/// Both machines and the bytes between them.
+struct Wire<'a> {
+    users: &'a Users,
+    client: ClientHandshake,
+    server: ServerHandshake,
+    to_client: Vec<u8>,
+    to_proxy: Vec<u8>,
+}
+
+impl Wire<'_> {
+    fn login(users: &Users, plugin: &str, login: ServerLogin) -> Ended {
+        let mut to_client = Vec::new();
+        let client = ClientHandshake::start(&greeting(plugin), &mut to_client);
+        let server = ServerHandshake::new(login);
+        Wire {
+            users,
+            client,
+            server,
+            to_client,
+            to_proxy: Vec::new(),
+        }
+        .run(None)
+    }
+
+    fn change_user(users: &Users, mut identity: ServerIdentity, login: ServerLogin) -> Ended {
+        identity.greeting.nonce = NONCE;
+        let capabilities = identity.capabilities;
+        let mut to_proxy = Vec::new();
+        let server = ServerHandshake::change_user(login, identity, &mut to_proxy);
+        let (header, payload, rest) = split_packet(&to_proxy).expect("the command");
+        assert!(rest.is_empty());
+        let mut to_client = Vec::new();
+        let (client, step) = ClientHandshake::change_user(
+            capabilities,
+            NONCE,
+            &payload[1..],
+            header.seq,
+            users,
+            &mut to_client,
+        );
+        Wire {
+            users,
+            client,
+            server,
+            to_client,
+            to_proxy,
+        }
+        .run(Some(step))
+    }
+
+    fn run(mut self, mut first: Option<Step>) -> Ended {
+        let mut client_end = None;
+        let mut read_by_client = 0;
+        let mut read_by_proxy = self.to_proxy.len();
+        loop {
+            if let Some(step) = first.take() {
+                client_end = self.end_of(step);
+            }
+            let (header, payload, rest) =
+                split_packet(&self.to_client[read_by_client..]).expect("a packet for the client");
+            let step = self.server.on_packet(header, payload, &mut self.to_proxy);
+            read_by_client = self.to_client.len() - rest.len();
+            let server = match step {
+                ServerStep::Continue => None,
+                ServerStep::Encrypt {
+                    public_key_pem,
+                    plaintext,
+                } => {
+                    assert_eq!(public_key_pem, b"the public key");
+                    let text = [CIPHER_MARK, plaintext.expose()].concat();
+                    let step = self.server.on_encrypted(Some(text), &mut self.to_proxy);
+                    assert!(matches!(step, ServerStep::Continue));
+                    None
+                }
+                ServerStep::Ready(identity) => Some(Ok(identity)),
+                ServerStep::Failed(failure) => Some(Err(failure)),
+            };
+            if let Some(server) = server {
+                let client = client_end.unwrap_or(Err(Refusal::BadHandshake));
+                return Ended {
+                    client,
+                    server,
+                    to_client: self.to_client,
+                };
+            }
+            if read_by_proxy < self.to_proxy.len() {
+                let unread = self.to_proxy.split_off(read_by_proxy);
+                let (header, payload, rest) =
+                    split_packet(&unread).expect("a packet for the proxy");
+                assert!(rest.is_empty());
+                let step = self
+                    .client
+                    .on_packet(header, payload, self.users, &mut self.to_client);
+                self.to_proxy.extend_from_slice(&unread);
+                read_by_proxy = self.to_proxy.len();
+                client_end = self.end_of(step);
+            }
+        }
+    }
+
+    /// Does what the caller of the client's machine has to do.
+    fn end_of(&mut self, mut step: Step) -> Option<Result<Box<ClientIdentity>, Refusal>> {
+        loop {
+            step = match step {
+                Step::Continue => return None,
+                Step::Decrypt(ciphertext) => {
+                    let text = ciphertext.strip_prefix(CIPHER_MARK).map(<[u8]>::to_vec);
+                    self.client
+                        .on_decrypted(text, self.users, &mut self.to_client)
+                }
+                Step::VerifyHash { clear, hash } => {
+                    let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
+                    self.client
+                        .on_verified(is_right, self.users, &mut self.to_client)
+                }
+                Step::Refused(refusal) => return Some(Err(refusal)),
+                Step::Accepted(identity) => {
+                    let ok = OkPacket {
+                        status: status::AUTOCOMMIT,
+                        ..OkPacket::default()
+                    };
+                    let format = ReplyFormat {
+                        deprecate_eof: true,
+                        session_track: true,
+                    };
+                    put_ok(&mut self.to_client, identity.next_seq, &ok, format);
+                    let mut proven = self.users.proven.borrow_mut();
+                    if let Some(sum) = identity.proven_sha2 {
+                        proven.insert(identity.user.name.clone(), sum);
+                    }
+                    return Some(Ok(identity));
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a session has set on its server connection, as a typed record that can be moved to
+//! another connection.
+//!
+//! A client's session and each server connection hold one [`SessionState`]. Equal states are one
+//! allocation ([`StateTable`]), so that "nothing differs" is a pointer comparison. Where they
+//! differ, [`difference`] says what to send so that they agree.
+
+mod apply;
+mod pins;
+mod state;
+mod sync;
+
+pub use apply::{Applied, apply_outcome};
+pub use pins::{PinReason, Pins};
+pub use state::{Charset, Schema, SessionState, StateTable};
+pub use sync::{Difference, Sync, difference};

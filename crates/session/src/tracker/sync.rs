@@ -1,0 +1,216 @@
+//! What to send to a server connection so that its state is the session's.
+
+use trunkline_protocol::packet::greeting::Flavor;
+
+use super::{Charset, Schema, SessionState};
+
+/// How a server connection's state comes to equal a session's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// It does already.
+    None,
+    /// By these commands, which may travel in the same write as the statement.
+    Sync(Sync),
+    /// Only by `COM_CHANGE_USER`: a chosen schema can't be given back otherwise.
+    ChangeUser,
+}
+
+/// Commands that bring a server connection to a session's state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sync {
+    /// A schema to choose with `COM_INIT_DB`.
+    pub schema: Option<Box<[u8]>>,
+    /// The text of one `SET` statement.
+    pub set: Option<Vec<u8>>,
+}
+
+/// What brings a connection in state `server` to the state `session`.
+pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor) -> Difference {
+    let schema = match (&server.schema, &session.schema) {
+        (have, want) if have == want => None,
+        (_, Schema::Named(name)) => Some(name.clone()),
+        (_, Schema::None | Schema::Unknown) => return Difference::ChangeUser,
+    };
+    let set = set_text(server, session, flavor);
+    match schema.is_none() && set.is_none() {
+        true => Difference::None,
+        false => Difference::Sync(Sync { schema, set }),
+    }
+}
+
+/// One `SET` that changes everything that differs but the schema.
+fn set_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Option<Vec<u8>> {
+    let mut text = SetText {
+        text: Vec::new(),
+        flavor,
+    };
+    let charset_differs = server.charset != session.charset;
+    if charset_differs {
+        text.charset(&session.charset);
+    }
+    // `SET NAMES` overwrites the single character set variables, so they are said again.
+    let kept = |name: &str, value: &[u8]| {
+        server.variable(name) == Some(value)
+            && !(charset_differs && super::state::CHARSET_VARIABLES.contains(&name))
+    };
+    for (name, _) in server.variables() {
+        let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
+        if session.variable(name).is_none() && is_charset && !charset_differs {
+            // The default is what the session's own charset choice gives, so it is said again.
+            text.charset(&session.charset);
+            break;
+        }
+    }
+    let charset_said = !text.text.is_empty();
+    for (name, _) in server.variables() {
+        let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
+        if session.variable(name).is_none() && !(is_charset && charset_said) {
+            text.variable(name, b"DEFAULT");
+        }
+    }
+    for (name, value) in session.variables() {
+        let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
+        if !kept(name, value) || (is_charset && charset_said) {
+            text.variable(name, value);
+        }
+    }
+    (!text.text.is_empty()).then_some(text.text)
+}
+
+/// A `SET` statement in the making.
+struct SetText {
+    text: Vec<u8>,
+    flavor: Flavor,
+}
+
+impl SetText {
+    fn separate(&mut self) {
+        let lead: &[u8] = if self.text.is_empty() { b"SET " } else { b"," };
+        self.text.extend_from_slice(lead);
+    }
+
+    fn charset(&mut self, charset: &Charset) {
+        self.separate();
+        match charset {
+            Charset::Names(names) => {
+                self.text.extend_from_slice(b"NAMES ");
+                self.text.extend_from_slice(names);
+            }
+            Charset::CharacterSet(name) => {
+                self.text.extend_from_slice(b"CHARACTER SET ");
+                self.text.extend_from_slice(name);
+            }
+            Charset::Collation(id) => {
+                self.text.extend_from_slice(b"NAMES ");
+                match trunkline_protocol::collation::lookup(self.flavor, *id) {
+                    Some((charset, collation)) => {
+                        self.text.extend_from_slice(charset.as_bytes());
+                        self.text.extend_from_slice(b" COLLATE ");
+                        self.text.extend_from_slice(collation.as_bytes());
+                    }
+                    // A server gives its default to a handshake whose collation it lacks.
+                    None => self.text.extend_from_slice(b"DEFAULT"),
+                }
+            }
+            Charset::Unknown => self.text.extend_from_slice(b"NAMES DEFAULT"),
+        }
+    }
+
+    fn variable(&mut self, name: &str, value: &[u8]) {
+        self.separate();
+        self.text.extend_from_slice(b"@@SESSION.");
+        self.text
+            .extend_from_slice(server_name(name, self.flavor).as_bytes());
+        self.text.push(b'=');
+        self.text.extend_from_slice(value);
+    }
+}
+
+/// MariaDB before 11.1 knows the transaction variables by their old names only.
+fn server_name(name: &str, flavor: Flavor) -> &str {
+    match (flavor, name) {
+        (Flavor::MariaDb, "transaction_isolation") => "tx_isolation",
+        (Flavor::MariaDb, "transaction_read_only") => "tx_read_only",
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(schema: &str, variables: &[(&str, &str)]) -> SessionState {
+        let mut state = SessionState::new(schema.as_bytes().into(), Charset::Collation(45));
+        for (name, value) in variables {
+            state.set_variable(name, value.as_bytes());
+        }
+        state
+    }
+
+    fn set_of(server: &SessionState, session: &SessionState, flavor: Flavor) -> String {
+        match difference(server, session, flavor) {
+            Difference::Sync(Sync {
+                set: Some(text), ..
+            }) => String::from_utf8(text).expect("text"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn equal_states_need_nothing() {
+        let a = state("app", &[("time_zone", "'+01:00'")]);
+        assert_eq!(difference(&a, &a.clone(), Flavor::MySql), Difference::None);
+    }
+
+    #[test]
+    fn what_the_session_never_set_goes_back_to_the_default() {
+        let server = state("", &[("time_zone", "'+01:00'"), ("sql_mode", "''")]);
+        let session = state("", &[("sql_mode", "'ANSI'")]);
+        assert_eq!(
+            set_of(&server, &session, Flavor::MySql),
+            "SET @@SESSION.time_zone=DEFAULT,@@SESSION.sql_mode='ANSI'"
+        );
+    }
+
+    #[test]
+    fn transaction_variables_have_the_servers_own_name() {
+        let session = state("", &[("transaction_isolation", "'SERIALIZABLE'")]);
+        let text = set_of(&state("", &[]), &session, Flavor::MariaDb);
+        assert_eq!(text, "SET @@SESSION.tx_isolation='SERIALIZABLE'");
+    }
+
+    #[test]
+    fn a_schema_is_chosen_but_never_given_back() {
+        let none = state("", &[]);
+        let app = state("app", &[]);
+        let expected = Sync {
+            schema: Some(b"app".as_slice().into()),
+            set: None,
+        };
+        assert_eq!(
+            difference(&none, &app, Flavor::MySql),
+            Difference::Sync(expected)
+        );
+        assert_eq!(
+            difference(&app, &none, Flavor::MySql),
+            Difference::ChangeUser
+        );
+    }
+
+    #[test]
+    fn single_charset_variables_follow_the_names() {
+        let mut server = state("", &[]);
+        server.set_variable("character_set_results", b"NULL");
+        let text = set_of(&server, &state("", &[]), Flavor::MySql);
+        assert!(text.starts_with("SET NAMES utf8mb4 COLLATE "), "{text}");
+        assert!(!text.contains("DEFAULT"), "{text}");
+        let mut session = state("", &[]);
+        session.set_charset(Charset::Names(b"latin1".as_slice().into()));
+        session.set_variable("character_set_results", b"NULL");
+        let text = set_of(&server, &session, Flavor::MySql);
+        assert_eq!(
+            text,
+            "SET NAMES latin1,@@SESSION.character_set_results=NULL"
+        );
+    }
+}

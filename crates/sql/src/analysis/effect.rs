@@ -1,0 +1,155 @@
+//! What statements leave behind.
+
+use crate::set::{Assignment, TransactionSetting};
+
+/// What a statement leaves behind in the session of the server that runs it.
+///
+/// Names are as written, without quotes. That a statement has an effect does not mean that it
+/// succeeds; what it would leave behind counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// `CREATE TEMPORARY TABLE` (or MariaDB's temporary sequence).
+    CreateTemporaryTable(TableName),
+    /// `DROP [TEMPORARY] TABLE`. Without the keyword temporary tables are dropped as well.
+    DropTable {
+        /// What is dropped.
+        names: Vec<TableName>,
+        /// Whether only temporary tables are.
+        temporary: bool,
+    },
+    /// `LOCK TABLES`.
+    LockTables,
+    /// `UNLOCK TABLES`; ends `FLUSH … WITH READ LOCK` too.
+    UnlockTables,
+    /// `FLUSH TABLES … WITH READ LOCK` or `… FOR EXPORT`.
+    FlushWithReadLock,
+    /// `GET_LOCK()`.
+    GetLock,
+    /// `RELEASE_LOCK()`: one of perhaps several locks.
+    ReleaseLock,
+    /// `RELEASE_ALL_LOCKS()`.
+    ReleaseAllLocks,
+    /// A user variable gets a value: `SET @x`, `:=`, `INTO @x`, an argument of `CALL`, and so on.
+    UserVariableAssigned,
+    /// `LAST_INSERT_ID(expression)` gives a value to later `LAST_INSERT_ID()`.
+    LastInsertIdAssigned,
+    /// `PREPARE name FROM …`.
+    PrepareStatement(Vec<u8>),
+    /// `DEALLOCATE PREPARE name` or `DROP PREPARE name`.
+    DeallocateStatement(Vec<u8>),
+    /// `EXECUTE name`. What the prepared text leaves behind is not visible here.
+    ExecuteStatement(Vec<u8>),
+    /// `HANDLER … OPEN`; the alias if there is one.
+    HandlerOpen(Vec<u8>),
+    /// `HANDLER … CLOSE`.
+    HandlerClose(Vec<u8>),
+    /// `SQL_CALC_FOUND_ROWS`.
+    CalcFoundRows,
+    /// `USE schema`.
+    UseSchema(Vec<u8>),
+    /// `SET` of variables and character sets, in order. With a user variable among them,
+    /// [`Self::UserVariableAssigned`] follows.
+    Set(Vec<Assignment>),
+    /// `SET [scope] TRANSACTION …`.
+    SetTransaction(TransactionSetting),
+    /// `SET ROLE …`.
+    SetRole,
+    /// `SET PASSWORD …`.
+    SetPassword,
+    /// A `SET` that was not understood.
+    SetUnparsable,
+    /// `SAVEPOINT …`.
+    Savepoint,
+    /// A step of an XA transaction.
+    Xa(XaStep),
+    /// `CALL`. What the procedure leaves behind is not visible in the text.
+    Call,
+    /// `LOAD DATA` or `LOAD XML`.
+    LoadData {
+        /// Whether the server asks the client for the file.
+        local: bool,
+    },
+    /// `KILL`, with the number that the client knows connections by.
+    Kill {
+        /// What is ended.
+        target: KillTarget,
+        /// The connection's number, if it is written as one.
+        id: Option<u64>,
+    },
+    /// A transaction effect of one of several statements, at its place among the other effects.
+    Transaction(TransactionEffect),
+    /// Something else that stays in the session, in words for an operator.
+    OtherSession(&'static str),
+}
+
+/// A table's name, perhaps with its schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName {
+    /// The schema, if it is written.
+    pub schema: Option<Vec<u8>>,
+    /// The table.
+    pub table: Vec<u8>,
+}
+
+/// What `KILL` ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillTarget {
+    /// The connection.
+    Connection,
+    /// The statement that the connection is running.
+    Query,
+    /// All connections of a user, or a statement by its query number (MariaDB).
+    Other,
+}
+
+/// A step of an XA transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XaStep {
+    /// `XA START` or `XA BEGIN`.
+    Start,
+    /// `XA END`.
+    End,
+    /// `XA PREPARE`.
+    Prepare,
+    /// `XA COMMIT`, with or without `ONE PHASE`.
+    Commit,
+    /// `XA ROLLBACK`.
+    Rollback,
+    /// `XA RECOVER`, which changes nothing.
+    Recover,
+    /// Not understood.
+    Other,
+}
+
+/// What a statement does to the session's transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionEffect {
+    /// Nothing that the text tells. With autocommit off any statement may begin one.
+    None,
+    /// `BEGIN` or `START TRANSACTION`: ends one that is open and begins another.
+    Begin {
+        /// `READ ONLY` was written.
+        read_only: bool,
+        /// `WITH CONSISTENT SNAPSHOT` was written.
+        consistent_snapshot: bool,
+    },
+    /// `COMMIT`.
+    Commit {
+        /// `AND CHAIN`: another one begins at once.
+        chain: bool,
+        /// `RELEASE`: the server closes the connection.
+        release: bool,
+    },
+    /// `ROLLBACK`, but not `ROLLBACK TO`.
+    Rollback {
+        /// `AND CHAIN`: another one begins at once.
+        chain: bool,
+        /// `RELEASE`: the server closes the connection.
+        release: bool,
+    },
+    /// The statement commits an open transaction before it runs. Source: MySQL manual, "Statements
+    /// That Cause an Implicit Commit".
+    ImplicitCommit,
+    /// `SET autocommit`: on commits an open transaction. `None` when the value is no literal.
+    SetAutocommit(Option<bool>),
+}

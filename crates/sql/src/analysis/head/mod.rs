@@ -1,0 +1,282 @@
+//! What the first words of a statement say.
+
+mod schema;
+mod session;
+mod show;
+mod transaction;
+
+use super::{
+    Depends, Effect, StatementKind, TransactionEffect,
+    cursor::Cursor,
+    walk::{Calls, Verb, walk},
+};
+use crate::token::{Token, TokenKind, Tokens};
+
+/// One statement of a text.
+#[derive(Debug)]
+pub(super) struct Statement {
+    pub(super) kind: StatementKind,
+    pub(super) transaction: TransactionEffect,
+    pub(super) depends: Depends,
+    pub(super) reads_only: bool,
+}
+
+/// What the first words told.
+#[derive(Debug)]
+struct Head {
+    kind: StatementKind,
+    transaction: TransactionEffect,
+    depends: Depends,
+    /// It only reads, unless the walk over its words finds otherwise.
+    is_read: bool,
+    assigns_user_variable: bool,
+    body: Body,
+}
+
+/// How the rest of the statement is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// Everything in it happens now.
+    Plain(Calls),
+    /// Nothing in it happens now, or account names would look like user variables.
+    Quiet,
+    /// The definition of a stored program, whose body may hold `;`.
+    StoredProgram,
+    /// Statements that run now, up to an end that is hard to find.
+    Compound,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            kind: StatementKind::Unknown,
+            transaction: TransactionEffect::None,
+            depends: Depends::empty(),
+            is_read: false,
+            assigns_user_variable: false,
+            body: Body::Plain(Calls::Ignored),
+        }
+    }
+}
+
+impl Head {
+    fn of(kind: StatementKind) -> Self {
+        Self {
+            kind,
+            ..Self::default()
+        }
+    }
+
+    fn reading(kind: StatementKind) -> Self {
+        Self {
+            is_read: true,
+            ..Self::evaluating(kind)
+        }
+    }
+
+    /// A statement whose expressions may call functions.
+    fn evaluating(kind: StatementKind) -> Self {
+        Self {
+            body: Body::Plain(Calls::Judged),
+            ..Self::of(kind)
+        }
+    }
+
+    /// A statement that commits what is open before it runs.
+    fn committing(kind: StatementKind) -> Self {
+        Self {
+            transaction: TransactionEffect::ImplicitCommit,
+            ..Self::of(kind)
+        }
+    }
+
+    /// As [`Self::committing`], with account names or definitions in its text.
+    fn quiet(kind: StatementKind) -> Self {
+        Self {
+            body: Body::Quiet,
+            ..Self::committing(kind)
+        }
+    }
+
+    fn compound() -> Self {
+        Self {
+            body: Body::Compound,
+            ..Self::default()
+        }
+    }
+}
+
+/// Reads the next statement and its `;`, and adds its effects to `effects`.
+pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statement {
+    let mut cursor = Cursor::new(tokens);
+    let is_with = cursor.peek().is_some_and(|token| token.is_word(b"WITH"));
+    let head = head(tokens, &mut cursor, effects);
+    let mut statement = Statement {
+        kind: head.kind,
+        transaction: head.transaction,
+        depends: head.depends,
+        reads_only: false,
+    };
+    let mut assigns_user_variable = head.assigns_user_variable;
+    match head.body {
+        Body::Plain(calls) => {
+            let facts = walk(tokens, calls, effects);
+            statement.depends.insert(facts.depends);
+            statement.reads_only = head.is_read && !facts.may_write;
+            assigns_user_variable |= facts.assigns_user_variable;
+            if is_with {
+                statement.kind = kind_of_verb(facts.verb);
+                statement.reads_only &= facts.verb == Some(Verb::Select);
+            }
+            if statement.kind == StatementKind::Select && facts.is_for_update {
+                statement.kind = StatementKind::SelectForUpdate;
+            }
+        }
+        Body::Quiet => {
+            tokens.find(|token| token.kind == TokenKind::Semicolon);
+        }
+        Body::StoredProgram => {
+            if !skip_stored_program(tokens) {
+                effects.push(Effect::OtherSession(
+                    "stored program whose end was not found",
+                ));
+            }
+        }
+        Body::Compound => {
+            tokens.by_ref().for_each(drop);
+            effects.push(Effect::OtherSession("compound statement"));
+        }
+    }
+    if assigns_user_variable {
+        effects.push(Effect::UserVariableAssigned);
+    }
+    statement
+}
+
+fn kind_of_verb(verb: Option<Verb>) -> StatementKind {
+    match verb {
+        Some(Verb::Insert) => StatementKind::Insert,
+        Some(Verb::Replace) => StatementKind::Replace,
+        Some(Verb::Update) => StatementKind::Update,
+        Some(Verb::Delete) => StatementKind::Delete,
+        Some(Verb::Select) | None => StatementKind::Select,
+    }
+}
+
+/// Skips to the `;` that is outside of `BEGIN … END` and `CASE … END`. False if there is a block
+/// that does not end.
+fn skip_stored_program(tokens: &mut Tokens<'_>) -> bool {
+    let mut depth = 0_u32;
+    let mut is_after_end = false;
+    for token in tokens {
+        if depth == 0 && token.kind == TokenKind::Semicolon {
+            return true;
+        }
+        let keyword = token.keyword();
+        match keyword.as_bytes() {
+            b"CASE" if is_after_end => {}
+            b"BEGIN" | b"CASE" => depth = depth.saturating_add(1),
+            b"IF" | b"LOOP" | b"REPEAT" | b"WHILE" | b"FOR" if is_after_end => {
+                // What ended was not counted as begun.
+                depth = depth.saturating_add(1);
+            }
+            b"END" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        is_after_end = keyword.as_bytes() == b"END";
+    }
+    depth == 0
+}
+
+fn head(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+    let Some(first) = cursor.next() else {
+        return Head::default();
+    };
+    let is_label = first.is_name() && cursor.peek().is_some_and(|token| token.text == b":");
+    if is_label {
+        return Head::compound();
+    }
+    match first.kind {
+        TokenKind::Open => parenthesised(cursor),
+        TokenKind::Word => keyword(&first, tokens, cursor, effects),
+        _ => Head::default(),
+    }
+}
+
+/// `(SELECT …)` and the like.
+fn parenthesised(cursor: &mut Cursor<'_>) -> Head {
+    while cursor.accept_kind(TokenKind::Open) {}
+    match cursor.keyword().as_bytes() {
+        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => Head::reading(StatementKind::Select),
+        _ => Head::default(),
+    }
+}
+
+fn keyword(
+    first: &Token<'_>,
+    tokens: &Tokens<'_>,
+    cursor: &mut Cursor<'_>,
+    effects: &mut Vec<Effect>,
+) -> Head {
+    match first.keyword().as_bytes() {
+        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => Head::reading(StatementKind::Select),
+        b"INSERT" => inserting(StatementKind::Insert),
+        b"REPLACE" => inserting(StatementKind::Replace),
+        b"UPDATE" => Head::evaluating(StatementKind::Update),
+        b"DELETE" => Head::evaluating(StatementKind::Delete),
+        b"DO" => Head::evaluating(StatementKind::Unknown),
+        b"SHOW" => show::show(cursor),
+        b"EXPLAIN" => show::explain(StatementKind::Explain, cursor),
+        b"DESCRIBE" | b"DESC" => show::explain(StatementKind::Describe, cursor),
+        b"ANALYZE" => show::analyze(cursor),
+        b"HELP" => Head::reading(StatementKind::Unknown),
+        b"SET" => set(tokens, cursor, effects),
+        b"CALL" => {
+            effects.push(Effect::Call);
+            let assigns_user_variable = session::has_user_variable(cursor);
+            Head {
+                assigns_user_variable,
+                ..Head::evaluating(StatementKind::Call)
+            }
+        }
+        b"IF" | b"CASE" | b"LOOP" | b"WHILE" | b"REPEAT" | b"FOR" | b"DECLARE" => Head::compound(),
+        word => transaction::head(word, cursor, effects)
+            .or_else(|| schema::head(word, cursor, effects))
+            .or_else(|| session::head(word, cursor, effects))
+            .unwrap_or_default(),
+    }
+}
+
+fn inserting(kind: StatementKind) -> Head {
+    Head {
+        body: Body::Plain(Calls::JudgedAfterTarget),
+        ..Head::of(kind)
+    }
+}
+
+/// `SET …`, or MariaDB's `SET STATEMENT … FOR statement`.
+fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+    let is_statement = cursor.keyword().as_bytes() == b"STATEMENT"
+        && cursor.peek_second().is_some_and(|token| token.is_name());
+    if !is_statement {
+        return session::set(tokens, effects);
+    }
+    let mut depth = 0_u32;
+    for token in cursor.by_ref() {
+        match token.kind {
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word if depth == 0 && token.is_word(b"FOR") => break,
+            _ => {}
+        }
+    }
+    if cursor.keyword().as_bytes() == b"SET" {
+        // Not allowed by the server, and without an end to the nesting.
+        effects.push(Effect::SetUnparsable);
+        return Head::of(StatementKind::Set);
+    }
+    Head {
+        kind: StatementKind::Set,
+        ..head(tokens, cursor, effects)
+    }
+}

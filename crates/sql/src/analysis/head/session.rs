@@ -1,0 +1,217 @@
+//! Statements about the session itself, and about other sessions.
+
+use super::{Body, Head};
+use crate::analysis::{
+    Depends, Effect, KillTarget, StatementKind, TransactionEffect, cursor::Cursor, walk::Calls,
+};
+use crate::set::{self, Assignment, Scope};
+use crate::token::{TokenKind, Tokens};
+
+/// The statement that begins with `word`, if it is one of these.
+pub(super) fn head(
+    word: &[u8],
+    cursor: &mut Cursor<'_>,
+    effects: &mut Vec<Effect>,
+) -> Option<Head> {
+    let head = match word {
+        b"USE" => {
+            effects.extend(cursor.name().map(Effect::UseSchema));
+            Head::of(StatementKind::Use)
+        }
+        b"PREPARE" => {
+            effects.push(Effect::PrepareStatement(cursor.name().unwrap_or_default()));
+            Head::evaluating(StatementKind::Prepare)
+        }
+        b"EXECUTE" => {
+            effects.push(match cursor.accept(b"IMMEDIATE") {
+                true => Effect::OtherSession("statement run by EXECUTE IMMEDIATE"),
+                false => Effect::ExecuteStatement(cursor.name().unwrap_or_default()),
+            });
+            Head::evaluating(StatementKind::Execute)
+        }
+        b"DEALLOCATE" => {
+            cursor.accept(b"PREPARE");
+            effects.push(Effect::DeallocateStatement(
+                cursor.name().unwrap_or_default(),
+            ));
+            Head::of(StatementKind::Deallocate)
+        }
+        b"HANDLER" => {
+            effects.extend(handler(cursor));
+            Head::default()
+        }
+        b"LOCK" => match cursor.keyword().as_bytes() {
+            b"TABLE" | b"TABLES" => {
+                effects.push(Effect::LockTables);
+                Head::committing(StatementKind::LockTable)
+            }
+            _ => other("lock of the server", effects),
+        },
+        b"UNLOCK" => match cursor.keyword().as_bytes() {
+            b"TABLE" | b"TABLES" => {
+                effects.push(Effect::UnlockTables);
+                Head::committing(StatementKind::UnlockTables)
+            }
+            _ => other("lock of the server", effects),
+        },
+        b"FLUSH" => {
+            if is_locking_flush(cursor) {
+                effects.push(Effect::FlushWithReadLock);
+            }
+            Head::committing(StatementKind::Flush)
+        }
+        b"KILL" => {
+            effects.push(kill(cursor));
+            Head {
+                body: Body::Quiet,
+                ..Head::of(StatementKind::Kill)
+            }
+        }
+        b"LOAD" => load(cursor, effects),
+        b"GET" => {
+            let assigns_user_variable = has_user_variable(cursor);
+            Head {
+                depends: Depends::DIAGNOSTICS,
+                assigns_user_variable,
+                ..Head::default()
+            }
+        }
+        b"BACKUP" => other("backup stage or lock", effects),
+        b"BINLOG" => other("binary log events", effects),
+        _ => return None,
+    };
+    Some(head)
+}
+
+fn other(what: &'static str, effects: &mut Vec<Effect>) -> Head {
+    effects.push(Effect::OtherSession(what));
+    Head::default()
+}
+
+/// Whether a user variable stands in the rest of the statement.
+pub(super) fn has_user_variable(cursor: &mut Cursor<'_>) -> bool {
+    cursor.any(|token| token.kind == TokenKind::UserVariable)
+}
+
+/// `HANDLER table OPEN [AS alias]` or `HANDLER name CLOSE`.
+fn handler(cursor: &mut Cursor<'_>) -> Option<Effect> {
+    let name = cursor.table_name()?;
+    if cursor.accept(b"CLOSE") {
+        return Some(Effect::HandlerClose(name.table));
+    }
+    if !cursor.accept(b"OPEN") {
+        return None;
+    }
+    cursor.accept(b"AS");
+    Some(Effect::HandlerOpen(cursor.name().unwrap_or(name.table)))
+}
+
+/// `WITH READ LOCK` or `FOR EXPORT` anywhere after `FLUSH`.
+fn is_locking_flush(cursor: &mut Cursor<'_>) -> bool {
+    while let Some(token) = cursor.next() {
+        let is_lock = token.is_word(b"WITH") && cursor.accept(b"READ");
+        if is_lock || (token.is_word(b"FOR") && cursor.accept(b"EXPORT")) {
+            return true;
+        }
+    }
+    false
+}
+
+/// `KILL [HARD | SOFT] [CONNECTION | QUERY [ID]] number` or `… USER name`.
+fn kill(cursor: &mut Cursor<'_>) -> Effect {
+    cursor.accept_any(&[b"HARD", b"SOFT"]);
+    let mut target = KillTarget::Connection;
+    if cursor.accept(b"QUERY") {
+        target = KillTarget::Query;
+    } else {
+        cursor.accept(b"CONNECTION");
+    }
+    if cursor.accept_any(&[b"ID", b"USER"]) {
+        return Effect::Kill {
+            target: KillTarget::Other,
+            id: None,
+        };
+    }
+    let token = cursor
+        .next()
+        .filter(|token| token.kind == TokenKind::Number);
+    let digits = token.and_then(|token| std::str::from_utf8(token.text).ok());
+    let id = digits
+        .and_then(|digits| digits.parse().ok())
+        .filter(|_| cursor.peek().is_none());
+    Effect::Kill { target, id }
+}
+
+/// `LOAD {DATA | XML} [LOW_PRIORITY | CONCURRENT] [LOCAL] …`, or `LOAD INDEX INTO CACHE`.
+fn load(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+    if !cursor.accept_any(&[b"DATA", b"XML"]) {
+        return Head::committing(StatementKind::Load);
+    }
+    cursor.accept_any(&[b"LOW_PRIORITY", b"CONCURRENT", b"FROM"]);
+    effects.push(Effect::LoadData {
+        local: cursor.accept(b"LOCAL"),
+    });
+    let assigns_user_variable = has_user_variable(cursor);
+    Head {
+        assigns_user_variable,
+        ..Head::of(StatementKind::Load)
+    }
+}
+
+/// `SET …`.
+pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Vec<Effect>) -> Head {
+    let mut head = Head::evaluating(StatementKind::Set);
+    let Ok(assignments) = set::parse_tokens(&mut tokens.clone()) else {
+        effects.push(Effect::SetUnparsable);
+        return head;
+    };
+    match assignments.as_slice() {
+        [Assignment::Transaction(setting)] => effects.push(Effect::SetTransaction(*setting)),
+        [Assignment::Password] => {
+            effects.push(Effect::SetPassword);
+            return Head::quiet(StatementKind::Set);
+        }
+        [Assignment::DefaultRole] => return Head::quiet(StatementKind::Set),
+        [Assignment::Role] => {
+            effects.push(Effect::SetRole);
+            head.body = Body::Quiet;
+        }
+        [Assignment::ResourceGroup] => {
+            effects.push(Effect::OtherSession("resource group"));
+            head.body = Body::Plain(Calls::Ignored);
+        }
+        [] => {}
+        list => {
+            head.transaction = autocommit(list);
+            head.assigns_user_variable = list.iter().any(is_user_variable);
+            effects.push(Effect::Set(assignments));
+        }
+    }
+    head
+}
+
+fn is_user_variable(assignment: &Assignment) -> bool {
+    matches!(
+        assignment,
+        Assignment::Variable {
+            scope: Scope::UserVariable,
+            ..
+        }
+    )
+}
+
+/// What the last assignment to the session's `autocommit` does.
+fn autocommit(assignments: &[Assignment]) -> TransactionEffect {
+    let last = assignments
+        .iter()
+        .rev()
+        .find_map(|assignment| match assignment {
+            Assignment::Variable {
+                scope: Scope::LocalDefault | Scope::Session,
+                name,
+                value,
+            } if name == b"autocommit" => Some(value.switch()),
+            _ => None,
+        });
+    last.map_or(TransactionEffect::None, TransactionEffect::SetAutocommit)
+}

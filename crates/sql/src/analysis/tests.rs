@@ -1,0 +1,525 @@
+//! Tests of kinds, transaction effects, dependencies and effects. What reads and what writes is
+//! tested by the corpus in `tests/`.
+
+use super::*;
+use crate::set::Scope;
+
+fn analysed(text: &str) -> Analysis {
+    analyse(text.as_bytes(), &Modes::default())
+}
+
+#[test]
+fn kinds_are_found() {
+    use StatementKind as Kind;
+    for (text, expected) in [
+        ("SELECT 1", Kind::Select),
+        ("(SELECT 1)", Kind::Select),
+        ("VALUES ROW(1)", Kind::Select),
+        ("WITH x AS (SELECT 1) SELECT 1", Kind::Select),
+        ("WITH x AS (SELECT 1) UPDATE t SET a = 1", Kind::Update),
+        ("WITH x AS (SELECT 1) DELETE FROM t", Kind::Delete),
+        ("SELECT 1 FOR UPDATE", Kind::SelectForUpdate),
+        ("SELECT 1 LOCK IN SHARE MODE", Kind::Select),
+        ("insert into t values (1)", Kind::Insert),
+        ("REPLACE t VALUES (1)", Kind::Replace),
+        ("UPDATE t SET a = 1", Kind::Update),
+        ("DELETE FROM t", Kind::Delete),
+        ("CREATE TABLE t (a INT)", Kind::CreateTable),
+        ("CREATE TEMPORARY TABLE t (a INT)", Kind::CreateTemporary),
+        (
+            "CREATE OR REPLACE TEMPORARY TABLE t (a INT)",
+            Kind::CreateTemporary,
+        ),
+        (
+            "CREATE DEFINER = 'a'@'b' VIEW v AS SELECT 1",
+            Kind::CreateView,
+        ),
+        (
+            "CREATE DEFINER=CURRENT_USER() TRIGGER t BEFORE INSERT ON u",
+            Kind::CreateTrigger,
+        ),
+        ("CREATE FULLTEXT INDEX i ON t (a)", Kind::CreateIndex),
+        ("CREATE USER u", Kind::CreateUser),
+        ("CREATE SCHEMA s", Kind::CreateDatabase),
+        ("CREATE ROLE r", Kind::Unknown),
+        ("ALTER ONLINE TABLE t ADD a INT", Kind::AlterTable),
+        (
+            "ALTER SQL SECURITY DEFINER VIEW v AS SELECT 1",
+            Kind::AlterView,
+        ),
+        ("DROP TEMPORARY TABLE t", Kind::DropTable),
+        ("DROP TABLES t", Kind::DropTable),
+        ("DROP VIEW v", Kind::DropView),
+        ("DROP PREPARE s", Kind::Deallocate),
+        ("DEALLOCATE PREPARE s", Kind::Deallocate),
+        ("TRUNCATE t", Kind::TruncateTable),
+        ("RENAME TABLE a TO b", Kind::RenameTable),
+        ("RENAME USER a TO b", Kind::Unknown),
+        ("BEGIN", Kind::Begin),
+        ("START TRANSACTION", Kind::StartTransaction),
+        ("START REPLICA", Kind::Unknown),
+        ("COMMIT", Kind::Commit),
+        ("ROLLBACK", Kind::Rollback),
+        ("ROLLBACK WORK TO SAVEPOINT a", Kind::RollbackSavepoint),
+        ("SAVEPOINT a", Kind::Savepoint),
+        ("RELEASE SAVEPOINT a", Kind::ReleaseSavepoint),
+        ("SHOW TABLE STATUS", Kind::ShowTableStatus),
+        ("SHOW TABLES", Kind::Show),
+        ("DESC t", Kind::Describe),
+        ("DESCRIBE SELECT 1", Kind::Describe),
+        ("EXPLAIN SELECT 1", Kind::Explain),
+        ("ANALYZE TABLE t", Kind::AnalyzeTable),
+        ("LOCK TABLE t READ", Kind::LockTable),
+        ("UNLOCK TABLES", Kind::UnlockTables),
+        ("RESET MASTER", Kind::ResetMaster),
+        ("RESET REPLICA", Kind::ResetSlave),
+        (
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST='x'",
+            Kind::ChangeMaster,
+        ),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", Kind::Load),
+        ("USE d", Kind::Use),
+        ("SET a = 1", Kind::Set),
+        ("SET STATEMENT a = 1 FOR SELECT 1", Kind::Set),
+        ("/*!40101 SET NAMES utf8 */", Kind::Set),
+        ("; UPDATE t SET a = 1; SELECT 1", Kind::Update),
+        ("", Kind::Unknown),
+        ("`select` 1", Kind::Unknown),
+    ] {
+        assert_eq!(analysed(text).kind, expected, "{text}");
+    }
+}
+
+#[test]
+fn kinds_have_the_names_of_the_admin_table() {
+    assert_eq!(StatementKind::COUNT, 54);
+    for (index, kind) in StatementKind::ALL.into_iter().enumerate() {
+        assert_eq!(kind.index(), index);
+    }
+    assert_eq!(StatementKind::AlterTable.index(), 0);
+    assert_eq!(StatementKind::SelectForUpdate.name(), "SELECT_FOR_UPDATE");
+}
+
+#[test]
+fn transaction_effects_are_found() {
+    use TransactionEffect as Tx;
+    let begin = |read_only, consistent_snapshot| Tx::Begin {
+        read_only,
+        consistent_snapshot,
+    };
+    let commit = |chain, release| Tx::Commit { chain, release };
+    let rollback = |chain, release| Tx::Rollback { chain, release };
+    for (text, expected) in [
+        ("SELECT 1", Tx::None),
+        ("BEGIN", begin(false, false)),
+        ("BEGIN WORK;", begin(false, false)),
+        ("BEGIN NOT ATOMIC SELECT 1; END", Tx::None),
+        ("START TRANSACTION", begin(false, false)),
+        ("START TRANSACTION READ ONLY", begin(true, false)),
+        ("START TRANSACTION READ WRITE", begin(false, false)),
+        (
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+            begin(true, true),
+        ),
+        ("START SLAVE", Tx::ImplicitCommit),
+        ("COMMIT", commit(false, false)),
+        ("COMMIT WORK AND CHAIN", commit(true, false)),
+        ("COMMIT AND NO CHAIN RELEASE", commit(false, true)),
+        ("COMMIT AND NO CHAIN NO RELEASE", commit(false, false)),
+        ("ROLLBACK", rollback(false, false)),
+        ("ROLLBACK AND CHAIN NO RELEASE", rollback(true, false)),
+        ("ROLLBACK RELEASE", rollback(false, true)),
+        ("ROLLBACK TO s", Tx::None),
+        ("ROLLBACK WORK TO SAVEPOINT s", Tx::None),
+        ("SAVEPOINT s", Tx::None),
+        ("SET autocommit=0", Tx::SetAutocommit(Some(false))),
+        (
+            "SET @@session.autocommit = 'ON'",
+            Tx::SetAutocommit(Some(true)),
+        ),
+        (
+            "SET a=1, autocommit=1, autocommit=OFF",
+            Tx::SetAutocommit(Some(false)),
+        ),
+        ("SET autocommit=@x", Tx::SetAutocommit(None)),
+        ("SET GLOBAL autocommit=0", Tx::None),
+        ("SET @autocommit=0", Tx::None),
+        ("CREATE TABLE t (a INT)", Tx::ImplicitCommit),
+        ("CREATE TEMPORARY TABLE t (a INT)", Tx::None),
+        ("DROP TABLE t", Tx::ImplicitCommit),
+        ("DROP TEMPORARY TABLE t", Tx::None),
+        ("LOCK TABLES t READ", Tx::ImplicitCommit),
+        ("GRANT ALL ON *.* TO u", Tx::ImplicitCommit),
+        ("SET PASSWORD='x'", Tx::ImplicitCommit),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", Tx::None),
+        ("BEGIN; INSERT INTO t VALUES (1)", begin(false, false)),
+        ("BEGIN; SELECT 1; COMMIT", commit(false, false)),
+        ("SET STATEMENT a=1 FOR COMMIT", commit(false, false)),
+    ] {
+        assert_eq!(analysed(text).transaction, expected, "{text}");
+    }
+}
+
+#[test]
+fn dependencies_are_found() {
+    let cases = [
+        ("SELECT 1", Depends::empty()),
+        ("SELECT LAST_INSERT_ID()", Depends::LAST_INSERT_ID),
+        (
+            "INSERT INTO t VALUES (last_insert_id ( ))",
+            Depends::LAST_INSERT_ID,
+        ),
+        ("SELECT @@identity", Depends::LAST_INSERT_ID),
+        ("SELECT @@session.last_insert_id", Depends::LAST_INSERT_ID),
+        ("SELECT ROW_COUNT()", Depends::ROW_COUNT),
+        ("SELECT FOUND_ROWS()", Depends::FOUND_ROWS),
+        ("SHOW WARNINGS LIMIT 5", Depends::DIAGNOSTICS),
+        ("SHOW COUNT(*) ERRORS", Depends::DIAGNOSTICS),
+        ("SELECT @@`warning_count`", Depends::DIAGNOSTICS),
+        ("SELECT CONNECTION_ID()", Depends::CONNECTION_ID),
+        ("SELECT @a", Depends::USER_VARIABLE_READ),
+        ("SET @a = @b", Depends::USER_VARIABLE_READ),
+        ("SET @a = 1, @b = 2", Depends::empty()),
+        ("SELECT @a := 1", Depends::empty()),
+        ("EXECUTE s USING @a", Depends::USER_VARIABLE_READ),
+        ("SELECT f(1)", Depends::UNKNOWN_FUNCTION),
+        ("INSERT INTO t (a, b) VALUES (1, 2)", Depends::empty()),
+        (
+            "INSERT INTO t (a, b) VALUES (1, f(2))",
+            Depends::UNKNOWN_FUNCTION,
+        ),
+        ("UPDATE t SET a = f(1)", Depends::UNKNOWN_FUNCTION),
+        ("CREATE TABLE t (a INT, KEY k (a))", Depends::empty()),
+        ("CREATE USER 'a'@'b'", Depends::empty()),
+        (
+            "CREATE DEFINER=`a`@`b` VIEW v AS SELECT 1",
+            Depends::empty(),
+        ),
+        ("GRANT ALL ON a.* TO b@c", Depends::empty()),
+        ("SHOW GRANTS FOR b@c", Depends::empty()),
+        (
+            "SELECT ROW_COUNT(), FOUND_ROWS()",
+            Depends::ROW_COUNT | Depends::FOUND_ROWS,
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(analysed(text).depends, expected, "{text}");
+    }
+    let shown = format!("{:?}", Depends::ROW_COUNT | Depends::CONNECTION_ID);
+    assert_eq!(shown, r#"{"ROW_COUNT", "CONNECTION_ID"}"#);
+}
+
+fn table(schema: Option<&str>, table: &str) -> TableName {
+    TableName {
+        schema: schema.map(|name| name.as_bytes().to_vec()),
+        table: table.as_bytes().to_vec(),
+    }
+}
+
+#[test]
+fn effects_are_found() {
+    use Effect as E;
+    let drop = |names, temporary| E::DropTable { names, temporary };
+    let kill = |target, id| E::Kill { target, id };
+    let name = |text: &str| text.as_bytes().to_vec();
+    let cases = [
+        ("SELECT 1", vec![]),
+        ("INSERT INTO t VALUES (1)", vec![]),
+        (
+            "CREATE TEMPORARY TABLE t (a INT)",
+            vec![E::CreateTemporaryTable(table(None, "t"))],
+        ),
+        (
+            "CREATE TEMPORARY TABLE IF NOT EXISTS `d`.`t``` LIKE u",
+            vec![E::CreateTemporaryTable(table(Some("d"), "t`"))],
+        ),
+        (
+            "DROP TABLE a, b.c",
+            vec![drop(vec![table(None, "a"), table(Some("b"), "c")], false)],
+        ),
+        (
+            "DROP TEMPORARY TABLE IF EXISTS a",
+            vec![drop(vec![table(None, "a")], true)],
+        ),
+        ("LOCK TABLES t READ", vec![E::LockTables]),
+        ("UNLOCK TABLES", vec![E::UnlockTables]),
+        ("FLUSH TABLES", vec![]),
+        (
+            "FLUSH TABLES a, b WITH READ LOCK",
+            vec![E::FlushWithReadLock],
+        ),
+        (
+            "FLUSH LOCAL TABLES a FOR EXPORT",
+            vec![E::FlushWithReadLock],
+        ),
+        ("SELECT GET_LOCK('a', 1)", vec![E::GetLock]),
+        (
+            "DO RELEASE_LOCK('a'), RELEASE_ALL_LOCKS()",
+            vec![E::ReleaseLock, E::ReleaseAllLocks],
+        ),
+        ("SELECT @a := 1, @b := 2", vec![E::UserVariableAssigned]),
+        ("UPDATE t SET a = (@x := 1)", vec![E::UserVariableAssigned]),
+        ("SELECT 1 INTO @a", vec![E::UserVariableAssigned]),
+        ("CALL p(@a)", vec![E::Call, E::UserVariableAssigned]),
+        ("CALL p(1)", vec![E::Call]),
+        ("GET DIAGNOSTICS @a = NUMBER", vec![E::UserVariableAssigned]),
+        ("EXPLAIN INTO @a SELECT 1", vec![E::UserVariableAssigned]),
+        ("SELECT LAST_INSERT_ID(5)", vec![E::LastInsertIdAssigned]),
+        (
+            "UPDATE t SET a = LAST_INSERT_ID(a + 1)",
+            vec![E::LastInsertIdAssigned],
+        ),
+        (
+            "PREPARE `s` FROM 'SELECT 1'",
+            vec![E::PrepareStatement(name("s"))],
+        ),
+        ("EXECUTE s", vec![E::ExecuteStatement(name("s"))]),
+        (
+            "DEALLOCATE PREPARE s",
+            vec![E::DeallocateStatement(name("s"))],
+        ),
+        ("DROP PREPARE s", vec![E::DeallocateStatement(name("s"))]),
+        ("HANDLER d.t OPEN AS h", vec![E::HandlerOpen(name("h"))]),
+        ("HANDLER d.t OPEN", vec![E::HandlerOpen(name("t"))]),
+        ("HANDLER h READ FIRST", vec![]),
+        ("HANDLER h CLOSE", vec![E::HandlerClose(name("h"))]),
+        (
+            "SELECT SQL_CALC_FOUND_ROWS a FROM t",
+            vec![E::CalcFoundRows],
+        ),
+        ("USE `my db`", vec![E::UseSchema(name("my db"))]),
+        ("SET ROLE r", vec![E::SetRole]),
+        ("SET PASSWORD FOR a@b = 'x'", vec![E::SetPassword]),
+        ("SET DEFAULT ROLE r TO a@b", vec![]),
+        ("SET x y", vec![E::SetUnparsable]),
+        ("SET STATEMENT a=1 FOR SELECT 1", vec![]),
+        (
+            "SET STATEMENT a=1 FOR SET STATEMENT b=1 FOR SELECT 1",
+            vec![E::SetUnparsable],
+        ),
+        ("SAVEPOINT a", vec![E::Savepoint]),
+        ("XA START 'a'", vec![E::Xa(XaStep::Start)]),
+        ("XA COMMIT 'a' ONE PHASE", vec![E::Xa(XaStep::Commit)]),
+        (
+            "LOAD DATA LOCAL INFILE 'x' INTO TABLE t",
+            vec![E::LoadData { local: true }],
+        ),
+        (
+            "LOAD DATA INFILE 'x' INTO TABLE t (@a, b)",
+            vec![E::LoadData { local: false }, E::UserVariableAssigned],
+        ),
+        ("KILL 5", vec![kill(KillTarget::Connection, Some(5))]),
+        ("KILL HARD QUERY 5", vec![kill(KillTarget::Query, Some(5))]),
+        (
+            "KILL CONNECTION @a",
+            vec![kill(KillTarget::Connection, None)],
+        ),
+        ("KILL 5 + 1", vec![kill(KillTarget::Connection, None)]),
+        ("KILL QUERY ID 5", vec![kill(KillTarget::Other, None)]),
+        ("KILL USER 'u'@'h'", vec![kill(KillTarget::Other, None)]),
+        (
+            "BACKUP STAGE START",
+            vec![E::OtherSession("backup stage or lock")],
+        ),
+        (
+            "BEGIN NOT ATOMIC SET a=1; END",
+            vec![E::OtherSession("compound statement")],
+        ),
+        ("CREATE VIEW v AS SELECT GET_LOCK('a', 1)", vec![]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(analysed(text).effects, expected, "{text}");
+    }
+}
+
+#[test]
+fn set_is_parsed_into_the_effects() {
+    let effects = analysed("SET @a = 1, sql_mode = ''").effects;
+    let [Effect::Set(assignments), Effect::UserVariableAssigned] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(assignments.len(), 2);
+    let effects = analysed("SET SESSION TRANSACTION READ ONLY").effects;
+    assert!(
+        matches!(effects.as_slice(), [Effect::SetTransaction(_)]),
+        "{effects:?}"
+    );
+    let effects = analysed("/*!40101 SET NAMES utf8 */; SET @@autocommit = 0; SELECT 1").effects;
+    let [
+        Effect::Set(names),
+        Effect::Set(autocommit),
+        Effect::Transaction(_),
+    ] = effects.as_slice()
+    else {
+        panic!("{effects:?}");
+    };
+    assert!(matches!(names[0], crate::set::Assignment::Names { .. }));
+    let crate::set::Assignment::Variable { scope, .. } = &autocommit[0] else {
+        panic!("{autocommit:?}");
+    };
+    assert_eq!(*scope, Scope::LocalDefault);
+}
+
+#[test]
+fn effects_of_several_statements_keep_their_order() {
+    let analysis = analysed("BEGIN; SELECT GET_LOCK('a', 1); COMMIT; USE d");
+    let begin = TransactionEffect::Begin {
+        read_only: false,
+        consistent_snapshot: false,
+    };
+    let commit = TransactionEffect::Commit {
+        chain: false,
+        release: false,
+    };
+    assert_eq!(
+        analysis.effects,
+        [
+            Effect::Transaction(begin),
+            Effect::GetLock,
+            Effect::Transaction(commit),
+            Effect::UseSchema(b"d".to_vec()),
+        ]
+    );
+    assert_eq!(analysis.statements, 4);
+    assert_eq!(analysis.transaction, commit);
+}
+
+#[test]
+fn bodies_of_stored_programs_have_no_effects() {
+    for body in [
+        "CREATE PROCEDURE p() BEGIN SET @a = 1; SELECT GET_LOCK('a', 1); END",
+        "CREATE PROCEDURE p() BEGIN IF a THEN SET @a = 1; END IF; WHILE b DO SET @c = 1; END WHILE; END",
+        "CREATE FUNCTION f() RETURNS INT BEGIN CASE a WHEN 1 THEN SET @a = 1; END CASE; RETURN 1; END",
+        "CREATE TRIGGER t BEFORE INSERT ON u FOR EACH ROW BEGIN SET @a = CASE b WHEN 1 THEN 2 END; END",
+        "ALTER EVENT e DO BEGIN SET @a = 1; BEGIN SET @b = 1; END; END",
+    ] {
+        let analysis = analysed(body);
+        assert_eq!(analysis.effects, [], "{body}");
+        assert_eq!(analysis.statements, 1, "{body}");
+        let followed = format!("{body}; SET ROLE r");
+        let analysis = analysed(&followed);
+        assert_eq!(
+            analysis.effects.last(),
+            Some(&Effect::SetRole),
+            "{followed}"
+        );
+        assert_eq!(analysis.statements, 2, "{followed}");
+    }
+    let effects = analysed("CREATE PROCEDURE p() BEGIN SELECT 1; SET ROLE r").effects;
+    assert_eq!(
+        effects,
+        [Effect::OtherSession(
+            "stored program whose end was not found"
+        )]
+    );
+}
+
+#[test]
+fn what_only_some_servers_run_is_weighed_both_ways() {
+    assert_eq!(
+        analysed("SELECT 1 /*!40001 + 1 */").access,
+        Access::CertainlyReads
+    );
+    let analysis = analysed("/*!99999 SELECT 1 AS a, ' */ SET ROLE r /*!99999 ' */");
+    assert_eq!(analysis.access, Access::MayWrite);
+    assert!(matches!(
+        analysis.effects.last(),
+        Some(Effect::OtherSession(_))
+    ));
+    assert_eq!(
+        analysed("/*!40101 SET ROLE r */;").effects,
+        [Effect::SetRole]
+    );
+    let analysis = analysed("SELECT 1 /*!99999 AS */ /*! ; */ SET ROLE r");
+    assert_eq!(analysis.effects, [Effect::SetRole]);
+    let analysis = analysed("PREPARE /*!99999 a */ s FROM 'x'");
+    assert!(
+        analysis
+            .effects
+            .contains(&Effect::PrepareStatement(b"a".to_vec()))
+    );
+    assert!(matches!(
+        analysis.effects.last(),
+        Some(Effect::OtherSession(_))
+    ));
+}
+
+#[test]
+fn functions_belong_to_a_family() {
+    let maria = Modes {
+        flavor_mariadb: true,
+        ..Modes::default()
+    };
+    let access = |text: &str, modes: &Modes| analyse(text.as_bytes(), modes).access;
+    assert_eq!(
+        access("SELECT NVL(a, b) FROM t", &maria),
+        Access::CertainlyReads
+    );
+    assert_eq!(
+        access("SELECT NVL(a, b) FROM t", &Modes::default()),
+        Access::MayWrite
+    );
+    assert_eq!(
+        access("SELECT BIN_TO_UUID(a) FROM t", &Modes::default()),
+        Access::CertainlyReads
+    );
+    assert_eq!(
+        access("SELECT BIN_TO_UUID(a) FROM t", &maria),
+        Access::MayWrite
+    );
+    assert_eq!(access("SELECT 1 /*M! INTO @a */", &maria), Access::MayWrite);
+}
+
+#[test]
+fn quotes_and_comments_are_those_of_the_modes() {
+    let ansi = Modes {
+        ansi_quotes: true,
+        ..Modes::default()
+    };
+    let plain = Modes {
+        no_backslash_escapes: true,
+        ..Modes::default()
+    };
+    let statements = |text: &str, modes: &Modes| analyse(text.as_bytes(), modes).statements;
+    assert_eq!(
+        statements(r"SELECT 'a\'; DELETE FROM t; -- '", &Modes::default()),
+        1
+    );
+    assert_eq!(statements(r"SELECT 'a\'; DELETE FROM t; -- '", &plain), 2);
+    assert_eq!(statements(r#"SELECT "a\"; DELETE FROM t; -- ""#, &ansi), 2);
+    assert_eq!(statements("SELECT 1 -- a\n; DELETE FROM t", &ansi), 2);
+    assert_eq!(statements("SELECT 1 --a\n; DELETE FROM t", &ansi), 2);
+    assert_eq!(statements("-- nothing", &ansi), 0);
+    assert_eq!(
+        analyse(br#"SELECT "f" (1)"#, &ansi).access,
+        Access::MayWrite
+    );
+}
+
+#[test]
+fn incomplete_text_may_write() {
+    for text in [
+        "SELECT 'a",
+        "SELECT 1 /* a",
+        "SELECT `a",
+        "SELECT 1\0",
+        "SELECT '\0'",
+    ] {
+        let analysis = analysed(text);
+        assert!(
+            !analysis.is_complete && analysis.access == Access::MayWrite,
+            "{text:?}"
+        );
+    }
+    assert!(analysed("SELECT 1").is_complete);
+}
+
+#[test]
+fn what_literals_decide_is_told() {
+    for text in ["SET autocommit = 0", "SET a = 1", "KILL 5", "SELECT 'a"] {
+        assert!(analysed(text).depends_on_literals(), "{text}");
+    }
+    for text in ["SELECT 1", "INSERT INTO t VALUES (1)", "BEGIN", "COMMIT"] {
+        assert!(!analysed(text).depends_on_literals(), "{text}");
+    }
+}

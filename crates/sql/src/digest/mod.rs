@@ -1,0 +1,153 @@
+//! The digest of a statement: its text with literals replaced, and the text's hash.
+//!
+//! Bit-compatible with ProxySQL 2.7.1, quirks included, because rules, dashboards and recorded
+//! digests that people have must keep working. The golden data in `tests/data` was observed on the
+//! running program; `tests/digest_golden.rs` holds every row of it.
+//!
+//! One pass: the scanner finds literals, comments and white space, the spacer removes spaces and
+//! signs with one byte of look-ahead, the grouper collapses lists while it writes. What ProxySQL
+//! does in four passes over one buffer looks the same from outside.
+//!
+//! Where ProxySQL's digest depends on memory left over from an earlier statement (a line
+//! comment directly after a token, white space after its line) one space is written. Where it is
+//! left over from a number of the same statement, that byte is written as ProxySQL does; such a
+//! digest is not clean.
+
+mod class;
+mod group;
+mod scan;
+mod space;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use crate::spooky;
+use scan::Scanner;
+use space::Spacer;
+
+/// The most bytes of a comment that [`Digest::first_comment`] gives.
+pub const FIRST_COMMENT_MAX: usize = 1024;
+
+/// How digests are made. The names are those of ProxySQL's `mysql-query_digests_*` variables, the
+/// defaults its defaults. Two digests compare only when their settings were the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// ASCII letters become lower case, those in kept comments excepted.
+    pub lowercase: bool,
+    /// The word `NULL` becomes `?`.
+    pub replace_null: bool,
+    /// Digits inside identifiers become `?`, one for each run.
+    pub no_digits: bool,
+    /// `/* */` comments stay.
+    pub keep_comment: bool,
+    /// A list of more values than this and one is cut to this many and `...`.
+    pub grouping_limit: u16,
+    /// More equal collapsed groups than this are cut to this many and `...`; 0 for no limit.
+    pub groups_grouping_limit: u16,
+    /// The most bytes of the digest text.
+    pub max_digest_length: usize,
+    /// The size, in bytes, of the buffer that the text is compressed in: digesting stops when the
+    /// compressed text fills it.
+    pub max_query_length: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lowercase: false,
+            replace_null: false,
+            no_digits: false,
+            keep_comment: false,
+            grouping_limit: 3,
+            groups_grouping_limit: 10,
+            max_digest_length: 2048,
+            max_query_length: 65_000,
+        }
+    }
+}
+
+/// A statement's digest, valid until its [`Digester`] makes the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest<'a> {
+    /// The statement with literals replaced by `?`. May end inside a UTF-8 character.
+    pub text: &'a [u8],
+    /// SpookyHash V2, 64 bits, seed 0, of `text`.
+    pub hash: u64,
+    /// Whether the text determines the statement's structure, so that whatever was found out
+    /// about one statement with this digest holds for all: no comment of any kind, no zero byte,
+    /// nothing unterminated, nothing cut off, no quote inside backticks.
+    pub is_clean: bool,
+    /// What stands between the first `/*` and its `*/`, at most [`FIRST_COMMENT_MAX`] bytes.
+    pub first_comment: Option<&'a [u8]>,
+}
+
+impl Digest<'_> {
+    /// The hash as ProxySQL shows it: `0x` and 16 upper-case hexadecimal digits.
+    pub fn format(&self) -> Format {
+        format(self.hash)
+    }
+}
+
+/// A digest's hash as ProxySQL shows it, `0x%016X`.
+pub fn format(hash: u64) -> Format {
+    Format(hash)
+}
+
+/// See [`format()`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format(u64);
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:016X}", self.0)
+    }
+}
+
+/// Makes digests, one after the other, in a buffer of its own that it reuses.
+#[derive(Debug)]
+pub struct Digester {
+    spacer: Spacer,
+}
+
+impl Default for Digester {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Digester {
+    /// A digester; it allocates with its first statements.
+    pub const fn new() -> Self {
+        Self {
+            spacer: Spacer::new(),
+        }
+    }
+
+    /// The digest of `text`, the text of a `COM_QUERY` in any encoding that extends ASCII.
+    /// HOT: linear in the length, no allocation once the buffer has grown to the longest digest.
+    pub fn digest<'a>(&'a mut self, text: &'a [u8], settings: &Settings) -> Digest<'a> {
+        self.spacer.begin(settings);
+        let seen = Scanner::new(text, settings, &mut self.spacer).run();
+        self.spacer.finish();
+        let grouper = &self.spacer.grouper;
+        let whole = trim_end(&grouper.out);
+        let shown = whole.get(..settings.max_digest_length).unwrap_or(whole);
+        Digest {
+            text: shown,
+            hash: spooky::hash64(shown, 0),
+            is_clean: seen.is_clean && !grouper.swallowed && shown.len() == whole.len(),
+            first_comment: seen.first_comment,
+        }
+    }
+}
+
+/// Without the spaces and semicolons at the end; a text of nothing else is one semicolon.
+fn trim_end(text: &[u8]) -> &[u8] {
+    let is_trimmed = |byte: &u8| matches!(byte, b' ' | b';');
+    match text.iter().rposition(|byte| !is_trimmed(byte)) {
+        Some(last) => text.get(..=last).unwrap_or(text),
+        None if text.contains(&b';') => b";",
+        None => b"",
+    }
+}

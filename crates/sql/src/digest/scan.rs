@@ -1,0 +1,516 @@
+//! The scanner: finds literals, comments and white space in a statement.
+//!
+//! It knows no SQL. A number begins at a digit after a byte that isn't a letter, digit, `_` or
+//! `$`; backticks do not quote; `"` always does. The limits that compare positions with the size
+//! of the buffer are ProxySQL's own and show at the end of a statement only.
+
+use memchr::{memchr, memchr2, memchr3};
+
+use super::class::{
+    Class, RUN_BACKTICK_SHIFT, RUN_TAKES, RUN_WORD_SHIFT, class, is_space, is_word, run_flags,
+};
+use super::space::Spacer;
+use super::{FIRST_COMMENT_MAX, Settings};
+
+/// A `#` this far from the end begins no comment, it only disappears.
+const SHORT_HASH: usize = 3;
+/// A `-- ` this far from the end begins no comment, it only disappears.
+const SHORT_DASHES: usize = 7;
+
+/// What the scanner saw besides the text that it passed on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) is_clean: bool,
+    pub(super) first_comment: Option<&'a [u8]>,
+}
+
+/// Where a number was scanned: ProxySQL has its bytes in the buffer until others overwrite them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Residue {
+    /// Position of the number's `?` among the scanned bytes.
+    start: usize,
+    /// Position of the number in the statement, and its length.
+    offset: usize,
+    len: usize,
+}
+
+impl Residue {
+    fn end(self) -> usize {
+        self.start + self.len
+    }
+}
+
+pub(super) struct Scanner<'a, 's> {
+    text: &'a [u8],
+    at: usize,
+    /// The byte before, as far as it decides what the next one begins.
+    before: u8,
+    out: &'s mut Spacer,
+    replace_null: bool,
+    keep_comment: bool,
+    /// Whether nothing that stands outside literals and comments can change within a word.
+    takes_runs: bool,
+    /// Size of the buffer; also the end of the text for what compares with it.
+    buffer: usize,
+    /// Whether the buffer can overflow.
+    is_bounded: bool,
+    /// Bytes in the buffer, and how many there were after the last compression.
+    fill: usize,
+    compressed: usize,
+    is_full: bool,
+    is_clean: bool,
+    in_backticks: bool,
+    first_comment: Option<&'a [u8]>,
+    residue: Residue,
+    older_residue: Residue,
+}
+
+/// What a `/` inside a comment does.
+enum Mark {
+    /// It ends the comment; this is its position.
+    End(usize),
+    /// With the `*` after it, it begins the comment anew.
+    Restart(usize),
+}
+
+impl<'a, 's> Scanner<'a, 's> {
+    pub(super) fn new(text: &'a [u8], settings: &Settings, out: &'s mut Spacer) -> Self {
+        let is_bounded = settings.keep_comment || text.len() > settings.max_query_length;
+        Self {
+            text,
+            at: 0,
+            before: b' ',
+            out,
+            replace_null: settings.replace_null,
+            keep_comment: settings.keep_comment,
+            takes_runs: !is_bounded && !settings.replace_null && !settings.no_digits,
+            buffer: text.len().min(settings.max_query_length),
+            is_bounded,
+            fill: 0,
+            compressed: 0,
+            is_full: false,
+            is_clean: true,
+            in_backticks: false,
+            first_comment: None,
+            residue: Residue::default(),
+            older_residue: Residue::default(),
+        }
+    }
+
+    /// Scans the whole text.
+    #[inline]
+    pub(super) fn run(mut self) -> Seen<'a> {
+        while let Some(&byte) = self.text.get(self.at) {
+            match class(byte) {
+                Class::Letter | Class::Inert | Class::Backtick if self.takes_runs => self.run_on(),
+                Class::Letter => self.word(),
+                Class::Digit => self.number(),
+                Class::Space => self.space(),
+                Class::Inert | Class::Plain => self.plain(byte),
+                Class::Quote => self.string(byte),
+                Class::Backtick => {
+                    self.in_backticks = !self.in_backticks;
+                    self.plain(byte);
+                }
+                Class::Slash => self.slash(),
+                Class::Dash => self.dash(),
+                Class::Hash => self.hash(),
+                Class::Nul => self.stop(),
+            }
+            if self.is_full {
+                self.is_clean = false;
+                break;
+            }
+        }
+        Seen {
+            is_clean: self.is_clean && !self.in_backticks,
+            first_comment: self.first_comment,
+        }
+    }
+
+    /// The byte `ahead` places on, 0 behind the end.
+    #[inline]
+    fn peek(&self, ahead: usize) -> u8 {
+        self.text.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    /// The rest of the text is left out.
+    fn stop(&mut self) {
+        self.at = self.text.len();
+        self.is_clean = false;
+    }
+
+    #[inline]
+    fn put(&mut self, byte: u8) {
+        if self.has_room() {
+            self.out.byte(byte);
+        }
+    }
+
+    /// Passes on bytes of a comment, as many as the buffer has room for.
+    fn put_raw(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if self.is_bounded && self.fill >= self.buffer {
+                self.is_clean = false;
+                break;
+            }
+            self.fill += 1;
+            self.out.raw_byte(byte);
+        }
+    }
+
+    /// Makes room for a byte in the buffer.
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        if self.is_bounded {
+            if self.fill >= self.buffer {
+                self.compress();
+            }
+            self.fill += 1;
+        }
+        !self.is_full
+    }
+
+    /// The buffer is full: only what compression freed can be filled again.
+    fn compress(&mut self) {
+        let len = self.out.len();
+        self.is_full |= len >= self.buffer;
+        self.fill = len;
+        self.compressed = len;
+        self.out.begin_round();
+    }
+
+    #[inline]
+    fn plain(&mut self, byte: u8) {
+        self.put(byte);
+        self.before = byte;
+        self.at += 1;
+    }
+
+    fn space(&mut self) {
+        if self.out.taken > 0 && self.out.last != b' ' {
+            self.put(b' ');
+        }
+        self.before = b' ';
+        self.at += 1;
+        while is_space(self.peek(0)) {
+            self.at += 1;
+        }
+    }
+
+    /// Words, and all that goes through unchanged between them.
+    #[inline]
+    fn run_on(&mut self) {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let mut in_word = u8::from(is_word(self.before));
+        let mut backticks = 0;
+        let mut len = 0;
+        for &byte in rest {
+            let flags = run_flags(byte);
+            if flags >> in_word & RUN_TAKES == 0 {
+                break;
+            }
+            in_word = flags >> RUN_WORD_SHIFT & 1;
+            backticks ^= flags >> RUN_BACKTICK_SHIFT;
+            len += 1;
+        }
+        self.in_backticks ^= backticks == 1;
+        let run = rest.get(..len).unwrap_or_default();
+        self.out.run(run);
+        self.before = run.last().copied().unwrap_or(self.before);
+        self.at += len;
+    }
+
+    fn word(&mut self) {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let len = rest
+            .iter()
+            .position(|&byte| !is_word(byte))
+            .unwrap_or(rest.len());
+        let word = rest.get(..len).unwrap_or_default();
+        if self.replace_null && !is_word(self.before) && word.eq_ignore_ascii_case(b"NULL") {
+            self.put(b'?');
+            self.before = b'?';
+        } else {
+            word.iter().for_each(|&byte| self.put(byte));
+            self.before = word.last().copied().unwrap_or(self.before);
+        }
+        self.at += len;
+    }
+
+    /// A digit: a number, or a word that begins like one.
+    fn number(&mut self) {
+        if is_word(self.before) {
+            return self.word();
+        }
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let digits = rest
+            .iter()
+            .position(|byte| !byte.is_ascii_digit())
+            .unwrap_or(rest.len());
+        if rest
+            .get(digits)
+            .is_some_and(|&end| !is_word(end) && end != b'.')
+        {
+            self.put_number(digits);
+            self.before = b'?';
+            self.at += digits;
+            return;
+        }
+        self.odd_number(rest);
+    }
+
+    /// A number that isn't plain digits with something else after them.
+    fn odd_number(&mut self, rest: &[u8]) {
+        let len = number_len(rest);
+        let (mut number, after) = rest.split_at_checked(len).unwrap_or((rest, b""));
+        let mut taken = len;
+        if after.is_empty() && len > 1 {
+            // ProxySQL does not look at the statement's last byte when it judges a number.
+            let (&last, init) = number.split_last().unwrap_or((&0, b""));
+            if is_number(init) {
+                self.is_clean &= !is_word(last) || is_number(number);
+                number = init;
+                taken = if is_word(last) { len } else { init.len() };
+            }
+        }
+        if is_number(number) {
+            self.put_number(number.len());
+            self.before = b'?';
+            self.at += taken;
+        } else {
+            let end = match number.split_last() {
+                Some((&last, init)) if after.is_empty() && !is_word(last) => init.len(),
+                _ => len,
+            };
+            number.iter().take(end).for_each(|&byte| self.put(byte));
+            self.before = end
+                .checked_sub(1)
+                .and_then(|last| number.get(last))
+                .map_or(0, |&b| b);
+            self.at += end;
+        }
+    }
+
+    /// Passes on the `?` of a number of `len` bytes. The buffer takes all of them before they
+    /// become one.
+    fn put_number(&mut self, len: usize) {
+        let residue = Residue {
+            start: self.out.taken,
+            offset: self.at,
+            len,
+        };
+        if self.residue.end() > residue.end() {
+            self.older_residue = self.residue;
+        }
+        self.residue = residue;
+        self.put(b'?');
+        if !self.is_bounded || self.fill + len <= self.buffer {
+            return;
+        }
+        let mut rest = self.fill + len - 1 - self.buffer;
+        self.compress();
+        while rest > 0 && !self.is_full && rest >= self.buffer - self.fill {
+            let before = self.compressed;
+            rest -= self.buffer - self.fill;
+            self.compress();
+            // Nothing was freed, so ProxySQL gives up.
+            self.is_full |= before == self.compressed;
+        }
+    }
+
+    fn string(&mut self, quote: u8) {
+        self.is_clean &= !self.in_backticks;
+        let mut end = self.at + 1;
+        loop {
+            let rest = self.text.get(end..).unwrap_or_default();
+            let Some(found) = memchr3(quote, b'\\', 0, rest) else {
+                return self.stop();
+            };
+            end += found + 1;
+            match rest.get(found) {
+                Some(b'\\') => end += 1,
+                Some(&byte) if byte == quote => {
+                    if rest.get(found + 1) != Some(&quote) {
+                        break;
+                    }
+                    end += 1;
+                }
+                _ => return self.stop(),
+            }
+        }
+        self.put(b'?');
+        self.before = quote;
+        self.at = end;
+    }
+
+    fn slash(&mut self) {
+        if self.peek(1) == b'*' && self.at + 1 < self.buffer {
+            self.block_comment();
+        } else {
+            self.plain(b'/');
+        }
+    }
+
+    /// A `/*`. Inside the comment another `/*` begins it anew, and after a `/*!` each takes three
+    /// bytes.
+    fn block_comment(&mut self) {
+        self.is_clean = false;
+        if self.at + 2 >= self.text.len() {
+            return self.stop();
+        }
+        let (mut start, mut before, mut command) = (self.at, self.before, 0);
+        let (content, end) = loop {
+            if self.text.get(start + 2) == Some(&b'!') {
+                command = 1;
+            }
+            let content = start + 2 + command;
+            if content + 1 >= self.buffer {
+                self.at = content;
+                self.before = b' ';
+                return;
+            }
+            match comment_mark(self.text, content, before) {
+                None => return self.stop(),
+                Some(Mark::End(end)) => break (content, end),
+                Some(Mark::Restart(again)) => {
+                    before = self.text.get(again - 1).copied().unwrap_or(0);
+                    start = again;
+                }
+            }
+        };
+        if self.first_comment.is_none() {
+            let whole = self
+                .text
+                .get(self.at + 2..end.saturating_sub(1))
+                .unwrap_or_default();
+            self.first_comment = Some(whole.get(..FIRST_COMMENT_MAX).unwrap_or(whole));
+        }
+        let content = self
+            .text
+            .get(content..end.saturating_sub(1))
+            .unwrap_or_default();
+        self.put_comment(content, command == 1);
+        if self.out.taken > 0 && self.out.last != b' ' {
+            self.put_raw(b" ");
+        }
+        self.before = b' ';
+        self.at = end + 1;
+    }
+
+    /// Passes on what stays of a comment: without the version number if it is executable, and
+    /// nothing if there is nothing but the number.
+    fn put_comment(&mut self, content: &[u8], is_command: bool) {
+        let is_skipped = |byte: &u8| matches!(byte, b'0'..=b'9' | b' ' | b'/' | b'*');
+        let Some(start) = content.iter().position(|byte| !is_skipped(byte)) else {
+            return;
+        };
+        if self.keep_comment {
+            self.put_raw(b"/*");
+            self.put_raw(content);
+            self.put_raw(b"*/");
+        } else if is_command {
+            self.put_raw(content.get(start..).unwrap_or_default());
+        }
+    }
+
+    fn hash(&mut self) {
+        self.is_clean = false;
+        if self.at + SHORT_HASH == self.buffer {
+            self.after_line_comment(self.at + 1);
+        } else {
+            self.line_comment(1);
+        }
+    }
+
+    fn dash(&mut self) {
+        if self.peek(1) != b'-' {
+            return self.plain(b'-');
+        }
+        let third = self.peek(2);
+        // The server takes these for comments, whatever we do with them.
+        self.is_clean &= third > b' ' && third != 0x7F;
+        if !is_space(third) || self.before == b'-' || self.at + 2 >= self.buffer {
+            self.plain(b'-');
+        } else if self.at + SHORT_DASHES == self.buffer {
+            self.after_line_comment(self.at + 3);
+        } else {
+            self.line_comment(3);
+        }
+    }
+
+    /// Skips a comment that begins with `mark` bytes, up to the end of its line.
+    fn line_comment(&mut self, mark: usize) {
+        let start = self.at + mark;
+        let rest = self.text.get(start..).unwrap_or_default();
+        let end = memchr2(b'\n', b'\r', rest).map_or(self.text.len(), |found| start + found + 1);
+        self.after_line_comment(end);
+    }
+
+    /// Goes on at `end`. White space there counts as following white space, so ProxySQL skips a
+    /// place in its buffer without writing to it; a number's bytes may still be there.
+    fn after_line_comment(&mut self, end: usize) {
+        self.at = end;
+        self.before = b' ';
+        if is_space(self.peek(0)) && self.out.taken > 0 && self.out.last != b' ' {
+            let left = self.left_over();
+            self.put(left);
+            self.at += 1;
+        }
+    }
+
+    /// What an earlier number of this statement left at the current place, or a space.
+    fn left_over(&self) -> u8 {
+        let here = self.out.taken;
+        [self.residue, self.older_residue]
+            .into_iter()
+            .find(|residue| residue.start < here && here < residue.end())
+            .and_then(|residue| self.text.get(residue.offset + here - residue.start))
+            .copied()
+            .unwrap_or(b' ')
+    }
+}
+
+/// Finds the `/` that ends a comment or begins it anew, from `from` on. At `from` itself a `/`
+/// can only end it, if `before` is a `*`.
+fn comment_mark(text: &[u8], from: usize, before: u8) -> Option<Mark> {
+    if before == b'*' && text.get(from) == Some(&b'/') {
+        return Some(Mark::End(from));
+    }
+    let mut at = from + 1;
+    loop {
+        at += memchr(b'/', text.get(at..)?)?;
+        if text.get(at + 1) == Some(&b'*') {
+            return Some(Mark::Restart(at));
+        }
+        if text.get(at - 1) == Some(&b'*') {
+            return Some(Mark::End(at));
+        }
+        at += 1;
+    }
+}
+
+/// Length of what is judged as one number: up to a byte that ends a word, where `.` and the sign
+/// of an exponent do not. The statement's last byte is always included.
+fn number_len(rest: &[u8]) -> usize {
+    let mut previous = 0;
+    for (at, &byte) in rest.iter().enumerate() {
+        let is_sign = matches!(byte, b'+' | b'-') && matches!(previous, b'e' | b'E');
+        if !is_word(byte) && byte != b'.' && !is_sign && at + 1 < rest.len() {
+            return at;
+        }
+        previous = byte;
+    }
+    rest.len()
+}
+
+/// Whether these bytes, the first of them a digit, are a number: decimal digits with points,
+/// exponents and signs anywhere, or `0x` and hexadecimal digits.
+fn is_number(bytes: &[u8]) -> bool {
+    if let [b'0', b'x' | b'X', hex @ ..] = bytes {
+        return hex.iter().all(u8::is_ascii_hexdigit);
+    }
+    bytes
+        .iter()
+        .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+}

@@ -1,0 +1,322 @@
+use super::*;
+use proptest::prelude::*;
+
+fn text(statement: &str, settings: &Settings) -> String {
+    let mut digester = Digester::new();
+    String::from_utf8_lossy(digester.digest(statement.as_bytes(), settings).text).into_owned()
+}
+
+fn check(statement: &str, expected: &str) {
+    assert_eq!(
+        text(statement, &Settings::default()),
+        expected,
+        "{statement}"
+    );
+}
+
+fn is_clean(statement: &str) -> bool {
+    Digester::new()
+        .digest(statement.as_bytes(), &Settings::default())
+        .is_clean
+}
+
+/// The examples in ProxySQL's documentation and tests.
+#[test]
+fn documented_examples() {
+    check("select/* COMMENT */1", "select ?");
+    check("# random_comment \n   select 1.1", "select ?");
+    check("SELECT \r\n\t 1 \r\n\t", "SELECT ?");
+    check("SELECT\n\t-\t'1'", "SELECT ?");
+    check("SELECT (\t\t+2/2\t\t)", "SELECT (?/?)");
+    check(
+        "select 1+ 1, 1 -1,NOW()+1,1 * 1 , 1/1 , 100 % 3, NOW() - 1",
+        "select ?+?,?-?,NOW()+?,?*?,?/?,?%?,NOW() -?",
+    );
+    check(
+        "-- random_comment\n SELECT * FROM test.t FOR UPDATE ; -- c\n SELECT 1;  -- c\n",
+        "SELECT * FROM test.t FOR UPDATE ; SELECT ?",
+    );
+    check("SELECT N'string', _utf8'str\\'i\\nng'", "SELECT N?,_utf8?");
+    check("select '''\\\\''\\''''", "select ?");
+    check("select * from 1_value", "select * from 1_value");
+    check("select CONCAT(  -'89'   +  '10' )", "select CONCAT(?+?)");
+    check(
+        "SELECT * tablename where id IN (1,2,3,4,5,6,7,8,  AND j in (1,2,3,4,5,6  and k=1",
+        "SELECT * tablename where id IN (?,?,?,...,AND j in (?,?,?,...,? and k=?",
+    );
+    check(
+        "INSERT INTO db.table( col1) VALUES ( 'val' )",
+        "INSERT INTO db.table(col1) VALUES (?)",
+    );
+}
+
+#[test]
+fn settings_change_what_they_say() {
+    let default = Settings::default();
+    let no_digits = Settings {
+        no_digits: true,
+        ..default.clone()
+    };
+    assert_eq!(
+        text("select * from 1_value, t12", &no_digits),
+        "select * from ?_value,t?"
+    );
+    let lowercase = Settings {
+        lowercase: true,
+        ..default.clone()
+    };
+    assert_eq!(text("SELECT `A`, B", &lowercase), "select `a`,b");
+    let replace_null = Settings {
+        replace_null: true,
+        ..default.clone()
+    };
+    assert_eq!(
+        text("SELECT NULL, NULL8, nUlL", &replace_null),
+        "SELECT ?,NULL8,?"
+    );
+    let keep_comment = Settings {
+        keep_comment: true,
+        ..default.clone()
+    };
+    assert_eq!(
+        text("SELECT /* kept */ +1", &keep_comment),
+        "SELECT /* kept */ ?"
+    );
+    let short = Settings {
+        max_digest_length: 7,
+        ..default.clone()
+    };
+    assert_eq!(text("SELECT abc", &short), "SELECT ");
+    let small = Settings {
+        max_query_length: 12,
+        ..default
+    };
+    assert_eq!(text("SELECT 12, abcdefghi", &small), "SELECT ?,abc");
+}
+
+#[test]
+fn lists_and_groups_collapse() {
+    check("f(1,2,3,4)", "f(?,?,?,?)");
+    check("f(1,2,3,4,5)", "f(?,?,?,...)");
+    check("f(1,2,3,4,a)", "f(?,?,?,...)");
+    check("f(1,2,3,4,ab)", "f(?,?,?,?,ab)");
+    check("f(1,2,3,4,5,ab)", "f(?,?,?,...,ab)");
+    check("f(1,2,3,4,5+1)", "f(?,?,?,?,?+?)");
+    check("1,2,3,4,5,6", "?,?,?,?,?,?");
+    let limits = Settings {
+        grouping_limit: 1,
+        groups_grouping_limit: 2,
+        ..Settings::default()
+    };
+    let group = "(1,2,3)";
+    let rows = |n: usize| format!("VALUES {}", vec![group; n].join(" , "));
+    assert_eq!(text(&rows(2), &limits), "VALUES (?,...),(?,...)");
+    assert_eq!(text(&rows(3), &limits), "VALUES (?,...),(?,...),...");
+    assert_eq!(text(&rows(9), &limits), "VALUES (?,...),(?,...),...");
+    let mixed = format!("{},(1,a),{}", rows(4), group);
+    assert_eq!(
+        text(&mixed, &limits),
+        "VALUES (?,...),(?,...),...(?,a),(?,...)"
+    );
+}
+
+#[test]
+fn semicolons_and_spaces_go_at_the_end() {
+    check(";", ";");
+    check(" ; ; ", ";");
+    check("", "");
+    check("  ", "");
+    check("a ; ;", "a");
+    check(";a", ";a");
+}
+
+#[test]
+fn only_texts_that_determine_the_structure_are_clean() {
+    for clean in [
+        "SELECT a, 'b' FROM `t` WHERE c = 1",
+        "SELECT 'it''s', \"a\\\"b\", '/* x */', '# y'",
+        "SELECT `a``b`, é, a-1, a - -1, a/b",
+        "INSERT INTO t VALUES (1,2,3,4,5),(1,2,3,4,5)",
+        "",
+    ] {
+        assert!(is_clean(clean), "{clean}");
+    }
+    for unclean in [
+        "SELECT 1 /* c */",
+        "SELECT 1 /*! c */",
+        "SELECT 1 # c",
+        "SELECT 1 -- c\n",
+        "SELECT 1 --",
+        "SELECT 1 --\x0b 'a",
+        "SELECT a---\tb",
+        "SELECT 'a",
+        "SELECT \"a\\",
+        "SELECT `a",
+        "SELECT `a'b`, 'c'",
+        "SELECT 1\0 INTO OUTFILE",
+        "SELECT 1 /*",
+        "f(1,2,3,4,a)",
+        "SELECT 1a",
+    ] {
+        assert!(!is_clean(unclean), "{unclean}");
+    }
+    let long = format!("SELECT {}", "a, ".repeat(2000));
+    assert!(!is_clean(&long), "cut by max_digest_length");
+    let longer = format!("SELECT '{}', 1", "a".repeat(70_000));
+    assert!(
+        is_clean(&longer),
+        "the compressed text fits into the buffer"
+    );
+}
+
+#[test]
+fn first_comment_is_the_first_block_comment() {
+    let first = |statement: &str| {
+        let mut digester = Digester::new();
+        let digest = digester.digest(statement.as_bytes(), &Settings::default());
+        digest
+            .first_comment
+            .map(|comment| String::from_utf8_lossy(comment).into_owned())
+    };
+    assert_eq!(
+        first("/* hostgroup=1 */ SELECT 1 /* b */").as_deref(),
+        Some(" hostgroup=1 ")
+    );
+    assert_eq!(first("SELECT '/* no */' /**/").as_deref(), Some(""));
+    assert_eq!(first("SELECT 1 # /* c */"), None);
+    assert_eq!(first("SELECT 1 /* open"), None);
+    let long = format!("/*{}*/ SELECT 1", "x".repeat(5000));
+    assert_eq!(
+        first(&long).map(|comment| comment.len()),
+        Some(FIRST_COMMENT_MAX)
+    );
+}
+
+#[test]
+fn hash_is_shown_as_proxysql_shows_it() {
+    let mut digester = Digester::new();
+    let digest = digester.digest(b"select 1", &Settings::default());
+    assert_eq!(digest.format().to_string(), "0x1E092DAEFFBBF262");
+    assert_eq!(format(0xAB).to_string(), "0x00000000000000AB");
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let limits = (0_u16..5, 0_u16..4, 0_usize..60, 0_usize..60);
+    (any::<[bool; 5]>(), limits).prop_map(|(flags, limits)| {
+        let [lowercase, replace_null, no_digits, keep_comment, is_small] = flags;
+        let (grouping_limit, groups_grouping_limit, digest_len, query_len) = limits;
+        let settings = Settings {
+            lowercase,
+            replace_null,
+            no_digits,
+            keep_comment,
+            grouping_limit,
+            groups_grouping_limit,
+            ..Settings::default()
+        };
+        if is_small {
+            Settings {
+                max_digest_length: digest_len,
+                max_query_length: query_len,
+                ..settings
+            }
+        } else {
+            settings
+        }
+    })
+}
+
+/// Statements made of what the scanner reacts to.
+fn any_statement() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = [
+        "1",
+        "0x1F",
+        "1e-",
+        "12",
+        ",",
+        "(",
+        ")",
+        "(1,2,3,4,5)",
+        "'a'",
+        "'",
+        "\"",
+        "\\",
+        "`",
+        "/*",
+        "*/",
+        "/*!",
+        "!",
+        "*",
+        "/",
+        "#",
+        "--",
+        "-- ",
+        "\n",
+        " ",
+        "\t",
+        "+",
+        "-",
+        "NULL",
+        "null",
+        "a",
+        "Ab1",
+        "_",
+        ".",
+        ";",
+        "?",
+        "\0",
+        "é",
+        "\u{a0}",
+        "\r",
+    ];
+    let piece = prop::sample::select(pieces.to_vec()).prop_map(|piece| piece.as_bytes().to_vec());
+    let any = prop_oneof![20 => piece, 1 => any::<u8>().prop_map(|byte| vec![byte])];
+    prop::collection::vec(any, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_make_a_bounded_digest(statement in any_statement(), settings in any_settings()) {
+        let mut digester = Digester::new();
+        let digest = digester.digest(&statement, &settings);
+        prop_assert!(digest.text.len() <= settings.max_digest_length);
+        prop_assert!(digest.text.len() <= statement.len());
+        prop_assert_eq!(digest.hash, crate::spooky::hash64(digest.text, 0));
+        prop_assert!(!digest.is_clean || digest.first_comment.is_none());
+        let first = (digest.text.to_vec(), digest.hash, digest.is_clean);
+        // A digester that has made another digest before makes the same.
+        digester.digest(b"(1,2,3,4,5),(/* 'x", &settings);
+        let again = digester.digest(&statement, &settings);
+        prop_assert_eq!(first, (again.text.to_vec(), again.hash, again.is_clean));
+    }
+
+    #[test]
+    fn other_literals_make_the_same_digest(
+        numbers in any::<[u32; 4]>(),
+        floats in any::<[f32; 2]>(),
+        strings in any::<[String; 2]>(),
+        shape in 0_usize..4,
+    ) {
+        let fill = |n: [u32; 2], float: f32, string: &str| {
+            let string = string.replace(['\\', '\'', '\0'], "");
+            let ([a, b], float) = (n, float.abs());
+            match shape {
+                0 => format!("SELECT a FROM t WHERE b={a} AND c IN ({b}, '{string}') LIMIT {b}"),
+                1 => format!("INSERT INTO t VALUES ({a}, {float:e} , '{string}'),(\"\\\"\", -{b})"),
+                2 => format!("UPDATE t SET a = a + {a}, b='{string}' WHERE c <-{b} OR d={float}"),
+                _ => format!("CALL p('{string}',{a} - {b}, x'{b:x}', 0x{a:x}, f({float}))"),
+            }
+        };
+        let ([a, b, c, d], [e, f], [g, h]) = (numbers, floats, strings);
+        prop_assume!(e.is_finite() && f.is_finite());
+        let (one, two) = (fill([a, b], e, &g), fill([c, d], f, &h));
+        let (mut first, mut second) = (Digester::new(), Digester::new());
+        let settings = Settings::default();
+        let (one, two) = (
+            first.digest(one.as_bytes(), &settings),
+            second.digest(two.as_bytes(), &settings),
+        );
+        prop_assert_eq!(one, two);
+        prop_assert!(one.is_clean);
+    }
+}

@@ -1,0 +1,178 @@
+//! SpookyHash V2, 64 bits, after Bob Jenkins' public-domain algorithm (burtleburtle.net,
+//! "SpookyV2").
+//!
+//! ProxySQL identifies a digest text by this hash, so rules and statistics that name a digest
+//! by its number carry over only when ours is the same. Words are read in little-endian order.
+
+const CONST: u64 = 0xDEAD_BEEF_DEAD_BEEF;
+const WORDS: usize = 12;
+const BLOCK: usize = 8 * WORDS;
+/// Shorter messages than this take the short form.
+const LONG_MIN: usize = 2 * BLOCK;
+
+/// The first 64 bits of SpookyHash V2's 128 over `message`, both seeds being `seed`.
+pub fn hash64(message: &[u8], seed: u64) -> u64 {
+    if message.len() < LONG_MIN {
+        short(message, seed)
+    } else {
+        long(message, seed)
+    }
+}
+
+/// A little-endian word; what is missing at the end counts as zero.
+fn word(bytes: &[u8]) -> u64 {
+    if let Some(whole) = bytes.first_chunk() {
+        return u64::from_le_bytes(*whole);
+    }
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+}
+
+fn short(message: &[u8], seed: u64) -> u64 {
+    let [mut a, mut b, mut c, mut d] = [seed, seed, CONST, CONST];
+    let mut blocks = message.chunks_exact(32);
+    for block in &mut blocks {
+        let (low, high) = block.split_at(16);
+        let (low, low_end) = low.split_at(8);
+        let (high, high_end) = high.split_at(8);
+        c = c.wrapping_add(word(low));
+        d = d.wrapping_add(word(low_end));
+        [a, b, c, d] = short_mix([a, b, c, d]);
+        a = a.wrapping_add(word(high));
+        b = b.wrapping_add(word(high_end));
+    }
+    let mut rest = blocks.remainder();
+    if let Some((half, after)) = rest.split_at_checked(16) {
+        let (low, high) = half.split_at(8);
+        c = c.wrapping_add(word(low));
+        d = d.wrapping_add(word(high));
+        [a, b, c, d] = short_mix([a, b, c, d]);
+        rest = after;
+    }
+    // The length's low byte is all that the shift leaves.
+    d = d.wrapping_add((message.len() as u64) << 56);
+    if rest.is_empty() {
+        c = c.wrapping_add(CONST);
+        d = d.wrapping_add(CONST);
+    } else {
+        let (low, high) = rest.split_at(rest.len().min(8));
+        c = c.wrapping_add(word(low));
+        d = d.wrapping_add(word(high));
+    }
+    short_end([a, b, c, d])
+}
+
+fn short_mix([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
+    for [r0, r1, r2, r3] in [[50, 52, 30, 41], [54, 48, 38, 37], [62, 34, 5, 36]] {
+        c = c.rotate_left(r0).wrapping_add(d);
+        a ^= c;
+        d = d.rotate_left(r1).wrapping_add(a);
+        b ^= d;
+        a = a.rotate_left(r2).wrapping_add(b);
+        c ^= a;
+        b = b.rotate_left(r3).wrapping_add(c);
+        d ^= b;
+    }
+    [a, b, c, d]
+}
+
+fn short_end([mut a, mut b, mut c, mut d]: [u64; 4]) -> u64 {
+    for [r0, r1, r2, r3] in [[15, 52, 26, 51], [28, 9, 47, 54]] {
+        d ^= c;
+        c = c.rotate_left(r0);
+        d = d.wrapping_add(c);
+        a ^= d;
+        d = d.rotate_left(r1);
+        a = a.wrapping_add(d);
+        b ^= a;
+        a = a.rotate_left(r2);
+        b = b.wrapping_add(a);
+        c ^= b;
+        b = b.rotate_left(r3);
+        c = c.wrapping_add(b);
+    }
+    d ^= c;
+    c = c.rotate_left(32);
+    d = d.wrapping_add(c);
+    a ^= d;
+    d = d.rotate_left(25);
+    // The last step would also finish the second half of the 128 bits.
+    a.wrapping_add(d).rotate_left(63)
+}
+
+fn long(message: &[u8], seed: u64) -> u64 {
+    let mut state = [
+        seed, seed, CONST, seed, seed, CONST, seed, seed, CONST, seed, seed, CONST,
+    ];
+    let mut blocks = message.chunks_exact(BLOCK);
+    for block in &mut blocks {
+        mix(&mut state, &words(block));
+    }
+    let rest = blocks.remainder();
+    let mut last = [0; BLOCK];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    if let (Some(end), Ok(len)) = (last.last_mut(), u8::try_from(rest.len())) {
+        *end = len;
+    }
+    for (sum, word) in state.iter_mut().zip(words(&last)) {
+        *sum = sum.wrapping_add(word);
+    }
+    for _ in 0..3 {
+        end_partial(&mut state);
+    }
+    let [first, ..] = state;
+    first
+}
+
+fn words(block: &[u8]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (to, bytes) in words.iter_mut().zip(block.chunks_exact(8)) {
+        *to = word(bytes);
+    }
+    words
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "every index is taken modulo the array's length"
+)]
+#[inline]
+fn mix(s: &mut [u64; WORDS], data: &[u64; WORDS]) {
+    const TURNS: [u32; WORDS] = [11, 32, 43, 31, 17, 28, 39, 57, 55, 54, 22, 46];
+    for i in 0..WORDS {
+        s[i] = s[i].wrapping_add(data[i]);
+        s[(i + 2) % WORDS] ^= s[(i + 10) % WORDS];
+        s[(i + 11) % WORDS] ^= s[i];
+        s[i] = s[i].rotate_left(TURNS[i]);
+        s[(i + 11) % WORDS] = s[(i + 11) % WORDS].wrapping_add(s[(i + 1) % WORDS]);
+    }
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "every index is taken modulo the array's length"
+)]
+fn end_partial(s: &mut [u64; WORDS]) {
+    const TURNS: [u32; WORDS] = [44, 15, 34, 21, 38, 33, 10, 13, 38, 53, 42, 54];
+    for i in 0..WORDS {
+        s[(i + 11) % WORDS] = s[(i + 11) % WORDS].wrapping_add(s[(i + 1) % WORDS]);
+        s[(i + 2) % WORDS] ^= s[(i + 11) % WORDS];
+        s[(i + 1) % WORDS] = s[(i + 1) % WORDS].rotate_left(TURNS[i]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ProxySQL's own digests; the golden data checks every length up to 2,048 bytes.
+    #[test]
+    fn hashes_as_proxysql_does() {
+        assert_eq!(hash64(b"select ?", 0), 0x1E09_2DAE_FFBB_F262);
+        assert_eq!(hash64(b"SELECT * FROM db.t1", 0), 0x4E3C_CFB3_1C81_365A);
+    }
+}

@@ -1,0 +1,340 @@
+//! The tables of plain counters, each declared once: the field that the data plane adds to, its
+//! metric, and its meaning. Merging, `/metrics`, JSON and the manual all come from these tables.
+
+use serde::{Deserialize, Serialize};
+use trunkline_topology::RefusalCause;
+
+/// One counter's place in the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CounterSpec {
+    /// The field's name in JSON.
+    pub field: &'static str,
+    /// The metric's name. Neighbours of the same name are one metric and differ in their label.
+    pub metric: &'static str,
+    /// Name and value of the label that tells counters of one metric apart.
+    pub label: Option<(&'static str, &'static str)>,
+    /// What is counted.
+    pub help: &'static str,
+}
+
+/// Declares a struct of counters together with its table.
+macro_rules! counters {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $($field:ident: $metric:literal $(, $label:ident = $value:literal)?; $help:literal)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $(#[doc = $help] pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Every counter in the order of its declaration.
+            pub const SPECS: &'static [CounterSpec] = &[$(CounterSpec {
+                field: stringify!($field),
+                metric: $metric,
+                label: counters!(@label $($label = $value)?),
+                help: $help,
+            },)*];
+
+            /// Every counter with its value, in the order of [`Self::SPECS`].
+            pub fn iter(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
+                Self::SPECS.iter().zip([$(self.$field),*])
+            }
+
+            /// Adds the counters of another worker.
+            pub fn merge(&mut self, other: &Self) {
+                $(self.$field = self.$field.saturating_add(other.$field);)*
+            }
+        }
+    };
+    (@label $label:ident = $value:literal) => { Some((stringify!($label), $value)) };
+    (@label) => { None };
+}
+
+counters! {
+    /// What one worker counts, servers apart.
+    pub struct Counters {
+        clients_accepted: "trunkline_client_connections_accepted_total";
+            "Client connections accepted."
+        clients_disconnected: "trunkline_client_connections_closed_total";
+            "Client connections that ended, for whatever reason."
+        clients_authenticated: "trunkline_client_authentications_total";
+            "Clients that proved who they are."
+        clients_refused_too_many:
+            "trunkline_client_refusals_total", cause = "too_many_connections";
+            "Clients turned away before their first statement, by cause."
+        clients_refused_user_limit:
+            "trunkline_client_refusals_total", cause = "user_connections";
+            "Clients turned away because their user is at max_connections."
+        clients_refused_access_denied:
+            "trunkline_client_refusals_total", cause = "access_denied";
+            "Clients turned away for an unknown user or a wrong password."
+        clients_refused_unknown_schema:
+            "trunkline_client_refusals_total", cause = "unknown_schema";
+            "Clients turned away because the schema they asked for does not exist."
+        clients_refused_handshake:
+            "trunkline_client_refusals_total", cause = "handshake_malformed";
+            "Clients turned away because their handshake is not the protocol's."
+        clients_refused_handshake_timeout:
+            "trunkline_client_refusals_total", cause = "handshake_timeout";
+            "Clients turned away because their handshake took longer than connect_timeout_client."
+        clients_idle_timeout: "trunkline_client_idle_timeouts_total";
+            "Clients closed because they were idle for longer than wait_timeout."
+        client_bytes_received: "trunkline_client_received_bytes_total";
+            "Bytes received from clients."
+        client_bytes_sent: "trunkline_client_sent_bytes_total";
+            "Bytes sent to clients."
+        servers_held_back: "trunkline_client_pauses_total";
+            "Times that reading from a server stopped because a client read too slowly."
+        commands: "trunkline_client_commands_total";
+            "Commands received from clients, statements among them."
+        errors_sent: "trunkline_client_error_packets_total";
+            "Error packets that the proxy itself sent to clients."
+        statements: "trunkline_statements_total";
+            "Statements that came to an end, with a result or an error."
+        statement_errors: "trunkline_statement_errors_total";
+            "Statements that ended with an error, the server's or the proxy's."
+        statements_answered: "trunkline_statement_local_answers_total";
+            "Statements that the proxy answered itself, without a server."
+        statements_retried: "trunkline_statement_retries_total";
+            "Statements sent again because their first server did not answer and that was safe."
+        statements_queued: "trunkline_statement_waits_total";
+            "Statements that waited for a server connection."
+        queue_time_us: "trunkline_statement_wait_microseconds_total";
+            "Time that statements waited for a server connection until they got one."
+        statements_refused_no_server:
+            "trunkline_statement_refusals_total", cause = "no_server";
+            "Statements refused because no server connection could be had, by cause."
+        statements_refused_none_online:
+            "trunkline_statement_refusals_total", cause = "none_online";
+            "Statements refused because no server of the hostgroup was online."
+        statements_refused_all_at_max_connections:
+            "trunkline_statement_refusals_total", cause = "all_at_max_connections";
+            "Statements refused because every online server was at max_connections."
+        statements_refused_all_busy:
+            "trunkline_statement_refusals_total", cause = "all_busy";
+            "Statements refused because every connection stayed busy for too long."
+        statements_refused_queue_full:
+            "trunkline_statement_refusals_total", cause = "queue_full";
+            "Statements refused because the hostgroup's queue was full."
+        statements_refused_connect_timeout:
+            "trunkline_statement_refusals_total", cause = "connect_timeout";
+            "Statements refused because no connection came up in time."
+        statements_refused_authentication_failed:
+            "trunkline_statement_refusals_total", cause = "authentication_failed";
+            "Statements refused because the server did not accept the user's credentials."
+        statements_refused_stopping:
+            "trunkline_statement_refusals_total", cause = "stopping";
+            "Statements refused because the proxy is stopping."
+        rows_sent: "trunkline_statement_sent_rows_total";
+            "Rows of result sets sent to clients."
+        rows_affected: "trunkline_statement_affected_rows_total";
+            "Rows that statements changed, as their servers reported."
+        sessions_synchronised: "trunkline_session_syncs_total";
+            "Statements that were preceded by session state in the same write."
+        sessions_not_synchronised: "trunkline_session_sync_failures_total";
+            "Times that a server refused a session's state."
+        server_connections_opened: "trunkline_backend_connections_opened_total";
+            "Server connections begun, whether or not they came up."
+        server_connections_lost: "trunkline_backend_connections_lost_total";
+            "Server connections lost while a session held them."
+        server_connections_reset: "trunkline_backend_connections_reset_total";
+            "Server connections brought back to a known state with COM_RESET_CONNECTION."
+        server_connections_moved: "trunkline_backend_connections_moved_total";
+            "Idle server connections handed to another worker that needed one."
+        server_protocol_errors: "trunkline_backend_protocol_errors_total";
+            "Server connections closed because the server broke the protocol."
+        servers_shunned: "trunkline_backend_shuns_total";
+            "Times that a worker took a server out after failures."
+        session_panics: "trunkline_session_panics_total";
+            "Sessions ended by a panic in the proxy. Any value but 0 is a defect to report."
+        snapshots_applied: "trunkline_worker_snapshots_applied_total";
+            "Configuration snapshots that workers took over."
+        log_lines_dropped: "trunkline_worker_log_lines_dropped_total";
+            "Log lines left out because there were too many."
+        batches: "trunkline_worker_batches_total";
+            "Rounds of a worker's loop: one wait, then all events that were ready."
+        socket_reads: "trunkline_worker_socket_reads_total";
+            "Read calls on sockets."
+        socket_writes: "trunkline_worker_socket_writes_total";
+            "Write calls on sockets."
+        accept_errors: "trunkline_worker_accept_errors_total";
+            "Accept calls that failed, when the process is out of file descriptors say."
+    }
+}
+
+counters! {
+    /// What one worker counts for one server entry.
+    pub struct ServerCounters {
+        statements: "trunkline_server_statements_total";
+            "Statements that the server answered, or failed to."
+        errors: "trunkline_server_errors_total";
+            "Statements on the server that ended with an error."
+        retried: "trunkline_server_retries_total";
+            "Statements taken to another connection because this server did not answer."
+        bytes_sent: "trunkline_server_sent_bytes_total";
+            "Bytes sent to the server."
+        bytes_received: "trunkline_server_received_bytes_total";
+            "Bytes received from the server."
+        connect_ok: "trunkline_server_connects_total", result = "ok";
+            "Connections opened and authenticated, and attempts that failed."
+        connect_err: "trunkline_server_connects_total", result = "error";
+            "Attempts to connect that failed."
+    }
+}
+
+impl Counters {
+    /// Counts a statement that was refused, under its cause.
+    pub(crate) fn statement_refused(&mut self, cause: RefusalCause) {
+        let counter = match cause {
+            RefusalCause::NoServer => &mut self.statements_refused_no_server,
+            RefusalCause::NoneOnline => &mut self.statements_refused_none_online,
+            RefusalCause::AllAtMaxConnections => {
+                &mut self.statements_refused_all_at_max_connections
+            }
+            RefusalCause::AllBusy => &mut self.statements_refused_all_busy,
+            RefusalCause::QueueFull => &mut self.statements_refused_queue_full,
+            RefusalCause::ConnectTimeout => &mut self.statements_refused_connect_timeout,
+            RefusalCause::AuthenticationFailed => {
+                &mut self.statements_refused_authentication_failed
+            }
+            RefusalCause::Stopping => &mut self.statements_refused_stopping,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// Counts a client that was turned away, under its cause.
+    pub fn client_refused(&mut self, cause: ClientRefusal) {
+        let counter = match cause {
+            ClientRefusal::TooManyConnections => &mut self.clients_refused_too_many,
+            ClientRefusal::UserConnections => &mut self.clients_refused_user_limit,
+            ClientRefusal::AccessDenied => &mut self.clients_refused_access_denied,
+            ClientRefusal::UnknownSchema => &mut self.clients_refused_unknown_schema,
+            ClientRefusal::HandshakeMalformed => &mut self.clients_refused_handshake,
+            ClientRefusal::HandshakeTimeout => &mut self.clients_refused_handshake_timeout,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// Clients connected now.
+    pub fn clients_connected(&self) -> u64 {
+        debug_assert!(self.clients_disconnected <= self.clients_accepted);
+        self.clients_accepted
+            .saturating_sub(self.clients_disconnected)
+    }
+
+    /// Clients and statements refused, by what was refused and why; only those that happened.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
+        self.iter()
+            .filter(|(spec, count)| *count > 0 && spec.metric.ends_with("_refusals_total"))
+    }
+}
+
+/// Why a client was turned away before its first statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClientRefusal {
+    /// The proxy is at its `max_connections`.
+    TooManyConnections,
+    /// The user is at its `max_connections`.
+    UserConnections,
+    /// Unknown user or wrong password.
+    AccessDenied,
+    /// The schema in the handshake does not exist.
+    UnknownSchema,
+    /// The handshake response could not be read.
+    HandshakeMalformed,
+    /// The handshake took too long.
+    HandshakeTimeout,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn all_specs() -> impl Iterator<Item = &'static CounterSpec> {
+        Counters::SPECS.iter().chain(ServerCounters::SPECS)
+    }
+
+    #[test]
+    fn counters_are_named_by_the_rule_and_only_once() {
+        let mut seen = HashSet::new();
+        for spec in all_specs() {
+            let name = spec.metric;
+            assert!(
+                name.starts_with("trunkline_") && name.ends_with("_total"),
+                "{name}"
+            );
+            assert!(
+                name.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+                "{name}"
+            );
+            assert!(
+                seen.insert((name, spec.label)),
+                "{name} {:?} is declared twice",
+                spec.label
+            );
+            assert!(spec.help.ends_with('.'), "{name}");
+        }
+    }
+
+    #[test]
+    fn counters_of_one_metric_are_neighbours_and_labelled() {
+        for specs in [Counters::SPECS, ServerCounters::SPECS] {
+            let mut seen = HashSet::new();
+            for group in specs.chunk_by(|a, b| a.metric == b.metric) {
+                assert!(
+                    seen.insert(group[0].metric),
+                    "{} is not in one place",
+                    group[0].metric
+                );
+                assert!(group.len() == 1 || group.iter().all(|spec| spec.label.is_some()));
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_count_under_their_cause() {
+        let mut counters = Counters::default();
+        counters.statement_refused(RefusalCause::QueueFull);
+        counters.client_refused(ClientRefusal::AccessDenied);
+        counters.client_refused(ClientRefusal::AccessDenied);
+        let seen: Vec<_> = counters
+            .refusals()
+            .map(|(spec, count)| (spec.label, count))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Some(("cause", "access_denied")), 2),
+                (Some(("cause", "queue_full")), 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn merging_adds_every_counter_and_does_not_overflow() {
+        let mut one = Counters {
+            statements: 2,
+            rows_affected: u64::MAX,
+            ..Counters::default()
+        };
+        one.merge(&Counters {
+            statements: 3,
+            rows_affected: 1,
+            batches: 7,
+            ..Counters::default()
+        });
+        assert_eq!(
+            (one.statements, one.rows_affected, one.batches),
+            (5, u64::MAX, 7)
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! Names and meanings of all metrics: the tables of counters, and what is not a plain counter.
+
+use std::fmt::Write;
+
+use crate::counters::{CounterSpec, Counters, ServerCounters};
+
+/// What a metric's value means, in Prometheus's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows, until the process ends.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size, with a sum.
+    Histogram,
+}
+
+impl MetricKind {
+    /// Prometheus's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value means.
+    pub kind: MetricKind,
+    /// The labels of each of its series, `le` of histograms apart.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+/// Declares the metrics that are not plain counters, each under its own name and in [`ALL`].
+macro_rules! metrics {
+    ($($constant:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal)*) => {
+        $(#[doc = $help] pub const $constant: Metric = Metric {
+            name: $name,
+            kind: MetricKind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)*
+
+        /// Every metric that is not a plain counter.
+        pub const ALL: &[Metric] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    BUILD: Gauge "trunkline_build_info" ["version"]
+        "Always 1; the version is in the label."
+    STARTED: Gauge "trunkline_process_started_seconds" []
+        "When the process started, in seconds of Unix time."
+    WORKERS: Gauge "trunkline_workers" []
+        "Workers that there are."
+    WORKERS_ANSWERED: Gauge "trunkline_workers_answered" []
+        "Workers whose numbers are in this answer."
+    CONFIGURATION_VERSION: Gauge "trunkline_configuration_version" []
+        "Version of the configuration in force: 1 at the start, one more with each change."
+    CONFIGURATION_APPLIED: Gauge "trunkline_configuration_applied_seconds" []
+        "When the configuration came into force, in seconds of Unix time."
+    CONFIGURATION_FAILED: Gauge "trunkline_configuration_failed" []
+        "1 when the last attempt to change the configuration failed."
+    WORKER_CLIENTS: Gauge "trunkline_worker_clients" ["worker"]
+        "Clients connected now."
+    WORKER_STATEMENTS: Counter "trunkline_worker_statements_total" ["worker"]
+        "Statements that came to an end on the worker."
+    SESSIONS_PINNED: Gauge "trunkline_sessions_pinned" ["reason"]
+        "Sessions pinned to their server connection now, by reason."
+    STATEMENTS_WAITING: Gauge "trunkline_statements_waiting" ["hostgroup"]
+        "Statements that wait for a server connection now."
+    RULE_HITS: Counter "trunkline_rule_hits_total" ["rule"]
+        "Statements that matched the rule. The 1,000 rules with the most are shown."
+    STATEMENT_LATENCY: Histogram "trunkline_statement_latency_seconds" []
+        "From the statement's last byte received to its answer's last byte passed on."
+    QUEUE_WAIT: Histogram "trunkline_queue_wait_seconds" []
+        "How long statements waited for a server connection, of those that waited."
+    COMMAND_LATENCY: Histogram "trunkline_command_latency_seconds" ["command"]
+        "Latency by kind of statement; kinds that were seen."
+    SERVER_STATE: Gauge "trunkline_server_state" ["hostgroup", "server", "state"]
+        "1 for the state that the server is in, 0 for the others."
+    SERVER_CONNECTIONS: Gauge "trunkline_server_connections" ["hostgroup", "server", "state"]
+        "Connections to the server now."
+    SERVER_CONNECTIONS_MAX: Gauge "trunkline_server_connections_max" ["hostgroup", "server"]
+        "The configured max_connections of the server."
+    SERVER_LATENCY: Histogram "trunkline_server_latency_seconds" ["hostgroup", "server"]
+        "Latency of the server's statements."
+    DIGEST_ROWS: Gauge "trunkline_digest_rows" []
+        "Rows in the digest tables of all workers."
+    DIGEST_EVICTIONS: Counter "trunkline_digest_evictions_total" []
+        "Rows that had to leave a full digest table."
+    DIGEST_STATEMENTS: Counter "trunkline_digest_statements_total"
+        ["digest", "hostgroup", "username", "schema"]
+        "Statements of the digest. Only with `/metrics?digests=N`, for the N of most total time."
+    DIGEST_TIME: Counter "trunkline_digest_time_seconds_total"
+        ["digest", "hostgroup", "username", "schema"]
+        "Total latency of the digest's statements. Only with `/metrics?digests=N`."
+    DIGEST_ERRORS: Counter "trunkline_digest_errors_total"
+        ["digest", "hostgroup", "username", "schema"]
+        "Statements of the digest that ended with an error. Only with `/metrics?digests=N`."
+}
+
+/// The labels of every metric of [`ServerCounters`], before a counter's own.
+pub const SERVER_LABELS: &[&str] = &["hostgroup", "server"];
+
+/// The manual's page of metrics, in Markdown: `docs/manual/metrics.md`.
+pub fn reference() -> String {
+    let mut page = String::from(INTRODUCTION);
+    page.push_str("\n## Process, workers and servers\n\n");
+    page.push_str(TABLE_HEAD);
+    for metric in ALL {
+        row(
+            &mut page,
+            metric.name,
+            metric.kind,
+            metric.labels,
+            metric.help,
+        );
+    }
+    page.push_str("\n## Counters of the process\n\n");
+    counter_table(&mut page, Counters::SPECS, &[]);
+    page.push_str("\n## Counters of each server\n\n");
+    counter_table(&mut page, ServerCounters::SPECS, SERVER_LABELS);
+    page
+}
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+<!-- Generated from crates/stats; do not edit. -->
+
+`GET /metrics` on the HTTP port (`http_listen`, by default 127.0.0.1:6070) answers in Prometheus's
+text format 0.0.4. All counters begin at 0 when the process starts. `GET /status` gives the same
+numbers as JSON, and `trunkline status` prints them for people.
+";
+
+const TABLE_HEAD: &str = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
+
+fn counter_table(page: &mut String, specs: &[CounterSpec], labels: &[&str]) {
+    page.push_str(TABLE_HEAD);
+    for group in specs.chunk_by(|a, b| a.metric == b.metric) {
+        for (index, spec) in group.iter().enumerate() {
+            let value = spec
+                .label
+                .map(|(label, value)| format!("{label}=\"{value}\""));
+            let labels: Vec<&str> = labels.iter().copied().chain(value.as_deref()).collect();
+            let name = if index == 0 { spec.metric } else { "" };
+            row(page, name, MetricKind::Counter, &labels, spec.help);
+        }
+    }
+}
+
+fn row(page: &mut String, name: &str, kind: MetricKind, labels: &[&str], help: &str) {
+    let quoted = |text: &str| match text {
+        "" => String::new(),
+        text => format!("`{text}`"),
+    };
+    let labels: Vec<String> = labels.iter().map(|label| quoted(label)).collect();
+    let (name, labels) = (quoted(name), labels.join(", "));
+    // Writing to a String cannot fail.
+    let _ = writeln!(page, "| {name} | {} | {labels} | {help} |", kind.name());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn the_manual_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual/metrics.md");
+        if std::env::var_os("TRUNKLINE_UPDATE").is_some() {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("the manual's folder");
+            fs::write(&path, reference()).expect("a writable page");
+        }
+        let page = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            page == reference(),
+            "docs/manual/metrics.md is not current: run this test with TRUNKLINE_UPDATE=1"
+        );
+    }
+
+    #[test]
+    fn metrics_are_named_by_the_rule_and_only_once() {
+        let counters = Counters::SPECS.iter().chain(ServerCounters::SPECS);
+        let mut seen: HashSet<&str> = counters.map(|spec| spec.metric).collect();
+        for metric in ALL {
+            assert!(
+                seen.insert(metric.name),
+                "{} is declared twice",
+                metric.name
+            );
+            assert!(metric.name.starts_with("trunkline_"), "{}", metric.name);
+            let is_counter = metric.kind == MetricKind::Counter;
+            assert_eq!(
+                metric.name.ends_with("_total"),
+                is_counter,
+                "{}",
+                metric.name
+            );
+            assert!(metric.help.ends_with('.'), "{}", metric.name);
+        }
+    }
+}

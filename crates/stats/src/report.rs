@@ -1,0 +1,328 @@
+//! What a reader gets: the numbers of one worker, or of all of them merged.
+
+use std::collections::{BTreeMap, btree_map};
+
+use serde::{Deserialize, Serialize};
+use trunkline_topology::ServerState;
+
+use crate::{
+    command,
+    counters::{Counters, ServerCounters},
+    digest::{DigestOrder, DigestRow, DigestSums},
+    histogram::Histogram,
+    worker::{ServerGauges, ServerStats},
+};
+
+/// The numbers of one worker or, merged, of the process. It does not hold secrets; digest texts
+/// have no literals.
+///
+/// Lists are in a fixed order, so that equal numbers make equal reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// What is true of the process as a whole; filled in after merging.
+    pub process: Process,
+    /// One line for each worker that answered, by number.
+    pub workers: Vec<WorkerRow>,
+    /// Plain counters.
+    pub counters: Counters,
+    /// Latency of all statements.
+    pub latency: Histogram,
+    /// How long statements waited for a server connection, of those that waited.
+    pub queue_wait: Histogram,
+    /// Kinds of statement that were seen, by name.
+    pub commands: Vec<CommandRow>,
+    /// Server entries, by hostgroup and address.
+    pub servers: Vec<ServerRow>,
+    /// Sessions pinned now, by reason.
+    pub pins: BTreeMap<String, u64>,
+    /// Statements waiting for a connection now, by hostgroup.
+    pub waiting: BTreeMap<u32, u64>,
+    /// Statements that matched each rule, by rule id; those with any.
+    pub rule_hits: BTreeMap<u32, u64>,
+    /// Rows of the digest table that were asked for, by total time.
+    pub digests: Vec<DigestRow>,
+    /// The sums of rows that had to leave the digest table.
+    pub digests_other: DigestSums,
+    /// How many rows had to leave.
+    pub digests_evicted: u64,
+}
+
+/// What is true of the process as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Trunkline's version.
+    pub version: String,
+    /// The process's id.
+    pub process_id: u32,
+    /// When it started, in seconds of Unix time.
+    pub started_unix_sec: u64,
+    /// When this report was made, in seconds of Unix time.
+    pub now_unix_sec: u64,
+    /// Workers that there are, whether they answered or not.
+    pub workers: u32,
+    /// Addresses on which clients are accepted.
+    pub listen: Vec<String>,
+    /// The configuration in force.
+    pub configuration: Configuration,
+}
+
+/// The configuration in force, in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Configuration {
+    /// Where it was read from.
+    pub source: String,
+    /// Its version: 1 at the start, one more with each change.
+    pub version: u64,
+    /// When it came into force, in seconds of Unix time.
+    pub applied_unix_sec: u64,
+    /// Users in it.
+    pub users: u64,
+    /// Active rules in it.
+    pub rules: u64,
+    /// Why the last attempt to change it failed, if it did.
+    pub last_error: Option<String>,
+}
+
+/// One worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRow {
+    /// Its number, from 0.
+    pub worker: u32,
+    /// Clients connected now.
+    pub clients: u64,
+    /// Statements since the start.
+    pub statements: u64,
+    /// Rows in its digest table.
+    pub digest_rows: u64,
+}
+
+/// One kind of statement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandRow {
+    /// ProxySQL's name of the kind.
+    pub command: String,
+    /// Statements.
+    pub count: u64,
+    /// Sum of their latency, µs.
+    pub time_us: u64,
+    /// Statements by latency, each in one of the buckets of [`command::BUCKET_COLUMNS`].
+    pub buckets: [u64; command::BUCKETS],
+}
+
+/// One server entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRow {
+    /// Its hostgroup.
+    pub hostgroup: u32,
+    /// Its address as the configuration writes it.
+    pub address: String,
+    /// Whether it takes statements.
+    #[serde(with = "StateName")]
+    pub state: ServerState,
+    /// The configured cap on connections over all workers.
+    pub connections_max: u64,
+    /// Connections now.
+    #[serde(flatten)]
+    pub connections: Connections,
+    /// Plain counters.
+    #[serde(flatten)]
+    pub counters: ServerCounters,
+    /// Latency of its statements.
+    pub latency: Histogram,
+}
+
+/// Connections of one server now, by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Being opened.
+    pub connecting: u64,
+    /// Held by nobody.
+    pub idle: u64,
+    /// Held by one session.
+    pub leased: u64,
+    /// Used by several sessions at once.
+    pub shared: u64,
+    /// Being brought back to a known state.
+    pub resetting: u64,
+    /// Reading the rest of an abandoned answer.
+    pub draining: u64,
+}
+
+impl Connections {
+    /// Every state's name with its number.
+    pub fn by_state(&self) -> [(&'static str, u64); 6] {
+        [
+            ("connecting", self.connecting),
+            ("idle", self.idle),
+            ("leased", self.leased),
+            ("shared", self.shared),
+            ("resetting", self.resetting),
+            ("draining", self.draining),
+        ]
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.connecting += other.connecting;
+        self.idle += other.idle;
+        self.leased += other.leased;
+        self.shared += other.shared;
+        self.resetting += other.resetting;
+        self.draining += other.draining;
+    }
+}
+
+/// The names that ProxySQL gives to a server's states.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ServerState", rename_all = "SCREAMING_SNAKE_CASE")]
+enum StateName {
+    Online,
+    Shunned,
+    OfflineSoft,
+    OfflineHard,
+}
+
+/// The name that ProxySQL gives to a server's state.
+pub fn state_name(state: ServerState) -> &'static str {
+    match state {
+        ServerState::Online => "ONLINE",
+        ServerState::Shunned => "SHUNNED",
+        ServerState::OfflineSoft => "OFFLINE_SOFT",
+        ServerState::OfflineHard => "OFFLINE_HARD",
+    }
+}
+
+/// Every state a server can be in.
+pub const STATES: [ServerState; 4] = [
+    ServerState::Online,
+    ServerState::Shunned,
+    ServerState::OfflineSoft,
+    ServerState::OfflineHard,
+];
+
+impl ServerRow {
+    pub(crate) fn new(gauges: ServerGauges, stats: ServerStats) -> Self {
+        Self {
+            hostgroup: gauges.hostgroup,
+            address: gauges.address,
+            state: gauges.state,
+            connections_max: gauges.connections_max,
+            connections: Connections {
+                connecting: gauges.connecting,
+                idle: gauges.idle,
+                leased: gauges.leased,
+                shared: gauges.shared,
+                resetting: gauges.resetting,
+                draining: gauges.draining,
+            },
+            counters: stats.counters,
+            latency: stats.latency,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        // Workers answer at different moments; of two states the worse one is the news.
+        if (other.state as u8) > (self.state as u8) {
+            self.state = other.state;
+        }
+        self.connections_max = self.connections_max.max(other.connections_max);
+        self.connections.merge(&other.connections);
+        self.counters.merge(&other.counters);
+        self.latency.merge(&other.latency);
+    }
+}
+
+impl CommandRow {
+    fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.time_us = self.time_us.saturating_add(other.time_us);
+        for (count, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *count = count.saturating_add(more);
+        }
+    }
+}
+
+impl Report {
+    /// The sum of the workers' reports. Which worker answered first makes no difference.
+    pub fn merge(reports: Vec<Self>) -> Self {
+        let mut merged = Self::default();
+        let mut commands = BTreeMap::new();
+        let mut servers = BTreeMap::new();
+        let mut digests = BTreeMap::new();
+        for report in reports {
+            if merged.process == Process::default() {
+                merged.process = report.process;
+            }
+            merged.workers.extend(report.workers);
+            merged.counters.merge(&report.counters);
+            merged.latency.merge(&report.latency);
+            merged.queue_wait.merge(&report.queue_wait);
+            merge_sums(&mut merged.pins, report.pins);
+            merge_sums(&mut merged.waiting, report.waiting);
+            merge_sums(&mut merged.rule_hits, report.rule_hits);
+            merged.digests_other.merge(&report.digests_other);
+            merged.digests_evicted += report.digests_evicted;
+            for row in report.commands {
+                merge_row(&mut commands, row.command.clone(), row, CommandRow::merge);
+            }
+            for row in report.servers {
+                let key = (row.hostgroup, row.address.clone());
+                merge_row(&mut servers, key, row, ServerRow::merge);
+            }
+            for row in report.digests {
+                let names = (row.username.clone(), row.schemaname.clone());
+                let key = (row.digest, row.hostgroup, names);
+                merge_row(&mut digests, key, row, |row, more| {
+                    row.sums.merge(&more.sums)
+                });
+            }
+        }
+        merged.commands = commands.into_values().collect();
+        merged.servers = servers.into_values().collect();
+        merged.digests = digests.into_values().collect();
+        merged.sort();
+        merged
+    }
+
+    /// Brings the lists into their order.
+    pub(crate) fn sort(&mut self) {
+        self.workers.sort_by_key(|row| row.worker);
+        self.commands.sort_by(|a, b| a.command.cmp(&b.command));
+        let key = |row: &ServerRow| (row.hostgroup, row.address.clone());
+        self.servers.sort_by_cached_key(key);
+        self.sort_digests(DigestOrder::SumTime);
+    }
+
+    /// Orders the rows of the digest table.
+    pub fn sort_digests(&mut self, order: DigestOrder) {
+        self.digests.sort_by(|a, b| order.compare(a, b));
+    }
+
+    /// Clients connected now.
+    pub fn clients_connected(&self) -> u64 {
+        self.workers.iter().map(|row| row.clients).sum()
+    }
+
+    /// Rows in the workers' digest tables; a statement that two workers saw counts twice.
+    pub fn digest_rows(&self) -> u64 {
+        self.workers.iter().map(|row| row.digest_rows).sum()
+    }
+}
+
+fn merge_sums<K: Ord>(into: &mut BTreeMap<K, u64>, from: BTreeMap<K, u64>) {
+    for (key, more) in from {
+        let sum = into.entry(key).or_default();
+        *sum = sum.saturating_add(more);
+    }
+}
+
+fn merge_row<K: Ord, R>(rows: &mut BTreeMap<K, R>, key: K, row: R, merge: fn(&mut R, &R)) {
+    match rows.entry(key) {
+        btree_map::Entry::Vacant(place) => {
+            place.insert(row);
+        }
+        btree_map::Entry::Occupied(mut place) => merge(place.get_mut(), &row),
+    }
+}

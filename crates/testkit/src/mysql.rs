@@ -1,0 +1,145 @@
+//! MySQL, from a tree of its own beside the distribution's packages.
+//!
+//! The tree is a minimal Debian system that holds MySQL with its own C library; its programs run
+//! through its own loader, without chroot. `cargo xtask servers` makes it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::server::{Flavour, Layout, Options, Server, as_current_user};
+use crate::servers_dir::servers_dir;
+use crate::template::{run_quietly, template};
+
+/// The redo log's size, when the data directory is made and when it is used.
+const REDO_LOG: &str = "--innodb-redo-log-capacity=64M";
+
+/// Starts MySQL servers.
+#[derive(Debug)]
+pub struct MySql;
+
+impl MySql {
+    /// Starts a server with binary log and GTIDs, ready to answer. The performance schema is off
+    /// unless `options.args` says `--performance-schema=ON`.
+    ///
+    /// # Errors
+    /// When there is no tree ([`mysql_available`]), or the server doesn't get ready; with the end
+    /// of its log.
+    pub fn start(options: Options) -> Result<Server> {
+        Server::start(Flavour::MySql, options)
+    }
+}
+
+/// The folder of the MySQL tree, or why MySQL can't be started here.
+///
+/// # Errors
+/// A sentence that says where it was looked for and what makes it.
+pub fn mysql_available() -> Result<PathBuf, String> {
+    MySqlTree::find().map(|tree| tree.root)
+}
+
+/// The folder that MySQL's programs are run from.
+#[derive(Clone, Debug)]
+pub struct MySqlTree {
+    root: PathBuf,
+    loader: PathBuf,
+    libraries: PathBuf,
+}
+
+impl MySqlTree {
+    /// Looks for the tree `mysql` in the servers folder.
+    ///
+    /// # Errors
+    /// A sentence that says where it was looked for and what makes it.
+    pub fn find() -> Result<MySqlTree, String> {
+        let root = servers_dir().join("mysql");
+        let (loader, triplet) = match std::env::consts::ARCH {
+            "x86_64" => ("lib64/ld-linux-x86-64.so.2", "x86_64-linux-gnu"),
+            "aarch64" => ("lib/ld-linux-aarch64.so.1", "aarch64-linux-gnu"),
+            other => return Err(format!("no MySQL tree is known for architecture {other}")),
+        };
+        let loader = root.join(loader);
+        let libraries = root.join("usr/lib").join(triplet);
+        let tree = MySqlTree {
+            root,
+            loader,
+            libraries,
+        };
+        if tree.loader.exists() && tree.server().exists() {
+            return Ok(tree);
+        }
+        let place = tree.root.display();
+        Err(format!(
+            "no MySQL tree in {place} (cargo xtask servers makes it when run as root)"
+        ))
+    }
+
+    /// A command that runs a program of the tree, given by its path inside it
+    /// (`usr/sbin/mysqld`).
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(&self.loader);
+        command
+            .arg("--library-path")
+            .arg(&self.libraries)
+            .arg(self.root.join(program));
+        command
+    }
+
+    fn server(&self) -> PathBuf {
+        self.root.join("usr/sbin/mysqld")
+    }
+
+    fn place_args(&self) -> [String; 3] {
+        let root = self.root.display();
+        [
+            format!("--basedir={root}/usr"),
+            format!("--lc-messages-dir={root}/usr/share/mysql"),
+            format!("--plugin-dir={root}/usr/lib/mysql/plugin"),
+        ]
+    }
+}
+
+pub(crate) fn data_template() -> Result<PathBuf> {
+    let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
+    let mut args: Vec<String> = [
+        "--no-defaults",
+        "--initialize-insecure",
+        "--disable-log-bin",
+        REDO_LOG,
+    ]
+    .map(str::to_owned)
+    .into();
+    args.extend(tree.place_args());
+    args.extend(as_current_user());
+    template("mysql", &tree.server(), &args, |folder| {
+        let mut command = tree.command("usr/sbin/mysqld");
+        command
+            .args(&args)
+            .arg(format!("--datadir={}", folder.display()));
+        run_quietly("mysqld --initialize-insecure", &mut command)?;
+        // It holds the server's UUID, which two servers of a replication must not share.
+        let _ = std::fs::remove_file(folder.join("auto.cnf"));
+        Ok(())
+    })
+}
+
+pub(crate) fn command(layout: &Layout) -> Result<Command> {
+    let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
+    let mut command = tree.command("usr/sbin/mysqld");
+    command
+        .args(["--no-defaults", REDO_LOG])
+        .args(tree.place_args())
+        .args(layout.common_args())
+        .arg(format!("--secure-file-priv={}", layout.folder.display()))
+        .args([
+            "--gtid-mode=ON",
+            "--enforce-gtid-consistency=ON",
+            "--mysqlx=0",
+            "--performance-schema=OFF",
+            "--report-host=127.0.0.1",
+            "--innodb-buffer-pool-dump-at-shutdown=0",
+        ]);
+    Ok(command)
+}

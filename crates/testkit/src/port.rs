@@ -1,0 +1,122 @@
+//! Free TCP ports that no other test is given.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::{Context, Result, bail};
+
+/// The lowest port given out; below are the ports that installed services like.
+const LOWEST: u16 = 13_000;
+/// One past the highest when the system doesn't say where its own range begins.
+const HIGHEST: u16 = 32_000;
+
+/// Held for the life of the process, so that a port given out here is not given out elsewhere.
+static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// A TCP port on loopback that was free a moment ago and is reserved for this process.
+///
+/// Ports come from below the range that the system takes for outgoing connections: otherwise, while
+/// a server is down between kill and restart, a client could be given its port, or even connect to
+/// itself. Parallel test processes keep apart by locked files in the temporary folder.
+///
+/// # Errors
+/// When no port is free or the lock folder can't be written.
+pub fn free_port() -> Result<u16> {
+    static CURSOR: AtomicU16 = AtomicU16::new(0);
+    let highest = ephemeral_start()
+        .unwrap_or(HIGHEST)
+        .clamp(LOWEST + 1_000, HIGHEST);
+    let span = highest - LOWEST;
+    let folder = lock_folder()?;
+    // Processes begin at different places, so that they seldom meet.
+    let start = u16::try_from(std::process::id().wrapping_mul(97) % u32::from(span))?;
+    for _ in 0..span {
+        let step = CURSOR.fetch_add(1, Ordering::Relaxed) % span;
+        let offset = (u32::from(start) + u32::from(step)) % u32::from(span);
+        let port = LOWEST + u16::try_from(offset)?;
+        let lock = File::create(folder.join(port.to_string()))
+            .with_context(|| format!("cannot reserve port {port} in {}", folder.display()))?;
+        if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            RESERVED
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .push(lock);
+            return Ok(port);
+        }
+    }
+    bail!("no free port between {LOWEST} and {highest}")
+}
+
+/// Whether some process listens on this TCP port, on any address.
+///
+/// Reads the kernel's table where there is one, so that a server doesn't count a probe as a
+/// client; elsewhere it connects.
+#[must_use]
+pub fn is_listening(port: u16) -> bool {
+    let mut known = false;
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let Ok(text) = std::fs::read_to_string(table) else {
+            continue;
+        };
+        known = true;
+        if text.lines().any(|line| is_listener(line, port)) {
+            return true;
+        }
+    }
+    !known && std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// A row is `sl local_address rem_address st …`; state 0A is LISTEN, the port is in hex.
+fn is_listener(line: &str, port: u16) -> bool {
+    let mut columns = line.split_ascii_whitespace().skip(1);
+    let local = columns
+        .next()
+        .and_then(|address| address.rsplit(':').next());
+    let listens = columns.nth(1) == Some("0A");
+    listens && local.and_then(|hex| u16::from_str_radix(hex, 16).ok()) == Some(port)
+}
+
+/// Where the system's range for outgoing connections begins.
+fn ephemeral_start() -> Option<u16> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// One folder per user, since another user's files could not be opened.
+fn lock_folder() -> Result<PathBuf> {
+    let owner = std::fs::metadata("/proc/self").map_or(0, |m| m.uid());
+    let folder = std::env::temp_dir().join(format!("tkln-ports-{owner}"));
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_distinct_and_below_the_range_of_outgoing_connections() {
+        let mut ports: Vec<u16> = (0..20).map(|_| free_port().unwrap()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 20);
+        if let Some(start) = ephemeral_start() {
+            assert!(start < 15_000 || ports.iter().all(|port| *port < start));
+        }
+    }
+
+    #[test]
+    fn a_listener_is_seen_without_connecting() {
+        let port = free_port().unwrap();
+        assert!(!is_listening(port));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(is_listening(port));
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "the look connected");
+    }
+}

@@ -1,0 +1,307 @@
+//! Step 7: a statement gets a connection, a place in the queue, or a refusal that says why.
+
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState, SlotId, Waiter};
+use trunkline_topology::{HostgroupId, RefusalCause};
+
+use crate::{
+    ClientId, Worker,
+    client::{Lease, Phase, Stage},
+    conn::ConnPhase,
+};
+
+/// A connection that rested longer than this is looked at before a statement is written to it,
+/// ms: its server may have closed it.
+const PROBE_AFTER_MS: u64 = 1_000;
+
+impl Worker {
+    /// Finds a connection for the statement that `id` has under way.
+    pub(crate) fn acquire(&mut self, id: ClientId) {
+        if self.acquire_last(id) {
+            return;
+        }
+        let Some((hostgroup, account)) = self.wanted(id) else {
+            return;
+        };
+        // Whoever waits already is served first.
+        let others_wait = self
+            .pool
+            .waiters(hostgroup)
+            .iter()
+            .any(|w| w.account == account);
+        if others_wait {
+            return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
+        }
+        match self.choose(hostgroup, account) {
+            Choice::Idle(_, conn) => self.lease(id, conn),
+            Choice::Open(slot) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.open(slot, hostgroup, account, id);
+            }
+            Choice::ChangeUser(slot, conn) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.log_in_again(slot, conn, account, id);
+            }
+            Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
+        }
+    }
+
+    /// Hostgroup and account that the statement under way needs.
+    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
+        let client = self.clients.get(id)?;
+        let Phase::Running(statement) = &client.phase else {
+            return None;
+        };
+        Some((statement.hostgroup, client.session.as_ref()?.account))
+    }
+
+    pub(crate) fn choose(&mut self, hostgroup: HostgroupId, account: AccountId) -> Choice {
+        let (accounts, now_ms) = (&self.accounts, self.now.ms());
+        let wanted = accounts.key(account).map(|key| key.behaviour);
+        let can_change = |other: AccountId| {
+            other != account && accounts.key(other).map(|key| key.behaviour) == wanted
+        };
+        self.pool.choose(hostgroup, account, now_ms, can_change)
+    }
+
+    /// A statement that reads what the last one left behind gets the same connection again, if
+    /// nobody has used it since.
+    fn acquire_last(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let Phase::Running(statement) = &client.phase else {
+            return false;
+        };
+        let depends = statement.known.as_ref().is_some_and(|known| {
+            known.analysis.depends != trunkline_sql::analysis::Depends::empty()
+        });
+        let Some(session) = client.session.as_ref().filter(|_| depends) else {
+            return false;
+        };
+        let Some((conn_id, uses)) = session.last_conn else {
+            return false;
+        };
+        let Some(conn) = self.conns.get(conn_id) else {
+            return false;
+        };
+        if conn.list != ConnState::Idle || conn.uses != uses || conn.account != session.account {
+            return false;
+        }
+        let (slot, account) = (conn.slot, conn.account);
+        let taken = self
+            .pool
+            .slot_mut(slot)
+            .is_some_and(|slot| slot.take_idle(account, conn_id));
+        if taken {
+            self.lease(id, conn_id);
+        }
+        taken
+    }
+
+    fn enqueue(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        cause: RefusalCause,
+    ) {
+        let settings = &self.snapshot.settings;
+        if cause == RefusalCause::NoServer {
+            return self.refuse_statement(id, hostgroup, cause, 0);
+        }
+        let waiter = Waiter {
+            client: id,
+            account,
+            since_us: self.now.us,
+            deadline_ms: self.now.ms() + settings.connect_timeout_server_max,
+        };
+        let max = settings.queue_max;
+        if !self.pool.waiters(hostgroup).push(waiter, max) {
+            return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+        }
+        if cause == RefusalCause::AllAtMaxConnections {
+            self.ask_peers(hostgroup);
+        }
+    }
+
+    /// An idle connection, already off its list, becomes the session's; the statement goes out.
+    pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
+        let now_ms = self.now.ms();
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(matches!(conn.phase, ConnPhase::Ready));
+        conn.list = ConnState::Leased;
+        conn.owner = Some(id);
+        let rested_ms = now_ms.saturating_sub(conn.since_ms);
+        let hostgroup = conn.hostgroup;
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.enter(ConnState::Leased);
+        }
+        let session = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.session.as_mut());
+        let Some(session) = session else {
+            return self.free_after_session(conn_id);
+        };
+        debug_assert!(session.lease_mut(conn_id).is_none());
+        session.leases.push(Lease {
+            hostgroup,
+            conn: conn_id,
+            pins: Default::default(),
+        });
+        if rested_ms > PROBE_AFTER_MS {
+            self.act(crate::Action::Probe(conn_id));
+        }
+        self.dispatch(id, conn_id);
+    }
+
+    /// Gives a connection that just became free to whoever waits longest for its like, or lets
+    /// it rest. The connection is on no list when this is called.
+    pub(crate) fn offer(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
+        conn.owner = None;
+        let epoch = self
+            .pool
+            .slot(slot)
+            .map(|slot| (slot.removed, slot.server.health.epoch()));
+        if epoch != Some((false, conn.epoch)) || self.stopping.is_some() && !self.anyone_waits() {
+            return self.discard_idle(conn_id);
+        }
+        if self.offer_to_peer(conn_id) {
+            return;
+        }
+        let waiters = self.pool.waiters(hostgroup);
+        if let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
+            return self.lease(waiter.client, conn_id);
+        }
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.list = ConnState::Idle;
+        conn.since_ms = self.now.ms();
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.push_idle(account, conn_id);
+        }
+        // Somebody of another account may wait for room that this connection takes.
+        self.pump(hostgroup);
+    }
+
+    fn anyone_waits(&self) -> bool {
+        self.pool.waited_for().next().is_some()
+    }
+
+    /// Looks whether the sessions that wait for a hostgroup can be served otherwise by now.
+    pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
+        let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else {
+            return;
+        };
+        let (client, account) = (waiter.client, waiter.account);
+        match self.choose(hostgroup, account) {
+            Choice::Idle(_, conn) => {
+                self.pool
+                    .waiters(hostgroup)
+                    .take(|waiter| waiter.client == client);
+                self.lease(client, conn);
+            }
+            Choice::Open(slot) => {
+                self.open(slot, hostgroup, account, client);
+            }
+            Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
+            Choice::Wait(RefusalCause::AllAtMaxConnections) => self.ask_peers(hostgroup),
+            Choice::Wait(_) => {}
+        }
+    }
+
+    /// Gives up on a statement that waits, or would: tells the client why.
+    pub(crate) fn refuse_statement(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        cause: RefusalCause,
+        waited_ms: u64,
+    ) {
+        self.stats.refused(cause);
+        let why = self.refusal_text(hostgroup, cause);
+        let text = match waited_ms {
+            0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
+            _ => format!(
+                "Max connect timeout reached while reaching hostgroup {hostgroup} after \
+                 {waited_ms}ms: {why}"
+            ),
+        };
+        self.fail_statement(id, 9001, b"HY000", &text);
+    }
+
+    fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
+        let now_ms = self.now.ms();
+        let slots = self
+            .pool
+            .slots()
+            .filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
+        let slots: Vec<_> = slots
+            .map(|(_, slot)| slot)
+            .filter(|slot| !slot.removed)
+            .collect();
+        let is_online = |slot: &&&trunkline_pool::Slot| {
+            slot.server.health.state(now_ms) == trunkline_topology::ServerState::Online
+        };
+        let online = slots.iter().filter(is_online).count();
+        let servers = slots.len();
+        match cause {
+            RefusalCause::NoServer => "the hostgroup has no server".to_owned(),
+            RefusalCause::NoneOnline => format!("none of its {servers} servers is online"),
+            RefusalCause::AllAtMaxConnections => {
+                format!("its {online} online servers are at max_connections")
+            }
+            RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
+            RefusalCause::QueueFull => {
+                format!(
+                    "{} statements wait already",
+                    self.snapshot.settings.queue_max
+                )
+            }
+            RefusalCause::ConnectTimeout => {
+                format!("no connection to its {online} online servers came up in time")
+            }
+            RefusalCause::AuthenticationFailed => "a server refused the account".to_owned(),
+            RefusalCause::Stopping => "the proxy is stopping".to_owned(),
+        }
+    }
+
+    /// The cause that a session which has waited in vain is told.
+    pub(crate) fn cause_now(&mut self, hostgroup: HostgroupId) -> RefusalCause {
+        let now_ms = self.now.ms();
+        if !self.pool.has_online(hostgroup, now_ms) {
+            return RefusalCause::NoneOnline;
+        }
+        let mut slots = self.pool.slots().map(|(_, slot)| slot);
+        let has_room = slots.any(|slot| {
+            slot.server.key.hostgroup == hostgroup
+                && slot.server.health.connections() < slot.server.max_connections
+        });
+        match has_room {
+            true => RefusalCause::ConnectTimeout,
+            false => RefusalCause::AllAtMaxConnections,
+        }
+    }
+
+    /// The place of a connection in the pool, for its counters.
+    pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
+        self.conns.get(conn).map(|conn| conn.slot)
+    }
+
+    /// Marks a statement as waiting again.
+    pub(crate) fn requeue(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.stage = Stage::Queued;
+        }
+        self.acquire(id);
+    }
+}

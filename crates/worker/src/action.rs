@@ -1,0 +1,135 @@
+//! What a worker asks of its driver.
+
+use std::{net::IpAddr, sync::Arc};
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::Reader;
+use trunkline_topology::{Secret, Server, ServerKey};
+
+use crate::{ClientId, MovedConn};
+
+/// One end of a relay, as the driver knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// A client's socket.
+    Client(ClientId),
+    /// A server connection's socket.
+    Server(ConnId),
+}
+
+/// Where a client comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's address; `None` over a Unix socket.
+    pub client_addr: Option<IpAddr>,
+    /// The listener's address; `None` for a Unix socket.
+    pub proxy_addr: Option<IpAddr>,
+    /// The listener's port; `None` for a Unix socket.
+    pub proxy_port: Option<u16>,
+}
+
+impl Peer {
+    /// The host part of `'user'@'host'` in messages.
+    pub fn host(&self) -> String {
+        self.client_addr
+            .map_or_else(|| "localhost".to_owned(), |addr| addr.to_string())
+    }
+}
+
+/// Something that only the driver can do. Actions are carried out after each batch, in order.
+#[derive(Debug)]
+pub enum Action {
+    /// Connect a socket to the server and answer with `server_connected` or `server_failed`.
+    Open {
+        /// The connection to be.
+        conn: ConnId,
+        /// Where to. Several resolved addresses are tried in turn.
+        server: Arc<Server>,
+    },
+    /// Close a client's socket once its outbox is empty, or at once when `now`; then say so with
+    /// `client_closed`.
+    CloseClient {
+        /// Which client.
+        client: ClientId,
+        /// Do not wait for the outbox.
+        now: bool,
+    },
+    /// Close a server connection's socket, after these bytes if it takes them at once.
+    CloseServer {
+        /// Which connection; it has left this worker.
+        conn: ConnId,
+        /// The last words.
+        farewell: &'static [u8],
+    },
+    /// Read no more from this socket until [`Action::Resume`].
+    Pause(Side),
+    /// Read from this socket again, at once.
+    Resume(Side),
+    /// Look whether the server closed this connection while it rested, before anything is
+    /// written to it.
+    Probe(ConnId),
+    /// Decrypt a password with the proxy's private key; answer with `client_decrypted`.
+    Decrypt {
+        /// Whose password.
+        client: ClientId,
+        /// The cipher text.
+        ciphertext: Vec<u8>,
+    },
+    /// Check a clear password against a `$A$` hash; answer with `client_verified`.
+    VerifyHash {
+        /// Whose password.
+        client: ClientId,
+        /// The password.
+        clear: Secret<Vec<u8>>,
+        /// The stored hash.
+        hash: Secret<Vec<u8>>,
+    },
+    /// Encrypt a password with a server's public key; answer with `server_encrypted`.
+    Encrypt {
+        /// On which connection.
+        conn: ConnId,
+        /// The server's key.
+        public_key_pem: Vec<u8>,
+        /// What to encrypt.
+        plaintext: Secret<Vec<u8>>,
+    },
+    /// Ask the other workers for an idle connection to this server: the global cap is reached.
+    AskPeers(ServerKey),
+    /// Give this connection, with its socket, to another worker.
+    HandOver {
+        /// The connection; it has left this worker.
+        conn: ConnId,
+        /// All that is known of it.
+        moved: Box<MovedConn>,
+        /// The worker that asked for it.
+        to: usize,
+    },
+    /// Something an operator should read. At most a few per second for each cause.
+    Log(LogLine),
+    /// The worker has stopped: no client is left, or the deadline has passed.
+    Stopped,
+}
+
+/// A line for the log, with the fields that name the thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Whether it is a warning, or else plain information.
+    pub is_warning: bool,
+    /// The sentence.
+    pub text: String,
+}
+
+/// The code and text of an error packet, for reports.
+pub(crate) fn read_error(payload: &[u8]) -> Option<(u16, String)> {
+    let mut reader = Reader::new(payload);
+    if reader.u8("error marker").ok()? != 0xFF {
+        return None;
+    }
+    let code = reader.u16("error code").ok()?;
+    let text = reader.take_rest();
+    let text = text
+        .strip_prefix(b"#")
+        .and_then(|rest| rest.get(5..))
+        .unwrap_or(text);
+    Some((code, String::from_utf8_lossy(text).into_owned()))
+}

@@ -1,0 +1,113 @@
+//! Step 4: what a statement is. The digest finds an analysis made before.
+
+use std::{collections::HashMap, rc::Rc};
+
+use foldhash::fast::FixedState;
+use trunkline_config::Settings;
+use trunkline_sql::{
+    analysis::{Access, Analysis, analyse},
+    digest::{self, Digester},
+    token::Modes,
+};
+
+/// A statement's digest and analysis; one for all statements that differ only in literals.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub digest: u64,
+    pub digest_text: Box<[u8]>,
+    pub analysis: Analysis,
+}
+
+impl Known {
+    /// Certainly without effects on data or session.
+    pub(crate) fn is_read(&self) -> bool {
+        self.analysis.access == Access::CertainlyReads
+    }
+}
+
+/// Analyses by digest. Two generations: when the young one is full it becomes the old one, and
+/// what is not asked for again goes with the next turn.
+pub(crate) struct Analyses {
+    digester: Digester,
+    settings: digest::Settings,
+    young: HashMap<u64, Rc<Known>, FixedState>,
+    old: HashMap<u64, Rc<Known>, FixedState>,
+}
+
+/// Analyses in one generation.
+const GENERATION_MAX: usize = 8_192;
+
+impl Analyses {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            digester: Digester::new(),
+            settings: digest_settings(settings),
+            young: HashMap::with_hasher(FixedState::default()),
+            old: HashMap::with_hasher(FixedState::default()),
+        }
+    }
+
+    /// Takes over changed settings; digests made under other settings are not comparable.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let settings = digest_settings(settings);
+        if settings != self.settings {
+            self.settings = settings;
+            self.young.clear();
+            self.old.clear();
+        }
+    }
+
+    /// The digest and analysis of a text under a session's SQL modes.
+    ///
+    /// An analysis is remembered only for a text whose digest says all of its structure, under
+    /// the modes that the digest assumes, and found again only by the whole digest text.
+    pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
+        let digest = self.digester.digest(text, &self.settings);
+        let is_plain = digest.is_clean && !modes.ansi_quotes && !modes.no_backslash_escapes;
+        if is_plain {
+            if let Some(known) = self.young.get(&digest.hash)
+                && *known.digest_text == *digest.text
+            {
+                return Rc::clone(known);
+            }
+            if let Some(known) = self.old.remove(&digest.hash)
+                && *known.digest_text == *digest.text
+            {
+                self.young.insert(known.digest, Rc::clone(&known));
+                return known;
+            }
+        }
+        let analysis = analyse(text, modes);
+        // Effects carry names and values, which a digest leaves out.
+        let is_remembered = is_plain && !analysis.depends_on_literals();
+        let known = Rc::new(Known {
+            digest: digest.hash,
+            digest_text: digest.text.into(),
+            analysis,
+        });
+        if is_remembered {
+            if self.young.len() >= GENERATION_MAX {
+                self.old = std::mem::take(&mut self.young);
+            }
+            self.young.insert(known.digest, Rc::clone(&known));
+        }
+        known
+    }
+}
+
+fn digest_settings(settings: &Settings) -> digest::Settings {
+    digest::Settings {
+        lowercase: settings.query_digests_lowercase,
+        replace_null: settings.query_digests_replace_null,
+        no_digits: settings.query_digests_no_digits,
+        keep_comment: settings.query_digests_keep_comment,
+        grouping_limit: limit(settings.query_digests_grouping_limit),
+        groups_grouping_limit: limit(settings.query_digests_groups_grouping_limit),
+        max_digest_length: settings.query_digests_max_digest_length,
+        max_query_length: settings.query_digests_max_query_length,
+    }
+}
+
+fn limit(value: u32) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}

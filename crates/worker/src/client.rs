@@ -1,0 +1,171 @@
+//! A client connection and the session on it.
+
+use std::{rc::Rc, sync::Arc};
+
+use trunkline_pool::{AccountId, ConnId};
+use trunkline_protocol::{
+    capability::Capabilities,
+    response::{ReplyFormat, ResponseShape},
+};
+use trunkline_session::{
+    Credential,
+    frontend::ClientHandshake,
+    tracker::{Charset, PinReason, Pins, SessionState},
+};
+use trunkline_topology::{HostgroupId, User};
+
+use crate::{action::Peer, analysis::Known, outbox::Outbox, shared::UserPlace};
+
+/// A client of this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId {
+    /// Place in the worker's table.
+    pub index: u32,
+    /// Tells a client from an earlier one at the same place.
+    pub generation: u32,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub peer: Arc<Peer>,
+    /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
+    pub nonce: [u8; 20],
+    pub phase: Phase,
+    /// Bytes that arrived and are not consumed: part of a command, or commands to come.
+    pub inbox: Vec<u8>,
+    pub outbox: Outbox,
+    /// Whether the driver was told not to read from it.
+    pub is_paused: bool,
+    /// When it was last heard of, ms.
+    pub active_ms: u64,
+    pub session: Option<Box<Session>>,
+    /// Whether it counts under the cap on all clients.
+    pub has_place: bool,
+}
+
+/// What a client connection is doing.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Logs in, or changes its user.
+    Login(Box<ClientHandshake>),
+    /// Awaits its next command.
+    Idle,
+    /// A command is under way.
+    Running(Box<Statement>),
+    /// Bytes go straight to this server connection and back.
+    Forward(ConnId),
+    /// Ends when its outbox is empty.
+    Closing,
+}
+
+/// What the proxy knows of a logged-in client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub user: Arc<User>,
+    /// The user's place under its cap; given back with the session.
+    pub _place: UserPlace,
+    pub account: AccountId,
+    pub credential: Arc<Credential>,
+    pub capabilities: Capabilities,
+    /// Framing of replies.
+    pub format: ReplyFormat,
+    pub state: Arc<SessionState>,
+    /// The character set of the handshake; a reset returns to it.
+    pub handshake_charset: Charset,
+    pub modes: trunkline_sql::token::Modes,
+    /// At most one per hostgroup; empty between statements unless pinned.
+    pub leases: Vec<Lease>,
+    /// What `LAST_INSERT_ID()` gives.
+    pub last_insert_id: u64,
+    /// The connection that ran the last statement, and its count of uses then.
+    pub last_conn: Option<(ConnId, u64)>,
+    /// Status flags of the last reply.
+    pub status: u16,
+    /// The flag that the next statement's rules begin with.
+    pub next_flag: u32,
+    /// Statements prepared by command, on the lease that is pinned for them.
+    pub prepared: Vec<(u32, Rc<Known>)>,
+    /// Why a lease with state was lost; the next command is answered with it, and the end.
+    pub lost: Option<String>,
+}
+
+/// A server connection that is this session's alone.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub hostgroup: HostgroupId,
+    pub conn: ConnId,
+    pub pins: Pins,
+}
+
+impl Session {
+    pub(crate) fn lease_mut(&mut self, conn: ConnId) -> Option<&mut Lease> {
+        self.leases.iter_mut().find(|lease| lease.conn == conn)
+    }
+
+    /// The lease that is in a transaction.
+    pub(crate) fn transaction_lease(&self) -> Option<&Lease> {
+        self.leases
+            .iter()
+            .find(|lease| lease.pins.has(PinReason::Transaction))
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.transaction_lease().is_some()
+    }
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    /// The command as it came, packet headers and all; sent as it is.
+    pub frames: Vec<u8>,
+    pub shape: ResponseShape,
+    pub purpose: Purpose,
+    /// Text and analysis, for commands that have a text.
+    pub known: Option<Rc<Known>>,
+    /// Certainly without effects: may be sent twice.
+    pub is_read: bool,
+    pub hostgroup: HostgroupId,
+    pub stage: Stage,
+    pub retries_left: u32,
+    /// When the command was complete, µs.
+    pub begun_us: u64,
+    /// When it was sent to a server, µs; 0 before.
+    pub sent_us: u64,
+    /// Its first byte's position in the server connection's stream, to know whether any was
+    /// written.
+    pub sent_at: u64,
+}
+
+/// How far a command has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Waits for a connection of its hostgroup.
+    Queued,
+    /// The connection is being brought to the session's state; the command follows.
+    Synchronising(ConnId),
+    /// Sent; the reply is awaited or being relayed.
+    Sent(ConnId),
+}
+
+/// What a command is to the session, beyond its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// `COM_QUERY`.
+    Query,
+    /// `COM_INIT_DB`, with the schema's name.
+    InitDb(Box<[u8]>),
+    /// The schema that a login named is tried on a server before the login is acknowledged;
+    /// carries the sequence number of that acknowledgement.
+    LoginSchema(Box<[u8]>, u8),
+    /// `COM_STMT_PREPARE`.
+    Prepare,
+    /// `COM_STMT_EXECUTE` and its like.
+    Execute,
+    /// `COM_RESET_CONNECTION` on a leased connection.
+    Reset,
+    /// Anything else that a server answers.
+    Other,
+}

@@ -1,0 +1,636 @@
+//! Step 3: bytes from a client become commands, and each command begins its way.
+
+use std::rc::Rc;
+
+use trunkline_protocol::{
+    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
+    command::Command,
+    packet::{
+        eof::{EofPacket, put_eof},
+        err::put_err,
+        ok::{OkPacket, put_ok, put_result_end},
+    },
+    response::ResponseShape,
+};
+use trunkline_session::tracker::{Charset, PinReason, SessionState};
+use trunkline_sql::{
+    analysis::{Effect, KillTarget},
+    token::Modes,
+};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    client::{Phase, Purpose, Stage, Statement},
+    route::Route,
+};
+
+/// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
+const SENT_AHEAD_MAX: usize = 64 * 1024;
+
+/// Where the first command in `bytes` ends.
+#[derive(Debug, PartialEq, Eq)]
+enum CommandEnd {
+    /// More bytes are needed.
+    Partial,
+    /// After this many bytes; the flag says that its payload is in several packets.
+    At(usize, bool),
+    /// Its payload is longer than allowed.
+    TooLong,
+    /// Its sequence numbers are not 0, 1, 2, …
+    OutOfOrder,
+}
+
+fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
+    let mut end = 0;
+    let mut payload_len = 0;
+    let mut seq = 0_u8;
+    loop {
+        let Some(header) = bytes.get(end..).and_then(Header::read) else {
+            return CommandEnd::Partial;
+        };
+        if header.seq != seq {
+            return CommandEnd::OutOfOrder;
+        }
+        payload_len += header.payload_len;
+        if payload_len > payload_max {
+            return CommandEnd::TooLong;
+        }
+        end += HEADER_LEN + header.payload_len;
+        if end > bytes.len() {
+            return CommandEnd::Partial;
+        }
+        if !header.is_continued() {
+            return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
+        }
+        seq = seq.wrapping_add(1);
+    }
+}
+
+/// The payload of a command that came in several packets.
+fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(frames.len());
+    while let Some(header) = Header::read(frames) {
+        let Some((head, rest)) = frames.split_at_checked(HEADER_LEN + header.payload_len) else {
+            break;
+        };
+        payload.extend_from_slice(head.get(HEADER_LEN..).unwrap_or_default());
+        frames = rest;
+    }
+    payload
+}
+
+impl Worker {
+    /// Bytes of an idle client.
+    pub(crate) fn commands_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.inbox.is_empty() {
+            // The usual case: one whole command, read straight from the driver's buffer.
+            let consumed = self.commands_in(id, bytes);
+            let Some(rest) = bytes.get(consumed..) else {
+                return;
+            };
+            if let (false, Some(client)) = (rest.is_empty(), self.clients.get_mut(id)) {
+                client.inbox.extend_from_slice(rest);
+                self.pause_if_full(id);
+            }
+        } else {
+            client.inbox.extend_from_slice(bytes);
+            self.drain_inbox(id);
+        }
+    }
+
+    /// Goes on with commands that came while another one ran.
+    pub(crate) fn drain_inbox(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut client.inbox);
+        let consumed = self.commands_in(id, &inbox);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if matches!(client.phase, Phase::Closing) {
+            return;
+        }
+        if consumed == inbox.len() {
+            inbox = Vec::new();
+        } else {
+            inbox.drain(..consumed);
+        }
+        debug_assert!(client.inbox.is_empty());
+        client.inbox = inbox;
+        if client.is_paused && client.inbox.len() < SENT_AHEAD_MAX {
+            client.is_paused = false;
+            self.act(Action::Resume(Side::Client(id)));
+        }
+    }
+
+    /// Stops reading from a client that sends ahead of its replies.
+    pub(crate) fn pause_if_full(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let is_running = !matches!(client.phase, Phase::Idle);
+        if is_running && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
+            client.is_paused = true;
+            self.act(Action::Pause(Side::Client(id)));
+        }
+    }
+
+    /// Runs whole commands while the client is idle; returns how many bytes they took.
+    fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
+        let payload_max = self.snapshot.settings.max_allowed_packet;
+        let mut consumed = 0;
+        while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
+            match self.clients.get(id) {
+                Some(client) if matches!(client.phase, Phase::Idle) => {}
+                _ => break,
+            }
+            match command_end(rest, payload_max) {
+                CommandEnd::Partial => break,
+                CommandEnd::TooLong => {
+                    let text = "Got a packet bigger than 'max_allowed_packet' bytes";
+                    self.refuse(id, 1, 1153, b"08S01", text);
+                    break;
+                }
+                CommandEnd::OutOfOrder => {
+                    self.refuse(id, 1, 1156, b"08S01", "Got packets out of order");
+                    break;
+                }
+                CommandEnd::At(end, is_split) => {
+                    consumed += end;
+                    let Some(frames) = rest.get(..end) else { break };
+                    match is_split {
+                        true => self.command(id, frames, &joined_payload(frames)),
+                        false => self.command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+                    }
+                }
+            }
+        }
+        consumed
+    }
+
+    /// One whole command of an idle client.
+    fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+        let Some(session) = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        if let Some(cause) = session.lost.take() {
+            self.refuse(id, 1, 2013, b"HY000", &cause);
+            return;
+        }
+        let command = match Command::decode(payload) {
+            Ok(command) => command,
+            Err(_) => {
+                return self.answer_error(id, 1835, b"HY000", "Malformed communication packet");
+            }
+        };
+        match command {
+            Command::Query(text) => self.query(id, frames, text),
+            Command::Quit => self.quit(id),
+            Command::Ping => self.answer_ok(id),
+            Command::InitDb(schema) => {
+                self.run_init_db(id, schema, Purpose::InitDb(schema.into()));
+            }
+            Command::ResetConnection => self.reset_session(id, frames),
+            Command::ChangeUser(body) => self.change_user(id, body),
+            Command::SetOption(option) => self.set_option(id, option),
+            Command::StmtPrepare(text) => self.prepare(id, frames, text),
+            Command::StmtExecute { stmt_id, .. } | Command::StmtBulkExecute { stmt_id, .. } => {
+                self.on_prepared(
+                    id,
+                    frames,
+                    stmt_id,
+                    "mysqld_stmt_execute",
+                    ResponseShape::Query,
+                );
+            }
+            Command::StmtFetch { stmt_id, .. } => {
+                self.on_prepared(
+                    id,
+                    frames,
+                    stmt_id,
+                    "mysqld_stmt_fetch",
+                    ResponseShape::Fetch,
+                );
+            }
+            Command::StmtReset { stmt_id } => {
+                self.on_prepared(
+                    id,
+                    frames,
+                    stmt_id,
+                    "mysqld_stmt_reset",
+                    ResponseShape::Single,
+                );
+            }
+            Command::StmtSendLongData { stmt_id, .. } => {
+                self.unanswered(id, frames, stmt_id, false)
+            }
+            Command::StmtClose { stmt_id } => self.unanswered(id, frames, stmt_id, true),
+            Command::Statistics => self.plain(id, frames, ResponseShape::Text),
+            Command::FieldList { .. } => self.plain(id, frames, ResponseShape::FieldList),
+            Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
+            Command::ProcessKill(thread) => {
+                let text = format!("Unknown thread id: {thread}");
+                self.answer_error(id, 1094, b"HY000", &text);
+            }
+            Command::Debug
+            | Command::Shutdown
+            | Command::Refresh(_)
+            | Command::CreateDb(_)
+            | Command::DropDb(_)
+            | Command::BinlogDump(_)
+            | Command::BinlogDumpGtid(_)
+            | Command::RegisterSlave(_)
+            | Command::TableDump(_)
+            | Command::Unknown(_) => self.answer_error(id, 1047, b"08S01", "Unknown command"),
+        }
+    }
+
+    /// A new statement under way.
+    fn statement(&mut self, frames: &[u8], shape: ResponseShape, purpose: Purpose) -> Statement {
+        let mut copy = self.buffers.take();
+        copy.extend_from_slice(frames);
+        Statement {
+            frames: copy,
+            shape,
+            purpose,
+            known: None,
+            is_read: false,
+            hostgroup: trunkline_topology::HostgroupId::default(),
+            stage: Stage::Queued,
+            retries_left: self.snapshot.settings.query_retries_on_failure,
+            begun_us: self.now.us,
+            sent_us: 0,
+            sent_at: 0,
+        }
+    }
+
+    /// `COM_QUERY`.
+    fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
+        let Some(modes) = self.modes(id) else { return };
+        let known = self.analyses.know(text, &modes);
+        if let [
+            Effect::Kill {
+                target: KillTarget::Connection | KillTarget::Query,
+                id: thread,
+            },
+        ] = &*known.analysis.effects
+        {
+            // The number is one of ours, or a server's that may be anybody's by now.
+            let text = format!("Unknown thread id: {}", thread.unwrap_or_default());
+            return self.answer_error(id, 1094, b"HY000", &text);
+        }
+        self.end_brief_pins(id, &known.analysis);
+        let route = self.route_text(id, &known, text);
+        let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
+        statement.is_read = known.is_read();
+        statement.known = Some(known);
+        self.follow(id, route, statement);
+    }
+
+    fn modes(&self, id: ClientId) -> Option<Modes> {
+        Some(self.clients.get(id)?.session.as_ref()?.modes)
+    }
+
+    /// A command without a text that a server answers.
+    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
+        let statement = self.statement(frames, shape, Purpose::Other);
+        let route = self.route_plain(id);
+        self.follow(id, route, statement);
+    }
+
+    /// Chooses a schema on a server, so that a wrong one is refused in the server's words.
+    pub(crate) fn run_init_db(&mut self, id: ClientId, schema: &[u8], purpose: Purpose) {
+        let mut frames = Vec::with_capacity(schema.len() + HEADER_LEN + 1);
+        crate::dispatch::put_init_db(&mut frames, schema);
+        let statement = self.statement(&frames, ResponseShape::Single, purpose);
+        let route = self.route_plain(id);
+        self.follow(id, route, statement);
+    }
+
+    /// `COM_STMT_PREPARE`: the statement lives on one connection, and pins the session to it.
+    fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
+        let Some(modes) = self.modes(id) else { return };
+        let known = self.analyses.know(text, &modes);
+        self.end_brief_pins(id, &known.analysis);
+        let route = match self.prepared_lease(id) {
+            Some(route) => route,
+            None => match self.route_text(id, &known, text) {
+                // Later statements may write; the writer can run them all.
+                Route::Hostgroup(hostgroup) if known.is_read() => {
+                    Route::Hostgroup(self.writer_of(hostgroup))
+                }
+                route => route,
+            },
+        };
+        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
+        statement.known = Some(known);
+        self.follow(id, route, statement);
+    }
+
+    fn writer_of(
+        &self,
+        hostgroup: trunkline_topology::HostgroupId,
+    ) -> trunkline_topology::HostgroupId {
+        let groups = &self.snapshot.replication;
+        let group = groups
+            .iter()
+            .find(|group| group.reader_hostgroup == hostgroup);
+        group.map_or(hostgroup, |group| group.writer_hostgroup)
+    }
+
+    fn prepared_lease(&self, id: ClientId) -> Option<Route> {
+        let session = self.clients.get(id)?.session.as_ref()?;
+        let mut leases = session.leases.iter();
+        let lease = leases.find(|lease| lease.pins.has(PinReason::PreparedStatement))?;
+        Some(Route::Lease(lease.hostgroup, lease.conn))
+    }
+
+    /// A command on a prepared statement, to the connection that it lives on.
+    fn on_prepared(
+        &mut self,
+        id: ClientId,
+        frames: &[u8],
+        stmt_id: u32,
+        function: &str,
+        shape: ResponseShape,
+    ) {
+        let Some(session) = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        // MariaDB's −1 stands for the statement prepared last.
+        let known = match stmt_id {
+            u32::MAX => session.prepared.last(),
+            _ => session
+                .prepared
+                .iter()
+                .find(|(prepared, _)| *prepared == stmt_id),
+        };
+        let known = known.map(|(_, known)| Rc::clone(known));
+        let (Some(known), Some(route)) = (known, self.prepared_lease(id)) else {
+            let text =
+                format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
+            return self.answer_error(id, 1243, b"HY000", &text);
+        };
+        let mut statement = self.statement(frames, shape, Purpose::Execute);
+        statement.known = Some(known);
+        self.follow(id, route, statement);
+    }
+
+    /// `COM_STMT_CLOSE` and `COM_STMT_SEND_LONG_DATA`: nobody answers them.
+    fn unanswered(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, closes: bool) {
+        let Some(Route::Lease(_, conn)) = self.prepared_lease(id) else {
+            return;
+        };
+        self.write_server(conn, |out| out.extend_from_slice(frames));
+        if !closes {
+            return;
+        }
+        let Some(session) = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        session
+            .prepared
+            .retain(|(prepared, _)| *prepared != stmt_id);
+        if session.prepared.is_empty() {
+            if let Some(lease) = session.lease_mut(conn) {
+                lease.pins.unpin(PinReason::PreparedStatement);
+            }
+            self.settle_lease(id, conn);
+        }
+    }
+
+    /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
+    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
+        self.keep_one_lease(id);
+        let Some(session) = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        match session
+            .leases
+            .first()
+            .map(|lease| (lease.hostgroup, lease.conn))
+        {
+            Some((hostgroup, conn)) => {
+                let statement = self.statement(frames, ResponseShape::Single, Purpose::Reset);
+                self.follow(id, Route::Lease(hostgroup, conn), statement);
+            }
+            None => {
+                self.forget_state(id);
+                self.answer_ok(id);
+            }
+        }
+    }
+
+    /// The session is as after its login, but for the schema.
+    pub(crate) fn forget_state(&mut self, id: ClientId) {
+        let is_mysql =
+            self.greeting.flavor() == trunkline_protocol::packet::greeting::Flavor::MySql;
+        let Some(session) = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        // MariaDB goes back to the handshake's character set, MySQL to the server's default.
+        let charset = match is_mysql {
+            true => Charset::Names(b"DEFAULT".as_slice().into()),
+            false => session.handshake_charset.clone(),
+        };
+        let state = SessionState::new(session.state.schema.clone(), charset);
+        session.state = self.states.intern(state);
+        session.modes = Modes::default();
+        session.prepared = Vec::new();
+        session.last_insert_id = 0;
+        session.last_conn = None;
+        session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
+    }
+
+    /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
+    /// opened so; a held one is told by the same command.
+    fn set_option(&mut self, id: ClientId, option: u16) {
+        use trunkline_protocol::capability::Capabilities;
+        let Some(session) = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        match option {
+            0 => session.capabilities.insert(Capabilities::MULTI_STATEMENTS),
+            1 => session.capabilities.remove(Capabilities::MULTI_STATEMENTS),
+            _ => return self.answer_error(id, 1047, b"08S01", "Unknown command"),
+        }
+        let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
+        let user = std::sync::Arc::from(&*session.user.name);
+        session.account = self
+            .accounts
+            .intern(crate::conn::AccountKey { user, behaviour });
+        let (status, format) = (session.status, session.format);
+        let account = session.account;
+        for conn in session
+            .leases
+            .iter()
+            .map(|lease| lease.conn)
+            .collect::<Vec<_>>()
+        {
+            self.set_option_on(conn, option, account);
+        }
+        self.write_client(id, |out| match format.deprecate_eof {
+            true => {
+                put_result_end(
+                    out,
+                    1,
+                    &OkPacket {
+                        status,
+                        ..OkPacket::default()
+                    },
+                    format,
+                );
+            }
+            false => {
+                put_eof(
+                    out,
+                    1,
+                    EofPacket {
+                        warnings: 0,
+                        status,
+                    },
+                );
+            }
+        });
+    }
+
+    /// `COM_QUIT`.
+    fn quit(&mut self, id: ClientId) {
+        self.close_client(id);
+    }
+
+    /// Answers a command with OK and the session's status.
+    pub(crate) fn answer_ok(&mut self, id: ClientId) {
+        self.answer_ok_with(id, b"");
+    }
+
+    /// Answers a command with OK and a text.
+    pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
+        let Some(session) = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        let ok = OkPacket {
+            status: session.status,
+            info,
+            ..OkPacket::default()
+        };
+        let format = session.format;
+        self.write_client(id, |out| {
+            put_ok(out, 1, &ok, format);
+        });
+    }
+
+    /// Answers a command with an error; the session lives on.
+    pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        self.stats.counters.statements_answered += 1;
+        self.write_client(id, |out| {
+            put_err(out, 1, code, state, text);
+        });
+    }
+
+    /// Sets a statement on its route.
+    pub(crate) fn follow(&mut self, id: ClientId, route: Route, mut statement: Statement) {
+        match route {
+            Route::Lease(hostgroup, conn) => {
+                statement.hostgroup = hostgroup;
+                self.begin(id, statement);
+                self.dispatch(id, conn);
+            }
+            Route::Hostgroup(hostgroup) => {
+                statement.hostgroup = hostgroup;
+                self.begin(id, statement);
+                self.acquire(id);
+            }
+            Route::Error(text) => {
+                self.buffers.give(statement.frames);
+                self.answer_error(id, 1148, b"42000", &text);
+            }
+            Route::Ok(text) => {
+                self.buffers.give(statement.frames);
+                self.answer_ok_with(id, text.as_bytes());
+            }
+        }
+    }
+
+    fn begin(&mut self, id: ClientId, statement: Statement) {
+        if let Some(client) = self.clients.get_mut(id) {
+            debug_assert!(matches!(client.phase, Phase::Idle));
+            client.phase = Phase::Running(Box::new(statement));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(len: usize, seq: u8) -> Vec<u8> {
+        let mut bytes = Header {
+            payload_len: len,
+            seq,
+        }
+        .bytes()
+        .to_vec();
+        bytes.resize(HEADER_LEN + len, b'x');
+        bytes
+    }
+
+    #[test]
+    fn a_command_ends_with_its_last_packet() {
+        let mut bytes = packet(3, 0);
+        assert_eq!(command_end(&bytes[..6], 100), CommandEnd::Partial);
+        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
+        assert_eq!(command_end(&bytes, 2), CommandEnd::TooLong);
+        bytes.extend(packet(1, 0));
+        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
+        assert_eq!(command_end(&packet(1, 1), 100), CommandEnd::OutOfOrder);
+    }
+
+    #[test]
+    fn a_command_in_several_packets_is_joined() {
+        let mut bytes = packet(PAYLOAD_MAX, 0);
+        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::Partial);
+        bytes.extend(packet(5, 1));
+        assert_eq!(
+            command_end(&bytes, usize::MAX),
+            CommandEnd::At(bytes.len(), true)
+        );
+        assert_eq!(joined_payload(&bytes).len(), PAYLOAD_MAX + 5);
+        assert_eq!(command_end(&bytes, PAYLOAD_MAX), CommandEnd::TooLong);
+    }
+}

@@ -1,0 +1,116 @@
+//! A server connection and the commands in flight on it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use trunkline_pool::{AccountId, ConnState, SlotId};
+use trunkline_protocol::{
+    capability::Capabilities,
+    packet::greeting::Flavor,
+    response::{Relay, ReplyFormat},
+};
+use trunkline_session::{
+    backend::{ServerHandshake, ServerIdentity},
+    tracker::SessionState,
+};
+use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
+
+use crate::{ClientId, outbox::Outbox};
+
+/// One connection to a server.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub slot: SlotId,
+    pub hostgroup: HostgroupId,
+    pub account: AccountId,
+    /// The list that it is in.
+    pub list: ConnState,
+    pub phase: ConnPhase,
+    pub inbox: Vec<u8>,
+    pub outbox: Outbox,
+    pub is_paused: bool,
+    /// Known from the login on.
+    pub identity: Option<Box<ServerIdentity>>,
+    pub flavor: Flavor,
+    pub format: ReplyFormat,
+    pub state: Arc<SessionState>,
+    /// Commands sent and not answered, in order; the front's answer is coming in.
+    pub in_flight: VecDeque<InFlight>,
+    /// Who has it, while leased or forwarding.
+    pub owner: Option<ClientId>,
+    pub is_pinned: bool,
+    /// Sessions served so far; tells whether somebody else used it since.
+    pub uses: u64,
+    /// The server's epoch when it was opened.
+    pub epoch: u32,
+    /// When it was opened, or last became idle, ms.
+    pub since_ms: u64,
+    /// The fast-forward client that it is opened for.
+    pub forwards: Option<ClientId>,
+}
+
+/// What a server connection is doing.
+#[derive(Debug)]
+pub(crate) enum ConnPhase {
+    /// The socket connects; the login is prepared.
+    Connecting(Box<ServerHandshake>),
+    /// Logs in.
+    Login(Box<ServerHandshake>),
+    /// Takes commands.
+    Ready,
+    /// Bytes go straight to the client and back.
+    Forward(ClientId),
+}
+
+/// A command that awaits its answer.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub owner: Owner,
+    pub relay: Relay,
+    /// Whether it is a client's command, which counts in the server's in-flight figure.
+    pub is_statement: bool,
+}
+
+/// Who gets an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// This client; its command.
+    Client(ClientId),
+    /// Nobody any more: the client has gone.
+    Nobody,
+    /// The proxy: state for this client's command, which follows or waits; and the hash of the
+    /// `SET`, if it is one.
+    Sync(ClientId, Option<u64>),
+    /// The proxy: switches the session trackers on.
+    Setup,
+    /// The proxy: `COM_RESET_CONNECTION` between two sessions.
+    Reset,
+    /// The proxy: `COM_PING` on an idle connection.
+    Ping,
+}
+
+/// An idle connection on its way to another worker.
+#[derive(Debug)]
+pub struct MovedConn {
+    pub(crate) key: ServerKey,
+    pub(crate) login: AccountKey,
+    pub(crate) state: SessionState,
+    pub(crate) identity: Option<Box<ServerIdentity>>,
+    pub(crate) flavor: Flavor,
+    pub(crate) format: ReplyFormat,
+    pub(crate) epoch: u32,
+    pub(crate) health: Arc<ServerHealth>,
+}
+
+impl MovedConn {
+    /// It arrives nowhere: its place under the cap is free again.
+    pub fn give_up(self) {
+        self.health.give_back_connection();
+    }
+}
+
+/// Who a connection is logged in as, and the capabilities that change how the server behaves.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct AccountKey {
+    pub user: Arc<str>,
+    pub behaviour: Capabilities,
+}

@@ -1,0 +1,326 @@
+//! Step 7, when a connection has to be made: opening, logging in, and switching the session
+//! trackers on.
+
+use std::sync::Arc;
+
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_protocol::{
+    capability::Capabilities,
+    codec::frame::{self, put_payload},
+    packet::greeting::Flavor,
+    response::{Relay, ReplyFormat, ResponseShape},
+};
+use trunkline_session::{
+    backend::{
+        FailureKind, ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
+    },
+    tracker::{Charset, Schema, SessionState},
+};
+use trunkline_topology::{Address, HostgroupId, RefusalCause};
+
+use crate::{
+    Action, ClientId, Worker,
+    conn::{Conn, ConnPhase, InFlight, Owner},
+    login::reply_format,
+    outbox::Outbox,
+};
+
+/// Asked of every server beyond what the client's behaviour needs.
+const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
+    .union(Capabilities::LONG_FLAG)
+    .union(Capabilities::PROTOCOL_41)
+    .union(Capabilities::TRANSACTIONS)
+    .union(Capabilities::SECURE_CONNECTION)
+    .union(Capabilities::PS_MULTI_RESULTS)
+    .union(Capabilities::PLUGIN_AUTH)
+    .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
+    .union(Capabilities::CONNECT_ATTRS)
+    .union(Capabilities::SESSION_TRACK);
+
+/// Says what changes in a session beyond what a statement's text shows.
+const TRACKERS_ON: &[u8] = b"\x03SET @@SESSION.session_track_system_variables='*',\
+    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
+
+/// The most bytes that a server may send before the login is over.
+const LOGIN_BYTES_MAX: usize = 64 * 1024;
+
+impl Worker {
+    /// Opens a connection; its place under the cap is taken. `client`'s credential logs in.
+    pub(crate) fn open(
+        &mut self,
+        slot: SlotId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        client: ClientId,
+    ) -> Option<ConnId> {
+        let server = Arc::clone(&self.pool.slot(slot)?.server);
+        let is_local = matches!(server.key.address, Address::Unix(_));
+        let Some(login) = self.server_login(client, account, is_local, None) else {
+            server.health.give_back_connection();
+            return None;
+        };
+        let collation = login.collation;
+        let handshake = Box::new(ServerHandshake::new(login));
+        let state = SessionState::new(Schema::None, Charset::Collation(collation));
+        let state = self.states.intern(state);
+        let conn = Conn {
+            slot,
+            hostgroup,
+            account,
+            list: ConnState::Connecting,
+            phase: ConnPhase::Connecting(handshake),
+            inbox: Vec::new(),
+            outbox: Outbox::default(),
+            is_paused: false,
+            identity: None,
+            flavor: Flavor::MySql,
+            format: ReplyFormat::default(),
+            state,
+            in_flight: Default::default(),
+            owner: None,
+            is_pinned: false,
+            uses: 0,
+            epoch: server.health.epoch(),
+            since_ms: self.now.ms(),
+            forwards: None,
+        };
+        let id = self.conns.insert_with(|_| conn);
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.enter(ConnState::Connecting);
+        }
+        self.act(Action::Open { conn: id, server });
+        Some(id)
+    }
+
+    /// What to log in with: the account's name, and the credential of a client that is it.
+    pub(crate) fn server_login(
+        &self,
+        client: ClientId,
+        account: AccountId,
+        is_local: bool,
+        schema: Option<Vec<u8>>,
+    ) -> Option<ServerLogin> {
+        let key = self.accounts.key(account)?;
+        let session = self.clients.get(client)?.session.as_ref()?;
+        // Replies in the framing of the client that needs them are relayed as they are.
+        let framing = session
+            .capabilities
+            .intersection(Capabilities::DEPRECATE_EOF);
+        let mut capabilities = ALWAYS_WANTED.union(key.behaviour).union(framing);
+        if schema.is_some() {
+            capabilities.insert(Capabilities::CONNECT_WITH_DB);
+        }
+        let collation = match session.handshake_charset {
+            Charset::Collation(id) => id,
+            _ => u16::from(self.greeting.charset),
+        };
+        Some(ServerLogin {
+            user: key.user.to_string(),
+            credential: (*session.credential).clone(),
+            schema,
+            collation,
+            capabilities,
+            attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
+            is_local,
+        })
+    }
+
+    /// Logs an idle connection, already off its list, in as `account`.
+    pub(crate) fn log_in_again(
+        &mut self,
+        slot: SlotId,
+        conn_id: ConnId,
+        account: AccountId,
+        client: ClientId,
+    ) {
+        let is_local = self
+            .pool
+            .slot(slot)
+            .is_some_and(|slot| matches!(slot.server.key.address, Address::Unix(_)));
+        let Some(login) = self.server_login(client, account, is_local, None) else {
+            return self.discard_idle(conn_id);
+        };
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.in_flight.is_empty());
+        let charset = Charset::Collation(login.collation);
+        conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        conn.account = account;
+        conn.list = ConnState::Connecting;
+        conn.since_ms = self.now.ms();
+        conn.owner = None;
+        let Some(identity) = conn.identity.as_deref().cloned() else {
+            return;
+        };
+        let out = conn.outbox.buf(&mut self.buffers);
+        let handshake = ServerHandshake::change_user(login, identity, out);
+        conn.phase = ConnPhase::Login(Box::new(handshake));
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.enter(ConnState::Connecting);
+        }
+        self.touch_server(conn_id);
+    }
+
+    /// The socket is connected; the server speaks first.
+    pub fn server_connected(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let phase = std::mem::replace(&mut conn.phase, ConnPhase::Ready);
+        conn.phase = match phase {
+            ConnPhase::Connecting(handshake) => ConnPhase::Login(handshake),
+            other => other,
+        };
+    }
+
+    /// Bytes of a server that the proxy logs in to.
+    pub(crate) fn server_login_read(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.inbox.extend_from_slice(bytes);
+        while let Some(conn) = self.conns.get_mut(id) {
+            let ConnPhase::Login(handshake) = &mut conn.phase else {
+                break;
+            };
+            let Some((header, payload, rest)) = frame::split_packet(&conn.inbox) else {
+                if conn.inbox.len() > LOGIN_BYTES_MAX {
+                    self.server_broke(id, "sent too much before the login was over");
+                }
+                return;
+            };
+            let consumed = conn.inbox.len() - rest.len();
+            let out = conn.outbox.buf(&mut self.buffers);
+            let step = handshake.on_packet(header, payload, out);
+            conn.inbox.drain(..consumed);
+            self.touch_server(id);
+            self.server_step(id, step);
+        }
+        // A server says nothing between the login's OK and the first command.
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.inbox.is_empty()
+        {
+            self.server_broke(id, "spoke without being asked");
+        }
+    }
+
+    /// The driver encrypted a password; `None` when the server's key was no key.
+    pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let ConnPhase::Login(handshake) = &mut conn.phase else {
+            return;
+        };
+        let step = handshake.on_encrypted(ciphertext, conn.outbox.buf(&mut self.buffers));
+        self.touch_server(id);
+        self.server_step(id, step);
+        self.server_login_read(id, &[]);
+    }
+
+    fn server_step(&mut self, id: ConnId, step: ServerStep) {
+        match step {
+            ServerStep::Continue => {}
+            ServerStep::Encrypt {
+                public_key_pem,
+                plaintext,
+            } => {
+                self.act(Action::Encrypt {
+                    conn: id,
+                    public_key_pem,
+                    plaintext,
+                });
+            }
+            ServerStep::Ready(identity) => self.server_ready(id, *identity),
+            ServerStep::Failed(failure) => self.login_failed(id, failure),
+        }
+    }
+
+    fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.flavor = identity.greeting.flavor();
+        conn.format = reply_format(identity.capabilities);
+        let charset = Charset::Collation(identity.collation);
+        conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        conn.identity = Some(Box::new(identity));
+        conn.phase = ConnPhase::Ready;
+        let (slot, forwards) = (conn.slot, conn.forwards);
+        let slot_index = slot.index();
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.leave(ConnState::Connecting);
+            slot.server.health.count_success();
+        }
+        self.stats.server_mut(slot_index).connect_ok += 1;
+        match forwards {
+            Some(client) => self.forward_ready(id, client),
+            None => {
+                self.switch_trackers_on(id);
+                self.offer(id);
+            }
+        }
+    }
+
+    /// Written with the first statement; its answer is read and dropped.
+    pub(crate) fn switch_trackers_on(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        if !conn.format.session_track {
+            return;
+        }
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Setup,
+            relay,
+            is_statement: false,
+        });
+        self.write_server(id, |out| {
+            put_payload(out, 0, TRACKERS_ON);
+        });
+    }
+
+    /// The server refused the login. Wrong credentials are the account's fault, so those who
+    /// wait as this account are told at once; anything else counts against the server.
+    fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
+        let forwards = conn.forwards;
+        let address = self
+            .pool
+            .slot(slot)
+            .map(|slot| slot.server.key.address.to_string());
+        let address = address.unwrap_or_default();
+        let user = self
+            .accounts
+            .key(account)
+            .map(|key| key.user.to_string())
+            .unwrap_or_default();
+        let text = failure.message.clone();
+        self.log(true, || {
+            format!("server {address} refused user {user}: {text}")
+        });
+        let is_accounts_fault = matches!(
+            failure.kind,
+            FailureKind::AuthenticationDenied | FailureKind::NeedsPassword
+        );
+        if !is_accounts_fault {
+            return self.connect_failed(id, &failure.message);
+        }
+        self.stats.server_mut(slot.index()).connect_err += 1;
+        self.drop_conn(id);
+        let text = format!("server {address} refused the account: {}", failure.message);
+        if let Some(client) = forwards {
+            self.refuse(client, 1, failure.code, &failure.sqlstate, &text);
+        }
+        while let Some(waiter) = self.pool.waiters(hostgroup).take(|w| w.account == account) {
+            self.stats.refused(RefusalCause::AuthenticationFailed);
+            self.fail_statement(waiter.client, failure.code, &failure.sqlstate, &text);
+        }
+        self.pump(hostgroup);
+    }
+}

@@ -1,0 +1,265 @@
+//! Step 8: a connection is brought to the session's state, and the statement goes out, in one
+//! write where that is safe.
+
+use std::{hash::BuildHasher, sync::Arc};
+
+use foldhash::fast::FixedState;
+use trunkline_pool::{AccountId, ConnId, ConnState};
+use trunkline_protocol::{
+    codec::{
+        frame::{begin_packet, end_packet, put_payload},
+        put_u16,
+    },
+    response::{Relay, ResponseShape},
+};
+use trunkline_session::tracker::{Difference, Sync, difference};
+use trunkline_sql::analysis::Depends;
+
+use crate::{
+    ClientId, Worker,
+    client::{Phase, Purpose, Stage},
+    conn::{InFlight, Owner},
+};
+
+/// Remembered `SET` statements; more than that and all are proven again.
+const PROVEN_MAX: usize = 16_384;
+
+/// Appends a `COM_INIT_DB` packet.
+pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
+    let mut payload = Vec::with_capacity(schema.len() + 1);
+    payload.push(0x02);
+    payload.extend_from_slice(schema);
+    put_payload(out, 0, &payload);
+}
+
+impl Worker {
+    /// Sends the statement that `id` has under way to a connection that its session holds.
+    pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let Some(conn) = self.conns.get(conn_id) else {
+            return self.fail_statement(id, 2013, b"HY000", LOST);
+        };
+        let depends = statement
+            .known
+            .as_ref()
+            .is_some_and(|known| known.analysis.depends != Depends::empty());
+        let is_foreign = session.last_conn != Some((conn_id, conn.uses));
+        let needs_trace = depends && is_foreign;
+        if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
+            return self.send_statement(id, conn_id);
+        }
+        let mut sync = match difference(&conn.state, &session.state, conn.flavor) {
+            Difference::None => Sync::default(),
+            Difference::Sync(sync) => sync,
+            Difference::ChangeUser => return self.exchange(id, conn_id),
+        };
+        if needs_trace {
+            // The statement reads what an earlier one left behind. Another session's traces go:
+            // a `SET` clears warnings and counts, and sets this session's own last id.
+            add_last_insert_id(&mut sync, session.last_insert_id);
+        }
+        let waits = self.waits_for_sync(id, conn_id, &sync);
+        self.send_sync(id, conn_id, sync);
+        match waits {
+            true => self.set_stage(id, Stage::Synchronising(conn_id)),
+            false => self.send_statement(id, conn_id),
+        }
+    }
+
+    /// Whether the statement must not go out before the state is confirmed. A read may: its
+    /// reply is dropped if the state was refused. So may any statement behind a `SET` that this
+    /// server has accepted before.
+    fn waits_for_sync(&self, id: ClientId, conn_id: ConnId, sync: &Sync) -> bool {
+        let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
+        else {
+            return true;
+        };
+        let Some(slot) = self.slot_of(conn_id) else {
+            return true;
+        };
+        let is_proven = |text: &Vec<u8>| self.proven.contains(&(slot, text_hash(text)));
+        let is_safe = sync.schema.is_none() && sync.set.as_ref().is_none_or(is_proven);
+        !statement.is_read && !is_safe
+    }
+
+    fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync) {
+        let session_state = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref());
+        let Some(state) = session_state.map(|session| Arc::clone(&session.state)) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let out = conn.outbox.buf(&mut self.buffers);
+        let mut expect = |set: Option<u64>| {
+            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+            conn.in_flight.push_back(InFlight {
+                owner: Owner::Sync(id, set),
+                relay,
+                is_statement: false,
+            });
+        };
+        if let Some(schema) = &sync.schema {
+            put_init_db(out, schema);
+            expect(None);
+        }
+        if let Some(text) = &sync.set {
+            let start = begin_packet(out, 0);
+            out.push(0x03);
+            out.extend_from_slice(text);
+            end_packet(out, start);
+            expect(Some(text_hash(text)));
+        }
+        conn.state = state;
+        self.stats.counters.sessions_synchronised += 1;
+        self.touch_server(conn_id);
+    }
+
+    /// A server accepted this `SET`.
+    pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
+        let Some(slot) = self.slot_of(conn_id) else {
+            return;
+        };
+        if self.proven.len() >= PROVEN_MAX {
+            self.proven.clear();
+        }
+        self.proven.insert((slot, set));
+    }
+
+    /// Appends the statement to the connection's outbox and expects its answer.
+    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId) {
+        let now_us = self.now.us;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+        else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
+        let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Client(id),
+            relay,
+            is_statement: true,
+        });
+        statement.sent_at = conn.outbox.position();
+        statement.sent_us = now_us;
+        statement.stage = Stage::Sent(conn_id);
+        let sent = statement.frames.len() as u64;
+        conn.outbox
+            .buf(&mut self.buffers)
+            .extend_from_slice(&statement.frames);
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot(slot) {
+            slot.server.health.begin_statement();
+        }
+        self.stats.server_mut(slot.index()).bytes_sent += sent;
+        self.touch_server(conn_id);
+    }
+
+    pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.stage = stage;
+        }
+    }
+
+    /// The connection's schema can't be given back: it logs in anew, and the session waits for
+    /// it or for another one.
+    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some((_, account)) = self.wanted(id) else {
+            return;
+        };
+        self.take_lease(id, conn_id);
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.leave(ConnState::Leased);
+        }
+        if !conn.in_flight.is_empty() {
+            // It was reset a moment ago and is not quiet yet; a new one is as good.
+            if let Some(slot) = self.pool.slot_mut(slot) {
+                slot.enter(ConnState::Leased);
+            }
+            self.drop_conn(conn_id);
+            return self.requeue(id);
+        }
+        let waiter = trunkline_pool::Waiter {
+            client: id,
+            account,
+            since_us: self.now.us,
+            deadline_ms: self.now.ms() + self.snapshot.settings.connect_timeout_server_max,
+        };
+        self.set_stage(id, Stage::Queued);
+        self.pool.waiters(hostgroup).push_front(waiter);
+        self.log_in_again(slot, conn_id, account, id);
+    }
+
+    /// Takes a lease out of a session without giving the connection to anybody.
+    pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(session) = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.session.as_mut())
+        {
+            session.leases.retain(|lease| lease.conn != conn_id);
+        }
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        if std::mem::take(&mut conn.is_pinned)
+            && let Some(slot) = self.pool.slot_mut(conn.slot)
+        {
+            slot.set_pinned(false);
+        }
+    }
+
+    /// `COM_SET_OPTION` on a connection that the session holds.
+    pub(crate) fn set_option_on(&mut self, conn_id: ConnId, option: u16, account: AccountId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.account = account;
+        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Setup,
+            relay,
+            is_statement: false,
+        });
+        self.write_server(conn_id, |out| {
+            let start = begin_packet(out, 0);
+            out.push(0x1B);
+            put_u16(out, option);
+            end_packet(out, start);
+        });
+    }
+}
+
+/// What a client is told when the connection that ran its statement has gone.
+pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
+
+fn add_last_insert_id(sync: &mut Sync, value: u64) {
+    let text = sync.set.get_or_insert_with(Vec::new);
+    let lead = if text.is_empty() { "SET " } else { "," };
+    text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
+}
+
+fn text_hash(text: &[u8]) -> u64 {
+    FixedState::default().hash_one(text)
+}

@@ -1,0 +1,257 @@
+//! A server is lost on the way: what each of its clients is told, and what is tried elsewhere.
+
+use trunkline_pool::{ConnId, ConnState, SlotId};
+
+use trunkline_session::tracker::PinReason;
+
+use crate::{
+    Action, ClientId, Worker,
+    client::{Phase, Stage},
+    conn::{Conn, ConnPhase, Owner},
+    dispatch::LOST,
+};
+
+impl Worker {
+    /// A server connection ended, for this reason.
+    pub(crate) fn lose_conn(&mut self, id: ConnId, reason: &str) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        match &conn.phase {
+            ConnPhase::Connecting(_) | ConnPhase::Login(_) => self.connect_failed(id, reason),
+            ConnPhase::Forward(client) => {
+                let client = *client;
+                self.drop_conn(id);
+                self.close_client(client);
+            }
+            ConnPhase::Ready => self.lose_ready(id, reason),
+        }
+    }
+
+    /// A server violated the protocol; its bytes can't be trusted any more.
+    pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
+        let slot = self.slot_of(id).and_then(|slot| self.pool.slot(slot));
+        let address = slot
+            .map(|slot| slot.server.key.address.to_string())
+            .unwrap_or_default();
+        self.log(true, || {
+            format!("server {address} {what}; connection closed")
+        });
+        self.lose_conn(id, what);
+    }
+
+    /// The driver could not connect.
+    pub fn server_failed(&mut self, id: ConnId, reason: &str) {
+        self.lose_conn(id, reason);
+    }
+
+    /// A connection did not come up: that counts against the server, and another one is tried.
+    pub(crate) fn connect_failed(&mut self, id: ConnId, reason: &str) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        self.stats.server_mut(slot.index()).connect_err += 1;
+        let settings = &self.snapshot.settings;
+        let until_ms = self.now.ms() + settings.shun_recovery_time_sec * 1_000;
+        let failures_max = settings.shun_on_failures;
+        if let Some(slot) = self.pool.slot(slot) {
+            let health = &slot.server.health;
+            let address = slot.server.key.address.to_string();
+            if health.count_failure() >= failures_max {
+                health.shun(until_ms);
+                self.log(true, || format!("server {address} shunned: {reason}"));
+            } else {
+                self.log(true, || {
+                    format!("server {address} gave no connection: {reason}")
+                });
+            }
+        }
+        self.drop_conn(id);
+        if let Some(client) = forwards {
+            let text = format!("no connection to hostgroup {hostgroup}: {reason}");
+            self.refuse(client, 1, 9001, b"HY000", &text);
+        }
+        self.pump(hostgroup);
+    }
+
+    /// A connection that took commands ended.
+    fn lose_ready(&mut self, id: ConnId, reason: &str) {
+        let Some(mut conn) = self.forget_conn(id) else {
+            return;
+        };
+        let owner = conn.owner.take();
+        let relay = conn
+            .in_flight
+            .iter()
+            .find(|entry| matches!(entry.owner, Owner::Client(_)));
+        let begun = relay.is_some_and(|entry| entry.relay.has_begun());
+        let break_off_seq = relay.map_or(Some(1), |entry| entry.relay.break_off_seq());
+        self.stats.counters.server_connections_lost += 1;
+        self.act(Action::CloseServer {
+            conn: id,
+            farewell: &[],
+        });
+        self.sweep_slot(conn.slot);
+        if let Some(client) = owner {
+            let loss = Loss {
+                conn: id,
+                begun,
+                break_off_seq,
+                written: conn.outbox.written_total(),
+            };
+            self.lose_lease(client, &loss, reason);
+        }
+        conn.outbox.discard(&mut self.buffers);
+        self.pump(conn.hostgroup);
+    }
+
+    /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
+    /// else is an error, and a session that had state there ends.
+    fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
+        let Some(client) = self.clients.get_mut(client_id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let pins = session
+            .lease_mut(loss.conn)
+            .map(|lease| std::mem::take(&mut lease.pins));
+        session.leases.retain(|lease| lease.conn != loss.conn);
+        let pins = pins.unwrap_or_default();
+        if pins.has(PinReason::PreparedStatement) {
+            session.prepared.clear();
+        }
+        let had_state = !pins.is_empty();
+        let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
+        let text = match had_state {
+            false => format!("{LOST} ({reason})"),
+            true => format!(
+                "{LOST} ({reason}); it held the session's {}",
+                held.join(", ")
+            ),
+        };
+        let Phase::Running(statement) = &mut client.phase else {
+            if had_state {
+                session.lost = Some(text);
+            }
+            return;
+        };
+        let was_sent = match statement.stage {
+            Stage::Queued => return,
+            Stage::Synchronising(_) => false,
+            // Bytes that the kernel never took never reached the server.
+            Stage::Sent(_) => loss.written > statement.sent_at,
+        };
+        let is_safe = !had_state && !loss.begun && (!was_sent || statement.is_read);
+        if is_safe && statement.retries_left > 0 {
+            statement.retries_left -= 1;
+            self.stats.counters.statements_retried += 1;
+            return self.requeue(client_id);
+        }
+        match loss.break_off_seq {
+            Some(seq) => {
+                self.fail_statement_numbered(client_id, seq, 2013, b"HY000", &text);
+                if had_state {
+                    self.close_client(client_id);
+                }
+            }
+            // The client is in the middle of a packet: nothing but the end can follow.
+            None => self.close_client(client_id),
+        }
+    }
+
+    /// A server refused the session's state. The statement that followed, if any, was a read:
+    /// its reply is dropped, and the client gets the refusal.
+    pub(crate) fn sync_failed(
+        &mut self,
+        client: ClientId,
+        conn_id: ConnId,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) {
+        if let Some(session) = self
+            .clients
+            .get_mut(client)
+            .and_then(|client| client.session.as_mut())
+        {
+            session.leases.retain(|lease| lease.conn != conn_id);
+        }
+        self.free_after_session(conn_id);
+        self.fail_statement(client, code, sqlstate, text);
+    }
+
+    /// Closes a connection and forgets it; nobody owns it.
+    pub(crate) fn drop_conn(&mut self, id: ConnId) {
+        let Some(mut conn) = self.forget_conn(id) else {
+            return;
+        };
+        conn.outbox.discard(&mut self.buffers);
+        self.part(id, &conn);
+    }
+
+    /// Closes an idle connection that is off its list already.
+    pub(crate) fn discard_idle(&mut self, id: ConnId) {
+        let Some(mut conn) = self.conns.remove(id) else {
+            return;
+        };
+        conn.outbox.discard(&mut self.buffers);
+        if let Some(slot) = self.pool.slot(conn.slot) {
+            slot.server.health.give_back_connection();
+        }
+        self.part(id, &conn);
+    }
+
+    /// Says goodbye to a server that is not in the middle of anything, as servers count clients
+    /// that go without a word.
+    fn part(&mut self, id: ConnId, conn: &Conn) {
+        let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
+        let farewell: &[u8] = if is_quiet { QUIT } else { &[] };
+        self.act(Action::CloseServer { conn: id, farewell });
+        self.sweep_slot(conn.slot);
+    }
+
+    /// Takes a connection out of every table and count.
+    fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
+        let conn = self.conns.remove(id)?;
+        let slot = self.pool.slot_mut(conn.slot)?;
+        match conn.list {
+            ConnState::Idle => {
+                slot.take_idle(conn.account, id);
+            }
+            list => slot.leave(list),
+        }
+        if conn.is_pinned {
+            slot.set_pinned(false);
+        }
+        slot.server.health.give_back_connection();
+        for entry in &conn.in_flight {
+            if entry.is_statement {
+                slot.server.health.end_statement();
+            }
+        }
+        Some(conn)
+    }
+
+    fn sweep_slot(&mut self, slot: SlotId) {
+        if self.pool.sweep(slot) {
+            self.proven.retain(|(known, _)| *known != slot);
+        }
+    }
+}
+
+/// A `COM_QUIT` packet.
+const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+
+/// What was lost with a connection.
+struct Loss {
+    conn: ConnId,
+    /// Whether any byte of the reply had come.
+    begun: bool,
+    /// How to number an error packet that breaks the reply off; `None` inside a packet.
+    break_off_seq: Option<u8>,
+    /// Bytes that the kernel took for this connection in all.
+    written: u64,
+}

@@ -1,0 +1,161 @@
+//! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
+
+use trunkline_pool::ConnId;
+use trunkline_topology::HostgroupId;
+
+use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
+
+impl Worker {
+    /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
+    pub(crate) fn begin_forward(&mut self, id: ClientId) {
+        let session = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return };
+        let (hostgroup, account) = (session.user.default_hostgroup, session.account);
+        let Some(slot) = self.pool.choose_dedicated(hostgroup, self.now.ms()) else {
+            return self.refuse_forward(id, hostgroup);
+        };
+        let Some(conn_id) = self.open(slot, hostgroup, account, id) else {
+            return self.refuse_forward(id, hostgroup);
+        };
+        let is_local = false;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.phase = Phase::Forward(conn_id);
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let schema = session.state.schema.name();
+        let schema = (!schema.is_empty()).then(|| schema.to_vec());
+        let capabilities = session.capabilities;
+        if let Some(mut login) = self.server_login(id, account, is_local, schema) {
+            // The client speaks to the server itself, so they must have agreed on the same.
+            login.capabilities = login
+                .capabilities
+                .intersection(trunkline_protocol::capability::Capabilities::CONNECT_WITH_DB)
+                .union(capabilities);
+            if let Some(conn) = self.conns.get_mut(conn_id) {
+                conn.phase = ConnPhase::Connecting(Box::new(
+                    trunkline_session::backend::ServerHandshake::new(login),
+                ));
+                conn.forwards = Some(id);
+            }
+        }
+    }
+
+    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId) {
+        let cause = self.cause_now(hostgroup);
+        self.stats.refused(cause);
+        let text = format!(
+            "Max connect timeout reached while reaching hostgroup {hostgroup} for \
+                     'fast_forward' session"
+        );
+        self.refuse(id, 1, 9001, b"HY000", &text);
+    }
+
+    /// The dedicated connection is logged in.
+    pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return self.drop_conn(conn_id);
+        };
+        let session = client.session.as_ref();
+        let wanted = session.map(|session| crate::login::reply_format(session.capabilities));
+        let waiting = std::mem::take(&mut client.inbox);
+        let is_paused = std::mem::take(&mut client.is_paused);
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if wanted != Some(conn.format) {
+            self.drop_conn(conn_id);
+            let text = "the server does not have the capabilities that the greeting promised";
+            return self.refuse(id, 1, 9001, b"HY000", text);
+        }
+        conn.phase = ConnPhase::Forward(id);
+        conn.owner = Some(id);
+        conn.list = trunkline_pool::ConnState::Leased;
+        conn.is_pinned = true;
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.enter(trunkline_pool::ConnState::Leased);
+            slot.set_pinned(true);
+        }
+        if !waiting.is_empty() {
+            self.write_server(conn_id, |out| out.extend_from_slice(&waiting));
+        }
+        if is_paused {
+            self.act(Action::Resume(Side::Client(id)));
+        }
+    }
+
+    /// Bytes of the client.
+    pub(crate) fn forward_to_server(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
+        let max = self.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return self.close_client(id);
+        };
+        let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
+        let waiting = match is_ready {
+            true => {
+                conn.outbox.buf(&mut self.buffers).extend_from_slice(bytes);
+                conn.outbox.len()
+            }
+            false => {
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
+                client.inbox.extend_from_slice(bytes);
+                client.inbox.len()
+            }
+        };
+        if is_ready {
+            self.touch_server(conn_id);
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if waiting > max && !client.is_paused {
+            client.is_paused = true;
+            self.act(Action::Pause(Side::Client(id)));
+        }
+    }
+
+    /// Bytes of the server.
+    pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
+        let max = self.snapshot.settings.client_buffer_max;
+        self.write_client(id, |out| out.extend_from_slice(bytes));
+        let is_full = self
+            .clients
+            .get(id)
+            .is_some_and(|client| client.outbox.len() > max);
+        let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
+            return;
+        };
+        if !conn.is_paused {
+            conn.is_paused = true;
+            self.act(Action::Pause(Side::Server(conn_id)));
+        }
+    }
+
+    /// The server took bytes: its client may be read again.
+    pub(crate) fn after_server_write(&mut self, conn_id: ConnId) {
+        let max = self.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        let ConnPhase::Forward(id) = conn.phase else {
+            return;
+        };
+        if conn.outbox.len() > max / 2 {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.is_paused {
+            client.is_paused = false;
+            self.act(Action::Resume(Side::Client(id)));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The cap on a server's connections is one for all workers: an idle connection moves to the
+//! worker that needs it.
+
+use std::sync::Arc;
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_topology::{HostgroupId, ServerKey};
+
+use crate::{
+    Action, MovedConn, Worker,
+    conn::{Conn, ConnPhase},
+    outbox::Outbox,
+};
+
+/// How often a worker asks the others for one server's connections, ms.
+const ASK_EVERY_MS: u64 = 20;
+/// How long a worker remembers that another one asked, ms.
+const ASKED_FOR_MS: u64 = 1_000;
+/// Questions remembered.
+const ASKED_MAX: usize = 1_024;
+
+impl Worker {
+    /// Asks the other workers for connections to the servers of a hostgroup.
+    pub(crate) fn ask_peers(&mut self, hostgroup: HostgroupId) {
+        if self.options.workers < 2 {
+            return;
+        }
+        let now_ms = self.now.ms();
+        let keys: Vec<_> = self
+            .pool
+            .slots()
+            .map(|(_, slot)| slot.server.key.clone())
+            .collect();
+        for key in keys.into_iter().filter(|key| key.hostgroup == hostgroup) {
+            let asked_ms = self.asked_peers_ms.get(&key).copied();
+            if asked_ms.is_none_or(|at| now_ms.saturating_sub(at) >= ASK_EVERY_MS) {
+                self.asked_peers_ms.insert(key.clone(), now_ms);
+                self.act(Action::AskPeers(key));
+            }
+        }
+    }
+
+    /// Worker `from` needs a connection to this server.
+    pub fn peer_asks(&mut self, key: ServerKey, from: usize) {
+        let Some(slot) = self.pool.slot_of(&key) else {
+            return;
+        };
+        let idle = self
+            .pool
+            .slot_mut(slot)
+            .and_then(|slot| slot.take_oldest_idle(|_| true));
+        match idle {
+            Some(conn) => self.give(conn, from),
+            None if self.asked.len() < ASKED_MAX => {
+                self.asked
+                    .push_back((key, from, self.now.ms() + ASKED_FOR_MS));
+            }
+            None => {}
+        }
+    }
+
+    /// Gives a connection that just became free to a worker that asked, unless a session of this
+    /// worker's has waited longer. The connection is on no list.
+    pub(crate) fn offer_to_peer(&mut self, id: ConnId) -> bool {
+        let now_ms = self.now.ms();
+        while self
+            .asked
+            .front()
+            .is_some_and(|(_, _, until_ms)| *until_ms < now_ms)
+        {
+            self.asked.pop_front();
+        }
+        if self.asked.is_empty() {
+            return false;
+        }
+        let Some(conn) = self.conns.get(id) else {
+            return false;
+        };
+        let hostgroup = conn.hostgroup;
+        let Some(key) = self
+            .pool
+            .slot(conn.slot)
+            .map(|slot| slot.server.key.clone())
+        else {
+            return false;
+        };
+        let Some(place) = self.asked.iter().position(|(asked, ..)| *asked == key) else {
+            return false;
+        };
+        let asked_ms = self
+            .asked
+            .get(place)
+            .map_or(0, |(_, _, until_ms)| until_ms - ASKED_FOR_MS);
+        let waits_ms = self
+            .pool
+            .waiters(hostgroup)
+            .front()
+            .map(|waiter| waiter.since_us / 1_000);
+        if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
+            return false;
+        }
+        let is_quiet = self
+            .conns
+            .get(id)
+            .is_some_and(|conn| conn.in_flight.is_empty());
+        match self.asked.remove(place).filter(|_| is_quiet) {
+            Some((_, from, _)) => {
+                self.give(id, from);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
+    fn give(&mut self, id: ConnId, to: usize) {
+        let is_whole = self.conns.get(id).is_some_and(|conn| {
+            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty()
+        });
+        if !is_whole {
+            return self.discard_idle(id);
+        }
+        let Some(conn) = self.conns.remove(id) else {
+            return;
+        };
+        let (Some(slot), Some(login)) =
+            (self.pool.slot(conn.slot), self.accounts.key(conn.account))
+        else {
+            return;
+        };
+        let moved = Box::new(MovedConn {
+            key: slot.server.key.clone(),
+            login: login.clone(),
+            state: (*conn.state).clone(),
+            identity: conn.identity,
+            flavor: conn.flavor,
+            format: conn.format,
+            epoch: conn.epoch,
+            health: Arc::clone(&slot.server.health),
+        });
+        self.act(Action::HandOver {
+            conn: id,
+            moved,
+            to,
+        });
+    }
+
+    /// Takes in a connection of another worker's; `None` when this worker does not know its
+    /// server any more, and the driver closes it.
+    pub fn adopt(&mut self, moved: MovedConn) -> Option<ConnId> {
+        let Some(slot) = self.pool.slot_of(&moved.key) else {
+            moved.give_up();
+            return None;
+        };
+        let account = self.accounts.intern(moved.login);
+        let state = self.states.intern(moved.state);
+        let since_ms = self.now.ms();
+        let id = self.conns.insert_with(|_| Conn {
+            slot,
+            hostgroup: moved.key.hostgroup,
+            account,
+            list: ConnState::Idle,
+            phase: ConnPhase::Ready,
+            inbox: Vec::new(),
+            outbox: Outbox::default(),
+            is_paused: false,
+            identity: moved.identity,
+            flavor: moved.flavor,
+            format: moved.format,
+            state,
+            in_flight: Default::default(),
+            owner: None,
+            is_pinned: false,
+            uses: 0,
+            epoch: moved.epoch,
+            since_ms,
+            forwards: None,
+        });
+        Some(id)
+    }
+
+    /// The adopted connection's socket is in place: it can be used.
+    pub fn adopted(&mut self, id: ConnId) {
+        self.offer(id);
+    }
+}

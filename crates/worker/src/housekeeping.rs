@@ -1,0 +1,214 @@
+//! What time alone brings: deadlines that pass, connections that rest too long, shuns that end.
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    response::{Relay, ResponseShape},
+};
+use trunkline_session::tracker::PinReason;
+use trunkline_stats::ClientRefusal;
+
+use crate::{
+    Action, ClientId, Worker,
+    client::Phase,
+    conn::{InFlight, Owner},
+    worker::LOG_LINES_PER_SEC,
+};
+
+/// How often the worker looks at deadlines while somebody waits, ms.
+const WAITING_TICK_MS: u64 = 10;
+/// How often it looks at everything else, ms.
+const SWEEP_EVERY_MS: u64 = 1_000;
+/// A client that does not take its last bytes within this time is closed all the same, ms.
+const CLOSING_MS_MAX: u64 = 10_000;
+
+impl Worker {
+    /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
+    pub fn tick_within_ms(&self) -> u64 {
+        let is_waited_for = self.pool.waited_for().next().is_some()
+            || !self.logging_in.is_empty()
+            || self
+                .pool
+                .slots()
+                .any(|(_, slot)| slot.counts().connecting > 0);
+        match is_waited_for {
+            true => WAITING_TICK_MS,
+            false => (self.sweep_ms + SWEEP_EVERY_MS)
+                .saturating_sub(self.now.ms())
+                .max(1),
+        }
+    }
+
+    /// Looks at deadlines. Called once per batch; does little unless something is due.
+    pub fn tick(&mut self) {
+        self.expire_logins();
+        self.expire_waiters();
+        if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {
+            self.sweep_ms = self.now.ms();
+            self.log_budget = LOG_LINES_PER_SEC;
+            self.sweep_clients();
+        }
+        self.sweep_conns();
+        self.check_stop();
+    }
+
+    fn expire_logins(&mut self) {
+        let now_ms = self.now.ms();
+        while let Some((deadline, id)) = self.logging_in.front().copied() {
+            let client = self.clients.get(id);
+            let logs_in = client.is_some_and(|client| matches!(client.phase, Phase::Login(_)));
+            if logs_in && deadline > now_ms {
+                break;
+            }
+            self.logging_in.pop_front();
+            if logs_in {
+                self.stats
+                    .counters
+                    .client_refused(ClientRefusal::HandshakeTimeout);
+                self.close_client_now(id);
+            }
+        }
+    }
+
+    fn expire_waiters(&mut self) {
+        let now_ms = self.now.ms();
+        let hostgroups: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
+        for hostgroup in hostgroups {
+            while let Some(waiter) = self.pool.waiters(hostgroup).take_expired(now_ms) {
+                let cause = self.cause_now(hostgroup);
+                let waited_ms = (self.now.us.saturating_sub(waiter.since_us)) / 1_000;
+                self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
+            }
+            self.pump(hostgroup);
+        }
+    }
+
+    fn sweep_clients(&mut self) {
+        let now_ms = self.now.ms();
+        let wait_timeout = match self.snapshot.settings.wait_timeout {
+            0 => u64::MAX,
+            ms => ms,
+        };
+        let is_stuck = |client: &crate::client::Client| {
+            matches!(client.phase, Phase::Closing)
+                && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
+        };
+        for client in self.clients.keys_where(is_stuck) {
+            self.act(Action::CloseClient { client, now: true });
+        }
+        let is_over = |client: &crate::client::Client| {
+            matches!(client.phase, Phase::Idle)
+                && now_ms.saturating_sub(client.active_ms) > wait_timeout
+        };
+        let over: Vec<ClientId> = self.clients.keys_where(is_over);
+        for id in over {
+            self.stats.counters.clients_idle_timeout += 1;
+            self.close_client(id);
+        }
+    }
+
+    fn sweep_conns(&mut self) {
+        let now_ms = self.now.ms();
+        if self.conns_swept_ms == now_ms / 100 {
+            return;
+        }
+        self.conns_swept_ms = now_ms / 100;
+        let settings = &self.snapshot.settings;
+        let connect_ms = settings.connect_timeout_server;
+        let idle_ms = settings.idle_connection_timeout;
+        let ping_ms = settings.ping_interval_server_msec;
+        let mut late = Vec::new();
+        let mut old = Vec::new();
+        let mut quiet = Vec::new();
+        self.conns.for_each(|id, conn| {
+            let rested_ms = now_ms.saturating_sub(conn.since_ms);
+            match conn.list {
+                ConnState::Connecting if rested_ms > connect_ms => late.push(id),
+                ConnState::Idle if idle_ms != 0 && rested_ms > idle_ms => old.push(id),
+                ConnState::Idle if ping_ms != 0 && rested_ms > ping_ms => quiet.push(id),
+                _ => {}
+            }
+        });
+        for id in late {
+            self.connect_failed(id, &format!("no connection within {connect_ms} ms"));
+        }
+        for id in old {
+            self.drop_conn(id);
+        }
+        for id in quiet {
+            self.ping(id);
+        }
+        self.drop_outdated();
+    }
+
+    /// Closes idle connections of servers that were taken offline or shunned since.
+    pub(crate) fn drop_outdated(&mut self) {
+        let mut outdated = Vec::new();
+        for (_, slot) in self.pool.slots() {
+            let epoch = slot.server.health.epoch();
+            outdated.extend(slot.idle().map(|id| (id, epoch, slot.removed)));
+        }
+        for (id, epoch, removed) in outdated {
+            let is_old = self.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
+            if is_old || removed {
+                self.drop_conn(id);
+            }
+        }
+    }
+
+    /// Keeps an idle connection alive, and notices when it is not.
+    fn ping(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let (slot, account) = (conn.slot, conn.account);
+        let taken = self
+            .pool
+            .slot_mut(slot)
+            .is_some_and(|slot| slot.take_idle(account, id));
+        if !taken {
+            return;
+        }
+        conn.list = ConnState::Resetting;
+        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Ping,
+            relay,
+            is_statement: false,
+        });
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.enter(ConnState::Resetting);
+        }
+        self.write_server(id, |out| {
+            put_payload(out, 0, &[0x0E]);
+        });
+    }
+
+    pub(crate) fn pinged(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.leave(ConnState::Resetting);
+        }
+        self.offer(id);
+    }
+
+    /// How many sessions are pinned for each reason.
+    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut pins = std::collections::BTreeMap::new();
+        let sessions = self
+            .clients
+            .values()
+            .filter_map(|client| client.session.as_ref());
+        for lease in sessions.flat_map(|session| &session.leases) {
+            for reason in PinReason::ALL
+                .into_iter()
+                .filter(|reason| lease.pins.has(*reason))
+            {
+                *pins.entry(reason.name().to_owned()).or_default() += 1;
+            }
+        }
+        pins
+    }
+}

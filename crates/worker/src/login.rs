@@ -1,0 +1,471 @@
+//! Steps 1 and 2: a client connects, authenticates, and becomes a session.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{
+    capability::Capabilities,
+    codec::frame::{self, HEADER_LEN, PAYLOAD_MAX},
+    packet::{
+        err::put_err,
+        greeting::Greeting,
+        ok::{OkPacket, ReplyFormat, put_ok},
+        status,
+    },
+};
+use trunkline_session::{
+    Credential,
+    frontend::{Accounts, ClientHandshake, ClientIdentity, Refusal, Step},
+    tracker::{Charset, Schema, SessionState},
+};
+use trunkline_stats::ClientRefusal;
+use trunkline_topology::{Password, User};
+
+use crate::{
+    Action, ClientId, Shared, Worker,
+    action::Peer,
+    client::{Client, Phase, Purpose, Session},
+    conn::AccountKey,
+    outbox::Outbox,
+};
+
+/// Capabilities that make a server behave differently: connections that differ in them are not
+/// interchangeable.
+pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
+    .union(Capabilities::IGNORE_SPACE)
+    .union(Capabilities::MULTI_STATEMENTS)
+    .union(Capabilities::MULTI_RESULTS)
+    .union(Capabilities::NO_SCHEMA);
+
+/// The most bytes that a client may send before it is authenticated: attributes are at most
+/// 64 KiB, the rest is short.
+const LOGIN_BYTES_MAX: usize = 96 * 1024;
+/// A schema that a server confirmed for an account is believed this long, ms.
+const SCHEMA_BELIEVED_MS: u64 = 10_000;
+/// Remembered schemas; more than that and all are asked again.
+const SCHEMAS_MAX: usize = 4_096;
+
+impl Worker {
+    /// A client connected: greets it. `nonce` is 20 random bytes without NUL. `None` when the
+    /// worker is stopping; the driver closes the socket then.
+    pub fn accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
+        if self.stopping.is_some() {
+            return None;
+        }
+        self.stats.counters.clients_accepted += 1;
+        let has_room = self
+            .shared
+            .take_client(self.snapshot.settings.max_connections);
+        let connection_id = self.shared.next_connection_id();
+        let greeting = Greeting {
+            connection_id,
+            nonce,
+            ..(*self.greeting).clone()
+        };
+        let mut outbox = Outbox::default();
+        let phase = match has_room {
+            true => {
+                let out = outbox.buf(&mut self.buffers);
+                Phase::Login(Box::new(ClientHandshake::start(&greeting, out)))
+            }
+            false => {
+                let out = outbox.buf(&mut self.buffers);
+                put_err(out, 0, 1040, b"08004", "Too many connections");
+                self.stats
+                    .counters
+                    .client_refused(ClientRefusal::TooManyConnections);
+                Phase::Closing
+            }
+        };
+        let active_ms = self.now.ms();
+        let id = self.clients.insert_with(|_| Client {
+            peer,
+            nonce,
+            phase,
+            inbox: Vec::new(),
+            outbox,
+            is_paused: false,
+            active_ms,
+            session: None,
+            has_place: has_room,
+        });
+        self.touch_client(id);
+        match has_room {
+            true => {
+                let deadline = active_ms + self.snapshot.settings.connect_timeout_client;
+                self.logging_in.push_back((deadline, id));
+            }
+            false => self.act(Action::CloseClient {
+                client: id,
+                now: false,
+            }),
+        }
+        Some(id)
+    }
+
+    /// Bytes of a client that logs in.
+    pub(crate) fn login_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.inbox.extend_from_slice(bytes);
+        let too_long = client.inbox.len() > LOGIN_BYTES_MAX;
+        while let Some(client) = self.clients.get_mut(id) {
+            let Phase::Login(handshake) = &mut client.phase else {
+                break;
+            };
+            let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
+                if too_long || is_oversized(&client.inbox) {
+                    self.stats
+                        .counters
+                        .client_refused(ClientRefusal::HandshakeMalformed);
+                    self.refuse(id, 1, 1043, b"08S01", "Bad handshake");
+                }
+                return;
+            };
+            let consumed = client.inbox.len() - rest.len();
+            let accounts = LoginAccounts::new(&self.snapshot.users, &self.shared, &client.peer);
+            let out = client.outbox.buf(&mut self.buffers);
+            let step = handshake.on_packet(header, payload, &accounts, out);
+            client.inbox.drain(..consumed);
+            self.touch_client(id);
+            self.login_step(id, step);
+        }
+        self.drain_inbox(id);
+    }
+
+    /// The driver decrypted a password; `None` when that failed.
+    pub fn client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
+        self.login_resumed(id, |handshake, accounts, out| {
+            handshake.on_decrypted(clear, accounts, out)
+        });
+    }
+
+    /// The driver checked a password against its hash.
+    pub fn client_verified(&mut self, id: ClientId, is_right: bool) {
+        self.login_resumed(id, |handshake, accounts, out| {
+            handshake.on_verified(is_right, accounts, out)
+        });
+    }
+
+    fn login_resumed(
+        &mut self,
+        id: ClientId,
+        resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Phase::Login(handshake) = &mut client.phase else {
+            return;
+        };
+        let accounts = LoginAccounts::new(&self.snapshot.users, &self.shared, &client.peer);
+        let step = resume(handshake, &accounts, client.outbox.buf(&mut self.buffers));
+        self.touch_client(id);
+        self.login_step(id, step);
+        self.login_read(id, &[]);
+    }
+
+    fn login_step(&mut self, id: ClientId, step: Step) {
+        match step {
+            Step::Continue => {}
+            Step::Decrypt(ciphertext) => self.act(Action::Decrypt {
+                client: id,
+                ciphertext,
+            }),
+            Step::VerifyHash { clear, hash } => {
+                self.act(Action::VerifyHash {
+                    client: id,
+                    clear,
+                    hash,
+                });
+            }
+            Step::Accepted(identity) => self.authenticated(id, *identity),
+            Step::Refused(because) => {
+                self.stats.counters.client_refused(match because {
+                    Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
+                        ClientRefusal::AccessDenied
+                    }
+                    Refusal::BadHandshake | Refusal::TlsNotOffered | Refusal::OutOfOrder => {
+                        ClientRefusal::HandshakeMalformed
+                    }
+                });
+                self.close_client(id);
+            }
+        }
+    }
+
+    /// The client is who it says; it becomes a session if there is room and its schema exists.
+    fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
+        let user = Arc::clone(&identity.user);
+        if let (Some(proof), Password::Sha2Hash(hash)) = (identity.proven_sha2, &user.password) {
+            self.shared
+                .remember_verified(&user.name, hash.expose().clone(), proof);
+        }
+        // A change of user gives the old user's place back before it takes the new one.
+        self.end_session(id);
+        let Some(place) = self.shared.take_user(&user.name, user.max_connections) else {
+            self.stats
+                .counters
+                .client_refused(ClientRefusal::UserConnections);
+            let text = format!(
+                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
+                user.name, user.max_connections
+            );
+            self.refuse(id, identity.next_seq, 1226, b"42000", &text);
+            return;
+        };
+        let behaviour = identity.capabilities.intersection(BEHAVIOUR);
+        let key = AccountKey {
+            user: Arc::from(&*user.name),
+            behaviour,
+        };
+        let account = self.accounts.intern(key);
+        let schema = identity.schema.clone().filter(|name| !name.is_empty());
+        let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
+        let charset = Charset::Collation(identity.collation);
+        let state = SessionState::new(Schema::None, charset.clone());
+        let session = Session {
+            _place: place,
+            account,
+            credential: Arc::new(self.server_credential(&user, &identity.credential)),
+            format: reply_format(identity.capabilities),
+            capabilities: identity.capabilities,
+            state: self.states.intern(state),
+            handshake_charset: charset,
+            modes: trunkline_sql::token::Modes::default(),
+            leases: Vec::new(),
+            last_insert_id: 0,
+            last_conn: None,
+            status: status::AUTOCOMMIT,
+            next_flag: 0,
+            prepared: Vec::new(),
+            lost: None,
+            user,
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.session = Some(Box::new(session));
+        client.phase = Phase::Idle;
+        self.stats.counters.clients_authenticated += 1;
+        match schema {
+            None => self.welcome(id, identity.next_seq),
+            Some(schema) => self.log_in_to_schema(id, &schema, identity.next_seq),
+        }
+    }
+
+    /// What the configuration knows, completed by what this login and earlier ones proved.
+    fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
+        let mut credential = Credential::from_password(&user.password);
+        credential.learn(&self.shared.learn_credential(&user.name, proven));
+        credential
+    }
+
+    /// The login's schema is tried on a server, as a server itself would, unless that was done
+    /// a moment ago.
+    fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
+        let Some(session) = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        if session.user.fast_forward {
+            // The dedicated connection names the schema when it logs in.
+            self.enter_schema(id, schema);
+            self.welcome(id, seq);
+            return;
+        }
+        let key = (session.account, schema.into());
+        let confirmed_ms = self.schemas.get(&key).copied();
+        let is_fresh = |at: u64| self.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
+        if confirmed_ms.is_some_and(is_fresh) {
+            self.enter_schema(id, schema);
+            self.welcome(id, seq);
+        } else {
+            self.run_init_db(id, schema, Purpose::LoginSchema(schema.into(), seq));
+        }
+    }
+
+    /// A server said that the account may use this schema.
+    pub(crate) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
+        let Some(session) = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        if self.schemas.len() >= SCHEMAS_MAX {
+            self.schemas.clear();
+        }
+        self.schemas
+            .insert((session.account, schema.into()), self.now.ms());
+    }
+
+    /// The session's default schema is now this one.
+    pub(crate) fn enter_schema(&mut self, id: ClientId, schema: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let mut state = (*session.state).clone();
+        state.schema = schema.into();
+        session.state = self.states.intern(state);
+    }
+
+    /// Acknowledges the login.
+    pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let ok = OkPacket {
+            status: session.status,
+            ..OkPacket::default()
+        };
+        let format = session.format;
+        let is_fast_forward = session.user.fast_forward;
+        self.write_client(id, |out| {
+            put_ok(out, seq, &ok, format);
+        });
+        if is_fast_forward {
+            self.begin_forward(id);
+        }
+    }
+
+    /// `COM_CHANGE_USER`: the client logs in anew on the same connection.
+    pub(crate) fn change_user(&mut self, id: ClientId, payload: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let accounts = LoginAccounts::new(&self.snapshot.users, &self.shared, &client.peer);
+        let (handshake, step) = ClientHandshake::change_user(
+            session.capabilities,
+            client.nonce,
+            payload,
+            0,
+            &accounts,
+            client.outbox.buf(&mut self.buffers),
+        );
+        client.phase = Phase::Login(Box::new(handshake));
+        self.touch_client(id);
+        let deadline = self.now.ms() + self.snapshot.settings.connect_timeout_client;
+        self.logging_in.push_back((deadline, id));
+        self.login_step(id, step);
+    }
+
+    /// Answers with an error packet and ends the connection.
+    pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, code: u16, state: &[u8; 5], text: &str) {
+        self.write_client(id, |out| {
+            put_err(out, seq, code, state, text);
+        });
+        self.close_client(id);
+    }
+
+    /// Ends a client connection once its outbox is empty.
+    pub(crate) fn close_client(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let now_ms = self.now.ms();
+        if !matches!(client.phase, Phase::Closing) {
+            self.leave_statement(id);
+            self.end_session(id);
+            if let Some(client) = self.clients.get_mut(id) {
+                client.phase = Phase::Closing;
+                client.inbox = Vec::new();
+                client.active_ms = now_ms;
+            }
+            self.act(Action::CloseClient {
+                client: id,
+                now: false,
+            });
+        }
+    }
+
+    /// Forgets a client whose socket has gone.
+    pub(crate) fn remove_client(&mut self, id: ClientId) {
+        self.leave_statement(id);
+        self.end_session(id);
+        if let Some(mut client) = self.clients.remove(id) {
+            client.outbox.discard(&mut self.buffers);
+            if client.has_place {
+                self.shared.give_back_client();
+            }
+            self.stats.counters.clients_disconnected += 1;
+        }
+    }
+}
+
+/// Whether the first packet says that it is longer than a login ever is.
+fn is_oversized(bytes: &[u8]) -> bool {
+    frame::Header::read(bytes).is_some_and(|header| {
+        header.payload_len + HEADER_LEN > LOGIN_BYTES_MAX || header.payload_len == PAYLOAD_MAX
+    })
+}
+
+/// The framing that follows from a client's or server's capabilities.
+pub(crate) fn reply_format(capabilities: Capabilities) -> ReplyFormat {
+    ReplyFormat {
+        deprecate_eof: capabilities.contains(Capabilities::DEPRECATE_EOF),
+        session_track: capabilities.contains(Capabilities::SESSION_TRACK),
+    }
+}
+
+/// What a login may ask of users.
+struct LoginAccounts<'a> {
+    users: &'a std::collections::HashMap<String, Arc<User>>,
+    shared: &'a Shared,
+    host: String,
+    is_secure: bool,
+}
+
+impl<'a> LoginAccounts<'a> {
+    fn new(
+        users: &'a std::collections::HashMap<String, Arc<User>>,
+        shared: &'a Shared,
+        peer: &Peer,
+    ) -> Self {
+        Self {
+            users,
+            shared,
+            host: peer.host(),
+            is_secure: peer.client_addr.is_none(),
+        }
+    }
+}
+
+impl Accounts for LoginAccounts<'_> {
+    fn user(&self, name: &str) -> Option<Arc<User>> {
+        self.users.get(name).filter(|user| user.active).cloned()
+    }
+
+    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {
+        let user = self.users.get(name)?;
+        let Password::Sha2Hash(hash) = &user.password else {
+            return None;
+        };
+        self.shared.verified(name, hash.expose())
+    }
+
+    fn public_key_pem(&self) -> Option<&[u8]> {
+        self.shared.public_key_pem()
+    }
+
+    fn client_host(&self) -> &str {
+        &self.host
+    }
+
+    fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+}

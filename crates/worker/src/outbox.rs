@@ -1,0 +1,127 @@
+//! Bytes on their way to a socket, in buffers that belong to the worker.
+
+use std::collections::VecDeque;
+
+/// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    free: Vec<Vec<u8>>,
+}
+
+/// Buffers kept for reuse; more than that go back to the allocator.
+const FREE_MAX: usize = 256;
+/// A buffer that grew beyond this is not kept, bytes.
+const KEPT_CAPACITY_MAX: usize = 64 * 1024;
+
+impl Buffers {
+    /// An empty buffer.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give(&mut self, mut buf: Vec<u8>) {
+        if buf.capacity() != 0 && buf.capacity() <= KEPT_CAPACITY_MAX && self.free.len() < FREE_MAX
+        {
+            buf.clear();
+            self.free.push(buf);
+        }
+    }
+}
+
+/// Bytes that wait to be written to one socket.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    buf: Vec<u8>,
+    /// Bytes at the front of `buf` that the kernel has taken.
+    written: usize,
+    /// Bytes taken by the kernel since the connection began.
+    written_total: u64,
+    pub(crate) is_listed: bool,
+}
+
+impl Outbox {
+    /// The bytes to write next.
+    pub fn pending(&self) -> &[u8] {
+        self.buf.get(self.written..).unwrap_or_default()
+    }
+
+    /// Whether everything was written.
+    pub fn is_empty(&self) -> bool {
+        self.written >= self.buf.len()
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.buf.len().saturating_sub(self.written)
+    }
+
+    /// Position in the stream of bytes, counted from the connection's begin, that the next
+    /// appended byte will have.
+    pub(crate) fn position(&self) -> u64 {
+        self.written_total + self.len() as u64
+    }
+
+    /// Bytes that the kernel has taken since the connection began.
+    pub(crate) fn written_total(&self) -> u64 {
+        self.written_total
+    }
+
+    /// Where to append. The buffer may hold bytes that were written already: append only.
+    pub(crate) fn buf(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
+        if self.buf.capacity() == 0 {
+            self.buf = buffers.take();
+        }
+        &mut self.buf
+    }
+
+    /// The kernel took the first `len` pending bytes.
+    pub(crate) fn advance(&mut self, len: usize, buffers: &mut Buffers) {
+        debug_assert!(len <= self.len());
+        self.written += len;
+        self.written_total += len as u64;
+        if self.is_empty() {
+            self.written = 0;
+            buffers.give(std::mem::take(&mut self.buf));
+        } else if self.written > KEPT_CAPACITY_MAX {
+            self.buf.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Drops what waits.
+    pub(crate) fn discard(&mut self, buffers: &mut Buffers) {
+        self.written = 0;
+        buffers.give(std::mem::take(&mut self.buf));
+    }
+}
+
+/// Sockets that were written to in this batch, each once.
+#[derive(Debug)]
+pub(crate) struct Dirty<S>(pub(crate) VecDeque<S>);
+
+impl<S> Default for Dirty<S> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outbox_that_is_empty_holds_no_buffer() {
+        let mut buffers = Buffers::default();
+        let mut outbox = Outbox::default();
+        outbox.buf(&mut buffers).extend_from_slice(b"hello");
+        outbox.advance(2, &mut buffers);
+        assert_eq!(outbox.pending(), b"llo");
+        outbox.buf(&mut buffers).extend_from_slice(b"!");
+        assert_eq!((outbox.len(), outbox.position()), (4, 6));
+        outbox.advance(4, &mut buffers);
+        assert!(outbox.is_empty());
+        assert_eq!((outbox.buf.capacity(), buffers.free.len()), (0, 1));
+        assert_eq!(outbox.written_total(), 6);
+    }
+}

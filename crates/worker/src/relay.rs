@@ -1,0 +1,171 @@
+//! Step 9: a server's bytes are given to whoever each reply belongs to.
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{codec::frame, response::Outcome};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    action::read_error,
+    client::{Phase, Stage},
+    conn::{Conn, InFlight, Owner},
+};
+
+impl Worker {
+    /// Bytes of a server connection that takes commands.
+    pub(crate) fn reply_read(&mut self, id: ConnId, mut bytes: &[u8]) {
+        if let Some(slot) = self.slot_of(id) {
+            self.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
+        }
+        while !bytes.is_empty() {
+            let Some(conn) = self.conns.get_mut(id) else {
+                return;
+            };
+            let Some(front) = conn.in_flight.front_mut() else {
+                return self.unsolicited(id, bytes);
+            };
+            let owner = front.owner;
+            let client = match owner {
+                Owner::Client(client) => self.clients.get_mut(client),
+                _ => None,
+            };
+            let fed = match client {
+                Some(client) => front
+                    .relay
+                    .feed(bytes, client.outbox.buf(&mut self.buffers)),
+                // Nothing is appended: these relays discard.
+                None => front.relay.feed(bytes, &mut Vec::new()),
+            };
+            let Ok(fed) = fed else {
+                return self.server_broke(id, "sent an answer that can't be understood");
+            };
+            bytes = bytes.get(fed.consumed..).unwrap_or_default();
+            if let Owner::Client(client) = owner {
+                self.touch_client(client);
+                self.hold_back(client, id);
+            }
+            if fed.ended {
+                let entry = self
+                    .conns
+                    .get_mut(id)
+                    .and_then(|conn| conn.in_flight.pop_front());
+                if let Some(InFlight { relay, .. }) = entry {
+                    self.answered(id, owner, relay.into_outcome());
+                }
+            } else if front_awaits_client(self.conns.get(id)) {
+                return self.server_broke(id, "asked for a file that nobody offered");
+            }
+        }
+    }
+
+    /// Stops reading from a server whose client does not keep up.
+    fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
+        let max = self.snapshot.settings.client_buffer_max;
+        let is_full = self
+            .clients
+            .get(client)
+            .is_some_and(|client| client.outbox.len() > max);
+        let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
+            return;
+        };
+        if !conn.is_paused {
+            conn.is_paused = true;
+            self.stats.counters.servers_held_back += 1;
+            self.act(Action::Pause(Side::Server(conn_id)));
+        }
+    }
+
+    /// The client took bytes: its server may be read again, and a client that is done may end.
+    pub(crate) fn after_client_write(&mut self, id: ClientId) {
+        let max = self.snapshot.settings.client_buffer_max;
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if client.outbox.len() > max / 2 {
+            return;
+        }
+        let conn_id = match &client.phase {
+            Phase::Running(statement) => match statement.stage {
+                Stage::Sent(conn) => conn,
+                Stage::Queued | Stage::Synchronising(_) => return,
+            },
+            Phase::Forward(conn) => *conn,
+            Phase::Login(_) | Phase::Idle | Phase::Closing => return,
+        };
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if conn.is_paused {
+            conn.is_paused = false;
+            self.act(Action::Resume(Side::Server(conn_id)));
+        }
+    }
+
+    /// Bytes that no command asked for: a server says why it ends the connection.
+    fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
+        let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
+        match error {
+            Some((code, text)) => {
+                self.lose_conn(
+                    id,
+                    &format!("the server ended the connection: {code} {text}"),
+                );
+            }
+            None => self.server_broke(id, "spoke without being asked"),
+        }
+    }
+
+    /// A command has been answered.
+    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome) {
+        match owner {
+            Owner::Client(client) => self.complete(client, id, outcome),
+            Owner::Nobody => {
+                self.count_answered(id);
+                self.free_if_quiet(id);
+            }
+            Owner::Sync(client, set) => match outcome.error {
+                Some(error) => {
+                    let text = String::from_utf8_lossy(&error.message).into_owned();
+                    self.sync_failed(client, id, error.code, &error.sqlstate, &text);
+                }
+                None => self.synchronised(client, id, set),
+            },
+            Owner::Setup => {
+                if let Some(error) = outcome.error {
+                    let text = String::from_utf8_lossy(&error.message).into_owned();
+                    self.log(true, || {
+                        format!("a server refused session trackers: {text}")
+                    });
+                }
+                self.free_if_quiet(id);
+            }
+            Owner::Reset => match outcome.error {
+                Some(_) => self.drop_conn(id),
+                None => self.reset_done(id),
+            },
+            Owner::Ping => self.pinged(id),
+        }
+    }
+
+    /// State was brought over; a statement that waited for the last of it goes out.
+    fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
+        if let Some(set) = set {
+            self.prove(id, set);
+        }
+        let is_last = self
+            .conns
+            .get(id)
+            .is_some_and(|conn| conn.in_flight.is_empty());
+        let waits = self.clients.get(client).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(id))
+        });
+        if waits && is_last {
+            self.send_statement(client, id);
+        }
+    }
+}
+
+fn front_awaits_client(conn: Option<&Conn>) -> bool {
+    let front = conn.and_then(|conn| conn.in_flight.front());
+    front.is_some_and(|entry| entry.relay.awaits_client())
+}

@@ -1,0 +1,42 @@
+//! A new configuration, between two batches of events.
+
+use std::sync::Arc;
+
+use trunkline_config::Snapshot;
+use trunkline_protocol::packet::greeting::Greeting;
+
+use crate::Worker;
+
+impl Worker {
+    /// Takes over a published configuration. Statements under way go on as they began; servers
+    /// that are gone lose their idle connections now and the others when their sessions leave.
+    pub fn apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.analyses.configure(&snapshot.settings);
+        if !Arc::ptr_eq(&self.snapshot.rules, &snapshot.rules) {
+            self.rule_hits = trunkline_rules::Hits::new(&snapshot.rules);
+        }
+        let users = Arc::clone(&snapshot.users);
+        self.snapshot = snapshot;
+        self.shared.retain_users(|name| users.contains_key(name));
+        self.apply_servers();
+        self.stats.counters.snapshots_applied += 1;
+    }
+
+    /// What the servers greet with has become known or has changed; new clients see it.
+    pub fn apply_greeting(&mut self, greeting: Arc<Greeting>) {
+        self.greeting = greeting;
+    }
+
+    pub(crate) fn apply_servers(&mut self) {
+        let snapshot = Arc::clone(&self.snapshot);
+        let removed = self.pool.apply(snapshot.servers());
+        self.drop_outdated();
+        for slot in removed {
+            self.pool.sweep(slot);
+        }
+        let waited_for: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
+        for hostgroup in waited_for {
+            self.pump(hostgroup);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The numbers of one worker, for a reader that merges them.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use trunkline_config::Settings;
+use trunkline_sql::analysis::StatementKind;
+use trunkline_stats::{DigestQuery, Report, ServerGauges, WorkerGauges, WorkerStats};
+
+use crate::Worker;
+
+/// Names of the statement kinds, by index.
+static COMMANDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    StatementKind::ALL
+        .into_iter()
+        .map(StatementKind::name)
+        .collect()
+});
+
+pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
+    WorkerStats::new(trunkline_stats::Settings {
+        digests_max: settings.query_digests_max,
+        commands: &COMMANDS,
+        hash_seed: seed,
+    })
+}
+
+impl Worker {
+    /// A copy of all numbers.
+    pub fn report(&self, digests: DigestQuery) -> Report {
+        let now_ms = self.now.ms();
+        let servers = self.pool.slots().map(|(id, slot)| {
+            let counts = slot.counts();
+            ServerGauges {
+                slot: id.index(),
+                hostgroup: slot.server.key.hostgroup.0,
+                address: slot.server.key.address.to_string(),
+                state: slot.server.health.state(now_ms),
+                connections_max: u64::from(slot.server.max_connections),
+                connecting: u64::from(counts.connecting),
+                idle: u64::from(counts.idle),
+                leased: u64::from(counts.leased),
+                shared: 0,
+                resetting: u64::from(counts.resetting),
+                draining: u64::from(counts.draining),
+            }
+        });
+        let waiting = self
+            .pool
+            .waited_for()
+            .map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let gauges = WorkerGauges {
+            worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
+            servers: servers.collect(),
+            pins: self.pins(),
+            waiting: waiting.collect::<BTreeMap<_, _>>(),
+            rule_hits: self.rule_hits.by_rule(&self.snapshot.rules).collect(),
+        };
+        self.stats.report(gauges, digests)
+    }
+
+    /// The counters, for what only the driver can count.
+    pub fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
+        &mut self.stats.counters
+    }
+}

@@ -1,0 +1,153 @@
+//! What workers share about users: touched at login and logout only, never per statement.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use trunkline_session::Credential;
+
+/// Counts and proofs that hold over all workers.
+#[derive(Debug, Default)]
+pub struct Shared {
+    clients: AtomicU32,
+    next_connection_id: AtomicU32,
+    users: Mutex<HashMap<String, UserFacts>>,
+    public_key_pem: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+struct UserFacts {
+    connections: Arc<AtomicU32>,
+    /// What logins have proven: enough to log in to servers as the user.
+    credential: Credential,
+    /// `SHA256(SHA256(password))`, proven by a full authentication, and the hash that it proves.
+    verified: Option<(Vec<u8>, [u8; 32])>,
+}
+
+impl Shared {
+    /// With the public key that clients encrypt their passwords with.
+    pub fn new(public_key_pem: Option<Vec<u8>>) -> Self {
+        Self {
+            public_key_pem,
+            ..Self::default()
+        }
+    }
+
+    /// The key that clients encrypt their passwords with.
+    pub fn public_key_pem(&self) -> Option<&[u8]> {
+        self.public_key_pem.as_deref()
+    }
+
+    /// Takes a place for a client under the cap on all clients.
+    pub(crate) fn take_client(&self, max: u32) -> bool {
+        take(&self.clients, max)
+    }
+
+    pub(crate) fn give_back_client(&self) {
+        self.clients.fetch_sub(1, Relaxed);
+    }
+
+    /// Clients connected over all workers, those that log in among them.
+    pub fn clients(&self) -> u32 {
+        self.clients.load(Relaxed)
+    }
+
+    /// A number for a new client; never 0.
+    pub(crate) fn next_connection_id(&self) -> u32 {
+        loop {
+            let id = self
+                .next_connection_id
+                .fetch_add(1, Relaxed)
+                .wrapping_add(1);
+            if id != 0 {
+                return id;
+            }
+        }
+    }
+
+    fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place under the user's cap; the counter is given back by [`UserPlace`]'s drop.
+    pub(crate) fn take_user(&self, name: &str, max: u32) -> Option<UserPlace> {
+        let connections = Arc::clone(&self.users().entry(name.to_owned()).or_default().connections);
+        take(&connections, max).then_some(UserPlace(connections))
+    }
+
+    /// Connections of a user over all workers.
+    pub fn user_connections(&self, name: &str) -> u32 {
+        self.users()
+            .get(name)
+            .map_or(0, |user| user.connections.load(Relaxed))
+    }
+
+    /// The proof of an earlier full authentication against this very hash.
+    pub(crate) fn verified(&self, name: &str, hash: &[u8]) -> Option<[u8; 32]> {
+        let users = self.users();
+        let (known, proof) = users.get(name)?.verified.as_ref()?;
+        (known == hash).then_some(*proof)
+    }
+
+    /// Remembers the proof of a full authentication.
+    pub(crate) fn remember_verified(&self, name: &str, hash: Vec<u8>, proof: [u8; 32]) {
+        self.users().entry(name.to_owned()).or_default().verified = Some((hash, proof));
+    }
+
+    /// Adds what a login has proven to what earlier ones did; returns all of it.
+    pub(crate) fn learn_credential(&self, name: &str, proven: &Credential) -> Credential {
+        let mut users = self.users();
+        let facts = users.entry(name.to_owned()).or_default();
+        facts.credential.learn(proven);
+        facts.credential.clone()
+    }
+
+    /// Forgets users that the configuration no longer has and that nobody is connected as.
+    pub(crate) fn retain_users(&self, is_known: impl Fn(&str) -> bool) {
+        self.users()
+            .retain(|name, facts| is_known(name) || facts.connections.load(Relaxed) > 0);
+    }
+}
+
+fn take(counter: &AtomicU32, max: u32) -> bool {
+    counter
+        .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
+        .is_ok()
+}
+
+/// One of a user's places; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct UserPlace(Arc<AtomicU32>);
+
+impl Drop for UserPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_cap_holds_and_places_come_back() {
+        let shared = Shared::default();
+        let first = shared.take_user("app", 1);
+        assert!(first.is_some() && shared.take_user("app", 1).is_none());
+        assert!(shared.take_user("other", 1).is_some());
+        drop(first);
+        assert!(shared.take_user("app", 1).is_some());
+    }
+
+    #[test]
+    fn a_proof_holds_for_its_own_hash_only() {
+        let shared = Shared::default();
+        shared.remember_verified("app", b"hash".to_vec(), [7; 32]);
+        assert_eq!(shared.verified("app", b"hash"), Some([7; 32]));
+        assert_eq!(shared.verified("app", b"changed"), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! A graceful stop: what runs may end, what rests is closed, and a deadline ends the rest.
+
+use crate::{Action, ClientId, Side, Worker, client::Phase};
+
+impl Worker {
+    /// Takes no more clients and ends the others as they become free; all of them at
+    /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
+    pub fn stop_gracefully(&mut self, deadline_ms: u64) {
+        self.stopping = Some(deadline_ms);
+        for id in self.clients.keys() {
+            self.close_if_free(id);
+        }
+        self.check_stop();
+    }
+
+    /// While stopping: ends a client that has nothing under way and no state on a server.
+    pub(crate) fn close_if_free(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        match &client.phase {
+            Phase::Login(_) => {
+                self.close_client_now(id);
+            }
+            Phase::Idle => {
+                let session = client.session.as_ref();
+                if session.is_none_or(|session| !session.is_in_transaction()) {
+                    self.close_client(id);
+                }
+            }
+            Phase::Running(_) | Phase::Forward(_) | Phase::Closing => {}
+        }
+    }
+
+    /// Ends a client whatever it is doing.
+    pub(crate) fn close_client_now(&mut self, id: ClientId) {
+        self.close_client(id);
+        self.act(Action::CloseClient {
+            client: id,
+            now: true,
+        });
+    }
+
+    pub(crate) fn check_stop(&mut self) {
+        let Some(deadline_ms) = self.stopping else {
+            return;
+        };
+        if self.now.ms() >= deadline_ms {
+            for id in self.clients.keys() {
+                self.close_client_now(id);
+            }
+        }
+        if self.clients.len() == 0 && !self.is_stopped {
+            self.is_stopped = true;
+            for id in self.conns.keys() {
+                self.drop_conn(id);
+            }
+            self.act(Action::Stopped);
+        }
+    }
+
+    /// A step of this client's panicked in the driver's hands: the client and the connections it
+    /// held end, nothing else does.
+    pub fn abandon(&mut self, side: Side) {
+        self.stats.counters.session_panics += 1;
+        match side {
+            Side::Client(id) => {
+                let leases = self
+                    .clients
+                    .get_mut(id)
+                    .and_then(|client| client.session.take());
+                for lease in leases.map(|session| session.leases).unwrap_or_default() {
+                    self.drop_conn(lease.conn);
+                }
+                self.act(Action::CloseClient {
+                    client: id,
+                    now: true,
+                });
+                self.remove_client(id);
+            }
+            Side::Server(id) => {
+                let owner = self.conns.get(id).and_then(|conn| conn.owner);
+                self.drop_conn(id);
+                if let Some(owner) = owner {
+                    self.abandon(Side::Client(owner));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A table whose keys tell an entry from an earlier one at the same place.
+
+use slab::Slab;
+use trunkline_pool::ConnId;
+
+use crate::ClientId;
+
+/// A key of a [`Table`].
+pub(crate) trait Key: Copy {
+    fn new(index: u32, generation: u32) -> Self;
+    fn index(self) -> usize;
+    fn generation(self) -> u32;
+}
+
+macro_rules! key {
+    ($name:ident) => {
+        impl Key for $name {
+            fn new(index: u32, generation: u32) -> Self {
+                Self { index, generation }
+            }
+
+            fn index(self) -> usize {
+                self.index as usize
+            }
+
+            fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+    };
+}
+
+key!(ClientId);
+key!(ConnId);
+
+/// Entries by key; a key of an entry that has gone finds nothing.
+#[derive(Debug)]
+pub(crate) struct Table<K, T> {
+    entries: Slab<(K, T)>,
+    generation: u32,
+}
+
+impl<K: Key, T> Table<K, T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Slab::new(),
+            generation: 0,
+        }
+    }
+
+    /// Adds the entry that `make` builds from its key.
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(K) -> T) -> K {
+        self.generation = self.generation.wrapping_add(1);
+        let place = self.entries.vacant_entry();
+        let index = u32::try_from(place.key()).unwrap_or(u32::MAX);
+        debug_assert!(index != u32::MAX, "descriptors end long before indexes do");
+        let key = K::new(index, self.generation);
+        place.insert((key, make(key)));
+        key
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<&T> {
+        match self.entries.get(key.index()) {
+            Some((known, entry)) if known.generation() == key.generation() => Some(entry),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        match self.entries.get_mut(key.index()) {
+            Some((known, entry)) if known.generation() == key.generation() => Some(entry),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+        self.get(key)?;
+        self.entries.try_remove(key.index()).map(|(_, entry)| entry)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<K> {
+        self.entries.iter().map(|(_, (key, _))| *key).collect()
+    }
+
+    /// Keys of the entries for which `wanted` holds.
+    pub(crate) fn keys_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<K> {
+        let entries = self.entries.iter().filter(|(_, (_, entry))| wanted(entry));
+        entries.map(|(_, (key, _))| *key).collect()
+    }
+
+    /// Visits every entry.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(K, &T)) {
+        for (_, (key, entry)) in &self.entries {
+            visit(*key, entry);
+        }
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|(_, (_, entry))| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_an_entry_that_has_gone_finds_nothing() {
+        let mut table: Table<ClientId, &str> = Table::new();
+        let first = table.insert_with(|_| "first");
+        assert_eq!(table.remove(first), Some("first"));
+        let second = table.insert_with(|_| "second");
+        assert_eq!(first.index, second.index);
+        assert_eq!(
+            (table.get(first), table.get(second)),
+            (None, Some(&"second"))
+        );
+        assert_eq!(table.remove(first), None);
+    }
+}

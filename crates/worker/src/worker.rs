@@ -1,0 +1,310 @@
+//! The worker: its parts, and the events that a driver brings.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+use trunkline_config::Snapshot;
+use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_session::tracker::StateTable;
+use trunkline_stats::WorkerStats;
+use trunkline_topology::ServerKey;
+
+use crate::{
+    Action, ClientId, Now, Shared, Side,
+    action::LogLine,
+    analysis::Analyses,
+    client::{Client, Phase},
+    conn::{AccountKey, Conn, ConnPhase},
+    outbox::{Buffers, Dirty},
+    table::Table,
+};
+
+/// What distinguishes one worker from the others.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerOptions {
+    /// Its number, from 0.
+    pub index: usize,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Starts its random choices.
+    pub seed: u64,
+}
+
+/// One worker of the data plane. See the crate's documentation.
+pub struct Worker {
+    pub(crate) options: WorkerOptions,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) greeting: Arc<Greeting>,
+    pub(crate) now: Now,
+    pub(crate) clients: Table<ClientId, Client>,
+    pub(crate) conns: Table<ConnId, Conn>,
+    pub(crate) pool: Pool<ClientId>,
+    pub(crate) accounts: Accounts,
+    pub(crate) states: StateTable,
+    pub(crate) analyses: Analyses,
+    pub(crate) decisions: trunkline_rules::Memory,
+    pub(crate) rule_hits: trunkline_rules::Hits,
+    pub(crate) buffers: Buffers,
+    pub(crate) stats: WorkerStats,
+    /// Clients that log in, oldest first, with their deadlines in ms.
+    pub(crate) logging_in: VecDeque<(u64, ClientId)>,
+    /// Schemas that a server confirmed lately, by account: ms of the confirmation.
+    pub(crate) schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
+    /// Hashes of `SET` statements that a server has accepted before.
+    pub(crate) proven: HashSet<(SlotId, u64), FixedState>,
+    /// Other workers that asked for an idle connection to a server.
+    pub(crate) asked: VecDeque<(ServerKey, usize, u64)>,
+    pub(crate) asked_peers_ms: HashMap<ServerKey, u64, FixedState>,
+    pub(crate) sweep_ms: u64,
+    pub(crate) conns_swept_ms: u64,
+    pub(crate) stopping: Option<u64>,
+    pub(crate) is_stopped: bool,
+    pub(crate) log_budget: u32,
+    actions: Vec<Action>,
+    dirty: Dirty<Side>,
+}
+
+/// Accounts by number, and back.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    by_key: HashMap<AccountKey, AccountId, FixedState>,
+    keys: Vec<AccountKey>,
+}
+
+impl Accounts {
+    pub(crate) fn intern(&mut self, key: AccountKey) -> AccountId {
+        if let Some(id) = self.by_key.get(&key) {
+            return *id;
+        }
+        let id = AccountId(u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
+        self.keys.push(key.clone());
+        self.by_key.insert(key, id);
+        id
+    }
+
+    pub(crate) fn key(&self, id: AccountId) -> Option<&AccountKey> {
+        self.keys.get(id.0 as usize)
+    }
+}
+
+/// Log lines per second and worker; what is beyond is counted only.
+pub(crate) const LOG_LINES_PER_SEC: u32 = 20;
+
+impl Worker {
+    /// A worker that serves `snapshot`.
+    pub fn new(
+        options: WorkerOptions,
+        snapshot: Arc<Snapshot>,
+        shared: Arc<Shared>,
+        greeting: Arc<Greeting>,
+    ) -> Self {
+        let mut worker = Self {
+            options,
+            shared,
+            greeting,
+            now: Now::default(),
+            clients: Table::new(),
+            conns: Table::new(),
+            pool: Pool::new(options.seed),
+            accounts: Accounts::default(),
+            states: StateTable::default(),
+            analyses: Analyses::new(&snapshot.settings),
+            decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
+            rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
+            buffers: Buffers::default(),
+            stats: crate::report::new_stats(&snapshot.settings, options.seed),
+            logging_in: VecDeque::new(),
+            schemas: HashMap::with_hasher(FixedState::default()),
+            proven: HashSet::with_hasher(FixedState::default()),
+            asked: VecDeque::new(),
+            asked_peers_ms: HashMap::with_hasher(FixedState::default()),
+            sweep_ms: 0,
+            conns_swept_ms: 0,
+            stopping: None,
+            is_stopped: false,
+            log_budget: LOG_LINES_PER_SEC,
+            actions: Vec::new(),
+            dirty: Dirty::default(),
+            snapshot,
+        };
+        worker.apply_servers();
+        worker
+    }
+
+    /// Begins a batch of events that all happen at `now`.
+    pub fn begin_batch(&mut self, now: Now) {
+        debug_assert!(now.us >= self.now.us, "time goes back");
+        self.now = now;
+    }
+
+    /// What the driver has to do; call until `None` after each batch.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Gives the emptied list of actions back, to be filled again.
+    pub fn recycle_actions(&mut self, mut actions: Vec<Action>) {
+        if self.actions.is_empty() {
+            actions.clear();
+            self.actions = actions;
+        }
+    }
+
+    /// A socket with bytes to write; call until `None` after each batch.
+    pub fn next_dirty(&mut self) -> Option<Side> {
+        let side = self.dirty.0.pop_front()?;
+        match side {
+            Side::Client(id) => self.clients.get_mut(id)?.outbox.is_listed = false,
+            Side::Server(id) => self.conns.get_mut(id)?.outbox.is_listed = false,
+        }
+        Some(side)
+    }
+
+    /// Whether any socket has bytes that the driver has not been told of.
+    pub fn has_dirty(&self) -> bool {
+        !self.dirty.0.is_empty()
+    }
+
+    /// The bytes to write to a socket.
+    pub fn pending(&self, side: Side) -> &[u8] {
+        match side {
+            Side::Client(id) => self
+                .clients
+                .get(id)
+                .map_or(&[], |client| client.outbox.pending()),
+            Side::Server(id) => self.conns.get(id).map_or(&[], |conn| conn.outbox.pending()),
+        }
+    }
+
+    /// The kernel took `len` bytes of a socket's pending ones.
+    pub fn wrote(&mut self, side: Side, len: usize) {
+        match side {
+            Side::Client(id) => {
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
+                client.outbox.advance(len, &mut self.buffers);
+                self.after_client_write(id);
+            }
+            Side::Server(id) => {
+                let Some(conn) = self.conns.get_mut(id) else {
+                    return;
+                };
+                conn.outbox.advance(len, &mut self.buffers);
+                self.after_server_write(id);
+            }
+        }
+    }
+
+    /// Bytes from a client.
+    pub fn client_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.active_ms = self.now.ms();
+        match &client.phase {
+            Phase::Login(_) => self.login_read(id, bytes),
+            Phase::Idle => self.commands_read(id, bytes),
+            Phase::Running(_) => {
+                client.inbox.extend_from_slice(bytes);
+                self.pause_if_full(id);
+            }
+            Phase::Forward(conn) => {
+                let conn = *conn;
+                self.forward_to_server(id, conn, bytes);
+            }
+            Phase::Closing => {}
+        }
+    }
+
+    /// A client's socket ended or failed.
+    pub fn client_closed(&mut self, id: ClientId) {
+        self.remove_client(id);
+    }
+
+    /// Bytes from a server.
+    pub fn server_read(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        match &conn.phase {
+            ConnPhase::Connecting(_) => self.server_broke(id, "sent bytes before it was connected"),
+            ConnPhase::Login(_) => self.server_login_read(id, bytes),
+            ConnPhase::Ready => self.reply_read(id, bytes),
+            ConnPhase::Forward(client) => {
+                let client = *client;
+                self.forward_to_client(id, client, bytes);
+            }
+        }
+    }
+
+    /// A server's socket ended, or failed with this reason.
+    pub fn server_closed(&mut self, id: ConnId, reason: &str) {
+        self.lose_conn(id, reason);
+    }
+
+    /// How many clients this worker has.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(crate) fn log(&mut self, is_warning: bool, text: impl FnOnce() -> String) {
+        match self.log_budget.checked_sub(1) {
+            Some(left) => {
+                self.log_budget = left;
+                self.act(Action::Log(LogLine {
+                    is_warning,
+                    text: text(),
+                }));
+            }
+            None => {}
+        }
+    }
+
+    /// Notes that a client's outbox has bytes.
+    pub(crate) fn touch_client(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if !client.outbox.is_listed {
+            client.outbox.is_listed = true;
+            self.dirty.0.push_back(Side::Client(id));
+        }
+    }
+
+    /// Notes that a server connection's outbox has bytes.
+    pub(crate) fn touch_server(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        if !conn.outbox.is_listed {
+            conn.outbox.is_listed = true;
+            self.dirty.0.push_back(Side::Server(id));
+        }
+    }
+
+    /// Appends to a client's outbox.
+    pub(crate) fn write_client(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(client) = self.clients.get_mut(id) {
+            write(client.outbox.buf(&mut self.buffers));
+            self.touch_client(id);
+        }
+    }
+
+    /// Appends to a server connection's outbox.
+    pub(crate) fn write_server(&mut self, id: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            write(conn.outbox.buf(&mut self.buffers));
+            self.touch_server(id);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! `cargo xtask servers`: the real servers that tests, demo and benches start.
+//!
+//! | what | from | without it |
+//! |---|---|---|
+//! | MariaDB, HAProxy, sysbench | the distribution's packages | nothing works: exit code 1 |
+//! | MySQL | a Debian tree in the servers folder (`TRUNKLINE_SERVERS`), made by debootstrap | its tests are skipped, loudly |
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use trunkline_testkit::{MySqlTree, find_program, mysql_available, servers_dir};
+
+use crate::run::{first_line, step, succeeds};
+
+/// A program and the package that holds it.
+const NEEDED: [(&str, &str); 4] = [
+    ("mariadbd", "mariadb-server"),
+    ("mariadb", "mariadb-client"),
+    ("sysbench", "sysbench"),
+    ("haproxy", "haproxy"),
+];
+
+/// What the MySQL tree holds beside a minimal system.
+const TREE_PACKAGES: &str = "mysql-server-core,mysql-client-core,mysql-router";
+/// The only Debian suite that has MySQL.
+const TREE_SUITE: &str = "sid";
+/// How often a long step shows that it lives.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Installs packages without starting their services: `policy-rc.d` is Debian's own way to say so,
+/// and it is put back as it was. A repository that can't be reached need not be the one we need.
+const INSTALL: &str = r#"
+set -eu
+policy=/usr/sbin/policy-rc.d
+code=0
+[ ! -x "$policy" ] || "$policy" mariadb start >/dev/null 2>&1 || code=$?
+if [ "$code" -ne 101 ]; then
+    [ ! -e "$policy" ] || mv "$policy" "$policy.trunkline"
+    trap 'rm -f "$policy"; [ ! -e "$policy.trunkline" ] || mv "$policy.trunkline" "$policy"' EXIT
+    trap 'exit 130' INT TERM HUP
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+apt-get -q update || echo "apt-get update failed; going on with the lists there are" >&2
+apt-get -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 --no-install-recommends install "$@"
+"#;
+
+/// Makes a tree in `$1` (a folder that doesn't exist yet) by way of `$1.partial`.
+const MAKE_TREE: &str = r#"
+set -eu
+tree=$1 suite=$2 packages=$3 mirror=$4
+rm -rf --one-file-system "$tree.partial"
+mkdir -p "$tree.partial"
+debootstrap --variant=minbase --include="$packages" "$suite" "$tree.partial" $mirror
+rm -rf "$tree.partial"/var/cache/apt/archives/*.deb "$tree.partial"/var/lib/apt/lists/*
+test -x "$tree.partial/usr/sbin/mysqld"
+mv "$tree.partial" "$tree"
+"#;
+
+/// How root is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Privilege {
+    Root,
+    Sudo,
+    None,
+}
+
+/// Gets what is missing, and says what it finds and does.
+pub fn ensure() -> Result<()> {
+    let privilege = privilege();
+    ensure_packages(privilege)?;
+    if let Err(reason) = ensure_mysql(privilege) {
+        println!("servers: MySQL: {reason:#}");
+        println!("servers: MySQL: going on without; tests that need it say SKIPPED");
+    }
+    report();
+    Ok(())
+}
+
+fn ensure_packages(privilege: Privilege) -> Result<()> {
+    let missing = missing_packages();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    install(privilege, &missing)?;
+    let still = missing_packages();
+    if !still.is_empty() {
+        bail!("still missing after the installation: {}", still.join(" "));
+    }
+    Ok(())
+}
+
+fn missing_packages() -> Vec<&'static str> {
+    let missing = NEEDED
+        .iter()
+        .filter(|(program, _)| find_program(program).is_none());
+    missing.map(|(_, package)| *package).collect()
+}
+
+fn install(privilege: Privilege, packages: &[&str]) -> Result<()> {
+    let list = packages.join(" ");
+    let by_hand = format!(
+        "these packages are missing: {list}\nrun this, then try again:\n\n    \
+         sudo apt-get update && sudo apt-get install --no-install-recommends -y {list}\n"
+    );
+    if find_program("apt-get").is_none() {
+        bail!("{by_hand}\n(this system has no apt-get: install the like of them its own way)");
+    }
+    let Some(mut command) = shell_as_root(privilege, INSTALL) else {
+        bail!(by_hand)
+    };
+    println!("servers: packages: their services are not started; those that run are left alone");
+    if Path::new("/run/systemd/system").exists() {
+        println!("servers: packages: systemd starts new ones at the next boot;");
+        println!("servers: packages: `systemctl disable mariadb haproxy` prevents that");
+    }
+    command.args(packages);
+    step(&format!("installing {list}"), &mut command)
+}
+
+fn ensure_mysql(privilege: Privilege) -> Result<()> {
+    let Err(reason) = mysql_available() else {
+        return Ok(());
+    };
+    if privilege == Privilege::None {
+        bail!("{reason}; neither root nor a sudo that asks no password is at hand");
+    }
+    if find_program("debootstrap").is_none() {
+        install(privilege, &["debootstrap"])?;
+    }
+    let tree = servers_dir().join("mysql");
+    if tree.exists() {
+        bail!(
+            "{} holds no MySQL that runs here; remove it to have it made anew",
+            tree.display()
+        );
+    }
+    let mirror = std::env::var("TRUNKLINE_DEBIAN_MIRROR").unwrap_or_default();
+    let mut command = shell_as_root(privilege, MAKE_TREE).context("no way to be root")?;
+    command
+        .arg(std::path::absolute(&tree)?)
+        .args([TREE_SUITE, TREE_PACKAGES, &mirror]);
+    std::fs::create_dir_all(servers_dir())?;
+    println!(
+        "== making the MySQL tree in {} (two or three minutes)",
+        tree.display()
+    );
+    let start = Instant::now();
+    with_progress(&mut command)?;
+    println!(
+        "== making the MySQL tree: done in {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    mysql_available().map(drop).map_err(anyhow::Error::msg)
+}
+
+/// Runs a talkative command: now and then one line of it is shown, and all of them when it fails.
+fn with_progress(command: &mut Command) -> Result<()> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = child.stdout.take().context("no output")?;
+    let mut lines = Vec::new();
+    let mut shown = Instant::now();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if shown.elapsed() >= PROGRESS_INTERVAL {
+            println!("   … {line}");
+            shown = Instant::now();
+        }
+        lines.push(line);
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        let from = lines.len().saturating_sub(40);
+        let tail = lines.get(from..).unwrap_or_default().join("\n");
+        bail!("debootstrap failed ({status}); its last words:\n{tail}");
+    }
+    Ok(())
+}
+
+/// Which versions there are now.
+fn report() {
+    for (program, package) in NEEDED {
+        let Some(path) = find_program(program) else {
+            continue;
+        };
+        // HAProxy alone knows only the short form.
+        let flag = if program == "haproxy" {
+            "-v"
+        } else {
+            "--version"
+        };
+        let version = first_line(Command::new(&path).arg(flag)).unwrap_or_default();
+        println!("servers: {package}: {version}");
+    }
+    if let Ok(tree) = MySqlTree::find() {
+        let version = first_line(tree.command("usr/sbin/mysqld").arg("--version"));
+        println!("servers: MySQL tree: {}", version.unwrap_or_default());
+    }
+}
+
+fn privilege() -> Privilege {
+    if first_line(Command::new("id").arg("-u")).as_deref() == Some("0") {
+        Privilege::Root
+    } else if succeeds(Command::new("sudo").args(["-n", "true"])) {
+        Privilege::Sudo
+    } else {
+        Privilege::None
+    }
+}
+
+/// A shell that runs `script` as root; arguments added later are `$1`, `$2`, …
+fn shell_as_root(privilege: Privilege, script: &str) -> Option<Command> {
+    let mut command = match privilege {
+        Privilege::Root => Command::new("env"),
+        Privilege::Sudo => {
+            let mut command = Command::new("sudo");
+            command.args(["-n", "env"]);
+            command
+        }
+        Privilege::None => return None,
+    };
+    // debootstrap and service scripts lie where a user's PATH doesn't look.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.arg(format!(
+        "PATH={path}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+    ));
+    command.args([
+        "DEBIAN_FRONTEND=noninteractive",
+        "sh",
+        "-c",
+        script,
+        "xtask",
+    ]);
+    Some(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_valid_shell() {
+        for script in [INSTALL, MAKE_TREE] {
+            assert!(succeeds(Command::new("sh").args(["-n", "-c", script])));
+        }
+    }
+
+    #[test]
+    fn without_privilege_nothing_is_run() {
+        assert!(shell_as_root(Privilege::None, "exit 0").is_none());
+    }
+}

@@ -1,0 +1,138 @@
+//! `cargo xtask test`: the one command that passes all tests on a fresh machine.
+//!
+//! Everything is built once, in the dev profile (dependencies optimised, our own code checked), so
+//! that the binary the end-to-end tests start is made of the same objects as the tests.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::SKIPPED_PREFIX;
+
+use crate::run::{cargo, step};
+use crate::servers;
+
+/// What `cargo xtask test` takes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Handed to `cargo test` in place of `--workspace` (`-p trunkline-sql`, `-- digest`)
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// The sum over all test binaries.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    binaries: u32,
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+    skipped: Vec<String>,
+}
+
+/// Gets the servers, builds, tests, and closes with one line.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
+    servers::ensure()?;
+    // All targets, as the tests select features: otherwise dependencies were compiled twice.
+    let mut build = cargo(root);
+    build.args(["build", "--workspace", "--all-targets"]);
+    step("building", &mut build)?;
+
+    let start = Instant::now();
+    let mut test = cargo(root);
+    test.args(["test", "--no-fail-fast"]);
+    let whole = arguments.rest.first().is_none_or(|first| first == "--");
+    if whole {
+        test.arg("--workspace");
+    }
+    println!("== testing");
+    test.args(&arguments.rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut child = test.spawn().context("cannot run cargo test")?;
+    let output = child.stdout.take().context("no output")?;
+    let mut tally = Tally::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        std::io::stdout().write_all(&line)?;
+        println!();
+        tally.read(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait()?;
+    for skipped in &tally.skipped {
+        println!("{SKIPPED_PREFIX}{skipped}");
+    }
+    println!(
+        "== {} in {:.0} s",
+        tally.summary(),
+        start.elapsed().as_secs_f64()
+    );
+    ensure!(status.success(), "tests failed ({status})");
+    Ok(())
+}
+
+impl Tally {
+    /// Takes in one line of the harness's output.
+    fn read(&mut self, line: &str) {
+        if let Some(skipped) = line.strip_prefix(SKIPPED_PREFIX) {
+            self.skipped.push(skipped.to_owned());
+        }
+        let Some(rest) = line.strip_prefix("test result: ") else {
+            return;
+        };
+        self.binaries += 1;
+        // `ok. 12 passed; 0 failed; 1 ignored; …`
+        for part in rest.split([';', '.']) {
+            let mut words = part.split_ascii_whitespace();
+            let Some(count) = words.next().and_then(|word| word.parse::<u32>().ok()) else {
+                continue;
+            };
+            match words.next() {
+                Some("passed") => self.passed += count,
+                Some("failed") => self.failed += count,
+                Some("ignored") => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+
+    fn summary(&self) -> String {
+        let skipped = self.skipped.len();
+        format!(
+            "{} passed ({skipped} of them skipped), {} failed, {} ignored, {} test binaries",
+            self.passed, self.failed, self.ignored, self.binaries
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_summed_and_skips_remembered() {
+        let mut tally = Tally::default();
+        let output = "running 2 tests\n\nSKIPPED: a: no MySQL\ntest a ... ok\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; \
+            finished in 0.05s\n\
+            test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        output.lines().for_each(|line| tally.read(line));
+        let skipped = vec!["a: no MySQL".to_owned()];
+        assert_eq!(
+            tally,
+            Tally {
+                binaries: 2,
+                passed: 15,
+                failed: 2,
+                ignored: 1,
+                skipped
+            }
+        );
+        assert_eq!(
+            tally.summary(),
+            "15 passed (1 of them skipped), 2 failed, 1 ignored, 2 test binaries"
+        );
+    }
+}
