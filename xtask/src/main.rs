@@ -1,7 +1,11 @@
-//! The one door to everything a developer runs: `cargo xtask servers|test|tidy`.
+//! The one door to everything a developer runs: `cargo xtask servers|test|demo|bench|tidy|…`.
 
 #![forbid(unsafe_code)]
 
+mod bench;
+mod demo;
+mod interrupt;
+mod release;
 mod run;
 mod servers;
 mod test;
@@ -14,10 +18,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "cargo xtask",
-    about = "Everything a developer of Trunkline runs"
-)]
+#[command(name = "cargo xtask", about = "Everything a developer of Trunkline runs")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -29,6 +30,10 @@ enum Task {
     Servers,
     /// Runs all tests, real servers included; further arguments go to `cargo test`
     Test(test::Arguments),
+    /// Shows Trunkline at work: a real primary, two replicas, and a live picture of the traffic
+    Demo(demo::Arguments),
+    /// Compares a direct connection, HAProxy, Trunkline and others under sysbench
+    Bench(bench::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -37,6 +42,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::ensure(),
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
+        Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
+        Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {
@@ -59,7 +66,5 @@ fn tidy_task() -> Result<()> {
 fn workspace_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    package
-        .parent()
-        .map_or_else(|| package.clone(), Path::to_path_buf)
+    package.parent().map_or_else(|| package.clone(), Path::to_path_buf)
 }

@@ -31,10 +31,7 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Whether a program runs and succeeds; it says nothing.
 pub fn succeeds(command: &mut Command) -> bool {
-    let silent = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     silent.status().is_ok_and(|status| status.success())
 }
 
@@ -42,8 +39,5 @@ pub fn succeeds(command: &mut Command) -> bool {
 pub fn first_line(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines()
-        .next()
-        .map(str::to_owned)
-        .filter(|line| !line.is_empty())
+    text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
 }

@@ -94,9 +94,7 @@ fn ensure_packages(privilege: Privilege) -> Result<()> {
 }
 
 fn missing_packages() -> Vec<&'static str> {
-    let missing = NEEDED
-        .iter()
-        .filter(|(program, _)| find_program(program).is_none());
+    let missing = NEEDED.iter().filter(|(program, _)| find_program(program).is_none());
     missing.map(|(_, package)| *package).collect()
 }
 
@@ -109,9 +107,7 @@ fn install(privilege: Privilege, packages: &[&str]) -> Result<()> {
     if find_program("apt-get").is_none() {
         bail!("{by_hand}\n(this system has no apt-get: install the like of them its own way)");
     }
-    let Some(mut command) = shell_as_root(privilege, INSTALL) else {
-        bail!(by_hand)
-    };
+    let Some(mut command) = shell_as_root(privilege, INSTALL) else { bail!(by_hand) };
     println!("servers: packages: their services are not started; those that run are left alone");
     if Path::new("/run/systemd/system").exists() {
         println!("servers: packages: systemd starts new ones at the next boot;");
@@ -133,36 +129,22 @@ fn ensure_mysql(privilege: Privilege) -> Result<()> {
     }
     let tree = servers_dir().join("mysql");
     if tree.exists() {
-        bail!(
-            "{} holds no MySQL that runs here; remove it to have it made anew",
-            tree.display()
-        );
+        bail!("{} holds no MySQL that runs here; remove it to have it made anew", tree.display());
     }
     let mirror = std::env::var("TRUNKLINE_DEBIAN_MIRROR").unwrap_or_default();
     let mut command = shell_as_root(privilege, MAKE_TREE).context("no way to be root")?;
-    command
-        .arg(std::path::absolute(&tree)?)
-        .args([TREE_SUITE, TREE_PACKAGES, &mirror]);
+    command.arg(std::path::absolute(&tree)?).args([TREE_SUITE, TREE_PACKAGES, &mirror]);
     std::fs::create_dir_all(servers_dir())?;
-    println!(
-        "== making the MySQL tree in {} (two or three minutes)",
-        tree.display()
-    );
+    println!("== making the MySQL tree in {} (two or three minutes)", tree.display());
     let start = Instant::now();
     with_progress(&mut command)?;
-    println!(
-        "== making the MySQL tree: done in {:.0} s",
-        start.elapsed().as_secs_f64()
-    );
+    println!("== making the MySQL tree: done in {:.0} s", start.elapsed().as_secs_f64());
     mysql_available().map(drop).map_err(anyhow::Error::msg)
 }
 
 /// Runs a talkative command: now and then one line of it is shown, and all of them when it fails.
 fn with_progress(command: &mut Command) -> Result<()> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().context("no output")?;
     let mut lines = Vec::new();
     let mut shown = Instant::now();
@@ -190,11 +172,7 @@ fn report() {
             continue;
         };
         // HAProxy alone knows only the short form.
-        let flag = if program == "haproxy" {
-            "-v"
-        } else {
-            "--version"
-        };
+        let flag = if program == "haproxy" { "-v" } else { "--version" };
         let version = first_line(Command::new(&path).arg(flag)).unwrap_or_default();
         println!("servers: {package}: {version}");
     }
@@ -227,16 +205,8 @@ fn shell_as_root(privilege: Privilege, script: &str) -> Option<Command> {
     };
     // debootstrap and service scripts lie where a user's PATH doesn't look.
     let path = std::env::var("PATH").unwrap_or_default();
-    command.arg(format!(
-        "PATH={path}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
-    ));
-    command.args([
-        "DEBIAN_FRONTEND=noninteractive",
-        "sh",
-        "-c",
-        script,
-        "xtask",
-    ]);
+    command.arg(format!("PATH={path}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"));
+    command.args(["DEBIAN_FRONTEND=noninteractive", "sh", "-c", script, "xtask"]);
     Some(command)
 }
 

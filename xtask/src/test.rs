@@ -48,9 +48,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         test.arg("--workspace");
     }
     println!("== testing");
-    test.args(&arguments.rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+    test.args(&arguments.rest).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = test.spawn().context("cannot run cargo test")?;
     let output = child.stdout.take().context("no output")?;
     let mut tally = Tally::default();
@@ -64,11 +62,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     for skipped in &tally.skipped {
         println!("{SKIPPED_PREFIX}{skipped}");
     }
-    println!(
-        "== {} in {:.0} s",
-        tally.summary(),
-        start.elapsed().as_secs_f64()
-    );
+    println!("== {} in {:.0} s", tally.summary(), start.elapsed().as_secs_f64());
     ensure!(status.success(), "tests failed ({status})");
     Ok(())
 }
@@ -120,16 +114,7 @@ mod tests {
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         output.lines().for_each(|line| tally.read(line));
         let skipped = vec!["a: no MySQL".to_owned()];
-        assert_eq!(
-            tally,
-            Tally {
-                binaries: 2,
-                passed: 15,
-                failed: 2,
-                ignored: 1,
-                skipped
-            }
-        );
+        assert_eq!(tally, Tally { binaries: 2, passed: 15, failed: 2, ignored: 1, skipped });
         assert_eq!(
             tally.summary(),
             "15 passed (1 of them skipped), 2 failed, 1 ignored, 2 test binaries"

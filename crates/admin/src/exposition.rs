@@ -51,41 +51,27 @@ fn process(out: &mut Exposition, report: &Report) {
     out.single(&metrics::WORKERS, process.workers);
     out.single(&metrics::WORKERS_ANSWERED, report.workers.len());
     out.single(&metrics::CONFIGURATION_VERSION, configuration.version);
-    out.single(
-        &metrics::CONFIGURATION_APPLIED,
-        configuration.applied_unix_sec,
-    );
+    out.single(&metrics::CONFIGURATION_APPLIED, configuration.applied_unix_sec);
     let failed = u8::from(configuration.last_error.is_some());
     out.single(&metrics::CONFIGURATION_FAILED, failed);
     let by_worker = |value: fn(&trunkline_stats::WorkerRow) -> u64| {
-        report
-            .workers
-            .iter()
-            .map(move |row| (row.worker.to_string(), value(row)))
+        report.workers.iter().map(move |row| (row.worker.to_string(), value(row)))
     };
     out.labelled(&metrics::WORKER_CLIENTS, by_worker(|row| row.clients));
     out.labelled(&metrics::WORKER_STATEMENTS, by_worker(|row| row.statements));
 }
 
 fn sessions(out: &mut Exposition, report: &Report) {
-    let pins = report
-        .pins
-        .iter()
-        .map(|(reason, sessions)| (reason.clone(), *sessions));
+    let pins = report.pins.iter().map(|(reason, sessions)| (reason.clone(), *sessions));
     out.labelled(&metrics::SESSIONS_PINNED, pins);
     let waiting = report.waiting.iter();
     let waiting = waiting.map(|(hostgroup, statements)| (hostgroup.to_string(), *statements));
     out.labelled(&metrics::STATEMENTS_WAITING, waiting);
-    let mut rules: Vec<(u32, u64)> = report
-        .rule_hits
-        .iter()
-        .map(|(rule, hits)| (*rule, *hits))
-        .collect();
+    let mut rules: Vec<(u32, u64)> =
+        report.rule_hits.iter().map(|(rule, hits)| (*rule, *hits)).collect();
     rules.sort_by_key(|(rule, hits)| (std::cmp::Reverse(*hits), *rule));
     rules.truncate(RULES_MAX);
-    let rules = rules
-        .into_iter()
-        .map(|(rule, hits)| (rule.to_string(), hits));
+    let rules = rules.into_iter().map(|(rule, hits)| (rule.to_string(), hits));
     out.labelled(&metrics::RULE_HITS, rules);
 }
 
@@ -103,20 +89,11 @@ fn latency(out: &mut Exposition, report: &Report) {
 fn command(out: &mut Exposition, row: &CommandRow) {
     let labels = [("command", row.command.as_str())];
     let mut below = 0_u64;
-    let buckets = BUCKET_BOUNDS_US
-        .iter()
-        .zip(&row.buckets)
-        .map(|(bound, count)| {
-            below = below.saturating_add(*count);
-            (*bound, below)
-        });
-    out.buckets(
-        metrics::COMMAND_LATENCY.name,
-        &labels,
-        buckets,
-        row.count,
-        row.time_us,
-    );
+    let buckets = BUCKET_BOUNDS_US.iter().zip(&row.buckets).map(|(bound, count)| {
+        below = below.saturating_add(*count);
+        (*bound, below)
+    });
+    out.buckets(metrics::COMMAND_LATENCY.name, &labels, buckets, row.count, row.time_us);
 }
 
 /// The values of the labels `hostgroup` and `server`.
@@ -148,12 +125,7 @@ fn servers(out: &mut Exposition, servers: &[ServerRow]) {
     for server in servers {
         let hostgroup = server.hostgroup.to_string();
         let labels = server_labels(&hostgroup, server);
-        out.sample(
-            metrics::SERVER_CONNECTIONS_MAX.name,
-            "",
-            &labels,
-            server.connections_max,
-        );
+        out.sample(metrics::SERVER_CONNECTIONS_MAX.name, "", &labels, server.connections_max);
     }
     out.head(&metrics::SERVER_LATENCY);
     for server in servers {
@@ -172,11 +144,7 @@ fn server_counters(out: &mut Exposition, servers: &[ServerRow]) {
             let hostgroup = server.hostgroup.to_string();
             let mut labels = server_labels(&hostgroup, server).to_vec();
             labels.extend(spec.label);
-            let value = server
-                .counters
-                .iter()
-                .nth(index)
-                .map_or(0, |(_, value)| value);
+            let value = server.counters.iter().nth(index).map_or(0, |(_, value)| value);
             out.sample(spec.metric, "", &labels, value);
         }
     }
@@ -201,13 +169,9 @@ fn digests(out: &mut Exposition, report: &Report, digests_max: usize) {
             out.sample(metric.name, "", &labels, value(row));
         }
     };
-    series(out, &metrics::DIGEST_STATEMENTS, |row| {
-        row.sums.count_star.to_string()
-    });
+    series(out, &metrics::DIGEST_STATEMENTS, |row| row.sums.count_star.to_string());
     series(out, &metrics::DIGEST_TIME, |row| seconds(row.sums.sum_time));
-    series(out, &metrics::DIGEST_ERRORS, |row| {
-        row.sums.errors.to_string()
-    });
+    series(out, &metrics::DIGEST_ERRORS, |row| row.sums.errors.to_string());
 }
 
 /// Microseconds as seconds, exact, without zeros at the end.
@@ -236,11 +200,7 @@ impl Exposition {
 
     fn head_lines(&mut self, name: &str, kind: MetricKind, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        let _ = writeln!(
-            self.text,
-            "# HELP {name} {help}\n# TYPE {name} {}",
-            kind.name()
-        );
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
     }
 
     /// A metric of one series without labels.
@@ -261,20 +221,9 @@ impl Exposition {
     }
 
     fn histogram(&mut self, metric: &Metric, labels: &[(&str, &str)], histogram: &Histogram) {
-        let bucket = |exponent| {
-            (
-                1_u64 << exponent,
-                histogram.count_below_power_of_two(exponent),
-            )
-        };
+        let bucket = |exponent| (1_u64 << exponent, histogram.count_below_power_of_two(exponent));
         let buckets = BUCKET_EXPONENTS.map(bucket);
-        self.buckets(
-            metric.name,
-            labels,
-            buckets,
-            histogram.count(),
-            histogram.sum_us(),
-        );
+        self.buckets(metric.name, labels, buckets, histogram.count(), histogram.sum_us());
     }
 
     /// The series of one histogram from cumulative counts by upper bound in µs.

@@ -19,10 +19,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
         started_unix_sec: 1_700_000_000,
         now_unix_sec: 1_700_007_260,
         workers: 2,
-        listen: vec![
-            "0.0.0.0:6033".into(),
-            "unix:/run/trunkline/trunkline.sock".into(),
-        ],
+        listen: vec!["0.0.0.0:6033".into(), "unix:/run/trunkline/trunkline.sock".into()],
         configuration: Configuration {
             source: "/etc/trunkline.toml".into(),
             version: 3,
@@ -36,11 +33,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
 }
 
 fn worker(worker: u32, digests: DigestQuery) -> Report {
-    let settings = Settings {
-        digests_max: 12,
-        commands: COMMANDS,
-        hash_seed: 1,
-    };
+    let settings = Settings { digests_max: 12, commands: COMMANDS, hash_seed: 1 };
     let mut stats = WorkerStats::new(settings);
     stats.counters.clients_accepted = 1_204;
     stats.counters.clients_disconnected = 600;
@@ -113,19 +106,9 @@ fn gauges(worker: u32) -> WorkerGauges {
     WorkerGauges {
         worker,
         servers: vec![
-            server(
-                0,
-                10,
-                "db-primary.prod.example.internal:3306",
-                ServerState::Online,
-            ),
+            server(0, 10, "db-primary.prod.example.internal:3306", ServerState::Online),
             server(1, 20, "192.168.100.101:3306", ServerState::Online),
-            server(
-                2,
-                20,
-                "unix:/run/mysqld/\"odd\\name\".sock",
-                ServerState::Shunned,
-            ),
+            server(2, 20, "unix:/run/mysqld/\"odd\\name\".sock", ServerState::Shunned),
         ],
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),

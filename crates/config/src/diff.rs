@@ -93,20 +93,12 @@ fn compare<T: Item>(old: &[T], new: &[T], changes: &mut Vec<Change>) {
             }
         };
         if !detail.is_empty() {
-            changes.push(Change {
-                subject: item.subject(),
-                detail,
-                needs_restart: false,
-            });
+            changes.push(Change { subject: item.subject(), detail, needs_restart: false });
         }
     }
     for item in old.iter().filter(|item| left.contains_key(&item.key())) {
         let detail = "removed".to_owned();
-        changes.push(Change {
-            subject: item.subject(),
-            detail,
-            needs_restart: false,
-        });
+        changes.push(Change { subject: item.subject(), detail, needs_restart: false });
     }
 }
 
@@ -124,8 +116,7 @@ impl Columns {
     fn optional<T: Display + PartialEq>(&mut self, name: &str, old: Option<T>, new: Option<T>) {
         let shown = |value: &Option<T>| value.as_ref().map_or("none".to_owned(), T::to_string);
         if old != new {
-            self.0
-                .push(format!("{name} {} -> {}", shown(&old), shown(&new)));
+            self.0.push(format!("{name} {} -> {}", shown(&old), shown(&new)));
         }
     }
 
@@ -174,15 +165,8 @@ impl Item for Arc<User> {
 
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.unshown("password", self.password != new.password);
-        columns.plain(
-            "default_hostgroup",
-            self.default_hostgroup,
-            new.default_hostgroup,
-        );
-        let schemas = (
-            self.default_schema.as_deref(),
-            new.default_schema.as_deref(),
-        );
+        columns.plain("default_hostgroup", self.default_hostgroup, new.default_hostgroup);
+        let schemas = (self.default_schema.as_deref(), new.default_schema.as_deref());
         columns.text("default_schema", schemas.0, schemas.1);
         columns.plain("max_connections", self.max_connections, new.max_connections);
         let persistent = (self.transaction_persistent, new.transaction_persistent);
@@ -204,11 +188,7 @@ impl Item for ReplicationGroup {
     }
 
     fn compare(&self, new: &Self, columns: &mut Columns) {
-        columns.plain(
-            "reader_hostgroup",
-            self.reader_hostgroup,
-            new.reader_hostgroup,
-        );
+        columns.plain("reader_hostgroup", self.reader_hostgroup, new.reader_hostgroup);
         let split = |group: &Self| match group.read_write_split {
             ReadWriteSplit::Auto => "auto",
             ReadWriteSplit::Rules => "rules",
@@ -251,11 +231,7 @@ impl Item for Rule {
         columns.optional("flagOUT", self.flag_out, new.flag_out);
         let destination = (self.destination_hostgroup, new.destination_hostgroup);
         columns.optional("destination_hostgroup", destination.0, destination.1);
-        columns.optional(
-            "next_query_flagIN",
-            self.next_query_flag_in,
-            new.next_query_flag_in,
-        );
+        columns.optional("next_query_flagIN", self.next_query_flag_in, new.next_query_flag_in);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.
         columns.unshown("rule", columns.0.is_empty() && self != new);

@@ -38,12 +38,7 @@ pub fn settings_reference() -> String {
         facts.push(format!("since {}", row.since));
         let doc = row.doc.split_whitespace().collect::<Vec<_>>().join(" ");
         // Writing to a String cannot fail.
-        let _ = write!(
-            page,
-            "### `{}`\n\n*{}.*\n\n{doc}\n\n",
-            row.name,
-            facts.join("; ")
-        );
+        let _ = write!(page, "### `{}`\n\n*{}.*\n\n{doc}\n\n", row.name, facts.join("; "));
     }
     page
 }
@@ -52,10 +47,7 @@ pub fn settings_reference() -> String {
 mod tests {
     use super::*;
 
-    const PAGE: &str = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/manual/configuration.md"
-    );
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/configuration.md");
 
     /// With `TRUNKLINE_WRITE_MANUAL` set the page is rewritten instead of compared.
     #[test]
@@ -68,10 +60,7 @@ mod tests {
             std::fs::write(PAGE, &expected).expect("the page can be written");
         }
         let page = std::fs::read_to_string(PAGE).expect("the page is still there");
-        assert!(
-            page == expected,
-            "run the test again with TRUNKLINE_WRITE_MANUAL=1"
-        );
+        assert!(page == expected, "run the test again with TRUNKLINE_WRITE_MANUAL=1");
     }
 
     #[test]

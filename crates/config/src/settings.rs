@@ -202,9 +202,8 @@ impl SettingValue for Vec<ListenAddress> {
         for item in items {
             let address = read_text(item)
                 .map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
-            let address: ListenAddress = address
-                .parse()
-                .map_err(|reason| format!("is wrong: {reason}"))?;
+            let address: ListenAddress =
+                address.parse().map_err(|reason| format!("is wrong: {reason}"))?;
             if list.contains(&address) {
                 return Err(format!("names `{address}` twice"));
             }
@@ -217,10 +216,7 @@ impl SettingValue for Vec<ListenAddress> {
     }
 
     fn show(&self) -> String {
-        let quoted: Vec<String> = self
-            .iter()
-            .map(|address| format!("\"{address}\""))
-            .collect();
+        let quoted: Vec<String> = self.iter().map(|address| format!("\"{address}\"")).collect();
         format!("[{}]", quoted.join(", "))
     }
 }

@@ -69,23 +69,16 @@ impl Snapshot {
             }
         }
         let hostgroups = build_hostgroups(&config.servers, previous);
-        let users = config
-            .users
-            .iter()
-            .map(|user| (user.name.clone(), Arc::clone(user)));
+        let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
         let writers = config.replication.iter().enumerate();
         Self {
-            version: previous
-                .map_or(0, |previous| previous.version)
-                .saturating_add(1),
+            version: previous.map_or(0, |previous| previous.version).saturating_add(1),
             settings,
             users: Arc::new(users.collect()),
             hostgroups,
             replication: config.replication.clone(),
             rules,
-            writers: writers
-                .map(|(index, group)| (group.writer_hostgroup, index))
-                .collect(),
+            writers: writers.map(|(index, group)| (group.writer_hostgroup, index)).collect(),
             config: Arc::new(config),
         }
     }
@@ -107,9 +100,7 @@ impl Snapshot {
 
     /// All servers, hostgroup by hostgroup. A server in two hostgroups comes twice.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        self.hostgroups
-            .values()
-            .flat_map(|hostgroup| &hostgroup.servers)
+        self.hostgroups.values().flat_map(|hostgroup| &hostgroup.servers)
     }
 
     /// The host names that must be resolved, each once, in a fixed order.
@@ -133,28 +124,18 @@ impl Snapshot {
     pub fn with_resolved(&self, resolved: &HashMap<Address, Vec<SocketAddr>>) -> Option<Self> {
         let mut hostgroups = self.hostgroups.clone();
         let mut changed = false;
-        for server in hostgroups
-            .values_mut()
-            .flat_map(|hostgroup| &mut hostgroup.servers)
-        {
+        for server in hostgroups.values_mut().flat_map(|hostgroup| &mut hostgroup.servers) {
             let address = &server.key.address;
             let Some(found) = resolved.get(address).filter(|found| !found.is_empty()) else {
                 continue;
             };
             if is_name(address) && !is_same_set(found, &server.resolved) {
-                *server = Arc::new(Server {
-                    resolved: found.clone(),
-                    ..Server::clone(server)
-                });
+                *server = Arc::new(Server { resolved: found.clone(), ..Server::clone(server) });
                 changed = true;
             }
         }
         let version = self.version.saturating_add(1);
-        changed.then(|| Self {
-            version,
-            hostgroups,
-            ..self.clone()
-        })
+        changed.then(|| Self { version, hostgroups, ..self.clone() })
     }
 }
 
@@ -224,17 +205,11 @@ fn build_hostgroups(
             max_connections: entry.max_connections,
             health,
         });
-        let hostgroup = hostgroups.entry(id).or_insert(Hostgroup {
-            id,
-            servers: Vec::new(),
-        });
+        let hostgroup = hostgroups.entry(id).or_insert(Hostgroup { id, servers: Vec::new() });
         hostgroup.servers.push(server);
     }
     let kept: HashSet<&ServerKey> = entries.iter().map(|entry| &entry.key).collect();
-    for server in servers_before
-        .values()
-        .filter(|server| !kept.contains(&server.key))
-    {
+    for server in servers_before.values().filter(|server| !kept.contains(&server.key)) {
         server.health.set_state(ServerState::OfflineSoft);
     }
     hostgroups

@@ -243,35 +243,20 @@ mod tests {
         for (at, row) in SETTINGS.iter().enumerate() {
             assert!(row.doc.trim().ends_with('.'), "{}", row.name);
             assert!(!row.since.is_empty(), "{}", row.name);
-            assert!(
-                SETTINGS[..at].iter().all(|other| other.name != row.name),
-                "{}",
-                row.name
-            );
+            assert!(SETTINGS[..at].iter().all(|other| other.name != row.name), "{}", row.name);
         }
     }
 
     #[test]
     fn an_unknown_name_is_not_set() {
-        assert_eq!(
-            Settings::default().set("nothing", &Given::Integer(1)),
-            Ok(false)
-        );
+        assert_eq!(Settings::default().set("nothing", &Given::Integer(1)), Ok(false));
         assert_eq!(Settings::default().show("nothing"), None);
     }
 
     #[test]
     fn only_what_needs_a_restart_is_kept() {
-        let running = Settings {
-            workers: 2,
-            wait_timeout: 1,
-            ..Settings::default()
-        };
-        let mut next = Settings {
-            workers: 4,
-            wait_timeout: 5,
-            ..Settings::default()
-        };
+        let running = Settings { workers: 2, wait_timeout: 1, ..Settings::default() };
+        let mut next = Settings { workers: 4, wait_timeout: 5, ..Settings::default() };
         next.keep_running(&running);
         assert_eq!((next.workers, next.wait_timeout), (2, 5));
     }

@@ -41,10 +41,8 @@ impl PrivateKey {
     pub fn generate() -> Result<Self, CryptoError> {
         let key =
             PrivateDecryptingKey::generate(KeySize::Rsa2048).map_err(|_| CryptoError::Generate)?;
-        let der: PublicKeyX509Der<'_> = key
-            .public_key()
-            .as_der()
-            .map_err(|_| CryptoError::Generate)?;
+        let der: PublicKeyX509Der<'_> =
+            key.public_key().as_der().map_err(|_| CryptoError::Generate)?;
         let public_pem = pem::encode(der.as_ref());
         let key = OaepPrivateDecryptingKey::new(key).map_err(|_| CryptoError::Generate)?;
         Ok(Self { key, public_pem })
@@ -58,10 +56,7 @@ impl PrivateKey {
     /// Decrypts what was encrypted with the public half; `None` for anything else.
     pub fn decrypt_oaep_sha1(&self, ciphertext: &[u8]) -> Option<Vec<u8>> {
         let mut out = vec![0; self.key.min_output_size()];
-        let text = self
-            .key
-            .decrypt(&OAEP_SHA1_MGF1SHA1, ciphertext, &mut out, None)
-            .ok()?;
+        let text = self.key.decrypt(&OAEP_SHA1_MGF1SHA1, ciphertext, &mut out, None).ok()?;
         Some(text.to_vec())
     }
 }
@@ -118,14 +113,8 @@ mod tests {
 
     #[test]
     fn what_is_no_key_encrypts_nothing() {
-        for pem in [
-            "",
-            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
-        ] {
-            assert_eq!(
-                encrypt_oaep_sha1(pem.as_bytes(), b"x"),
-                Err(CryptoError::PublicKey)
-            );
+        for pem in ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"] {
+            assert_eq!(encrypt_oaep_sha1(pem.as_bytes(), b"x"), Err(CryptoError::PublicKey));
         }
     }
 }

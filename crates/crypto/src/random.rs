@@ -19,11 +19,7 @@ pub fn nonce() -> [u8; NONCE_LEN] {
     let mut slots = nonce.iter_mut();
     loop {
         fill_random(&mut pool);
-        for byte in pool
-            .iter()
-            .map(|byte| byte & 0x7F)
-            .filter(|byte| !matches!(byte, 0 | b'$'))
-        {
+        for byte in pool.iter().map(|byte| byte & 0x7F).filter(|byte| !matches!(byte, 0 | b'$')) {
             let Some(slot) = slots.next() else {
                 return nonce;
             };
@@ -39,11 +35,7 @@ mod tests {
     #[test]
     fn nonces_hold_no_nul_and_no_dollar() {
         for _ in 0..1000 {
-            assert!(
-                nonce()
-                    .iter()
-                    .all(|byte| !matches!(byte, 0 | b'$' | 0x80..))
-            );
+            assert!(nonce().iter().all(|byte| !matches!(byte, 0 | b'$' | 0x80..)));
         }
         assert_ne!(nonce(), nonce());
     }

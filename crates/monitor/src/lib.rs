@@ -1,1 +1,23 @@
-//! Control plane: resolves host names and learns what servers greet with
+//! What the control plane finds out about servers by itself: the addresses of host names, and
+//! what servers say when a client connects.
+//!
+//! Reading order: [`resolve`](mod@resolve) (host names), [`learn`](mod@learn) (one look at each
+//! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
+//! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date).
+#![forbid(unsafe_code)]
+
+pub mod resolve;
+
+pub mod learn;
+
+pub mod knowledge;
+
+pub mod greeting;
+
+pub mod watch;
+
+pub use greeting::greeting_for_clients;
+pub use knowledge::{Facts, Knowledge, StateFileError};
+pub use learn::{Account, LearnError, Learned, learn};
+pub use resolve::{Resolution, resolve};
+pub use watch::{keep_learning, keep_resolving};

@@ -47,17 +47,11 @@ impl Listener {
             ListenAddress::Tcp(addr) => {
                 let socket = open_tcp(*addr)?;
                 let bound = socket.local_addr()?;
-                Ok(Self {
-                    socket: Kind::Tcp(socket),
-                    address: ListenAddress::Tcp(bound),
-                })
+                Ok(Self { socket: Kind::Tcp(socket), address: ListenAddress::Tcp(bound) })
             }
             ListenAddress::Unix(path) => {
                 let socket = Kind::Unix(open_unix(path)?);
-                Ok(Self {
-                    socket,
-                    address: address.clone(),
-                })
+                Ok(Self { socket, address: address.clone() })
             }
         }
     }
@@ -71,10 +65,7 @@ impl Listener {
                 let copy = listener.as_fd().try_clone_to_owned()?;
                 let copy = std::os::unix::net::UnixListener::from(copy);
                 let socket = Kind::Unix(mio::net::UnixListener::from_std(copy));
-                Ok(Self {
-                    socket,
-                    address: self.address.clone(),
-                })
+                Ok(Self { socket, address: self.address.clone() })
             }
         }
     }
@@ -92,19 +83,11 @@ impl Listener {
                 let proxy_addr = stream.local_addr().ok();
                 let stream = Stream::Tcp(stream);
                 stream.tune(keepalive);
-                Ok(Accepted {
-                    stream,
-                    client_addr: Some(peer.ip().to_canonical()),
-                    proxy_addr,
-                })
+                Ok(Accepted { stream, client_addr: Some(peer.ip().to_canonical()), proxy_addr })
             }
             Kind::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                Ok(Accepted {
-                    stream: Stream::Unix(stream),
-                    client_addr: None,
-                    proxy_addr: None,
-                })
+                Ok(Accepted { stream: Stream::Unix(stream), client_addr: None, proxy_addr: None })
             }
         }
     }
@@ -177,10 +160,7 @@ mod tests {
         let path = dir.join("a.sock");
         let address = ListenAddress::Unix(path.clone());
         let first = Listener::open(&address).expect("open");
-        assert_eq!(
-            Listener::open(&address).expect_err("in use").kind(),
-            io::ErrorKind::AddrInUse
-        );
+        assert_eq!(Listener::open(&address).expect_err("in use").kind(), io::ErrorKind::AddrInUse);
         let mut client = std::os::unix::net::UnixStream::connect(&path).expect("connect");
         // The probe above is the first in the queue.
         let _probe = first.accept(None).expect("probe");

@@ -64,9 +64,7 @@ impl Poller {
     /// Adds a stream, for both directions.
     pub fn add_stream(&self, stream: &mut Stream, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.0
-            .registry()
-            .register(stream.source(), mio::Token(token.0), interest)
+        self.0.registry().register(stream.source(), mio::Token(token.0), interest)
     }
 
     /// Removes a stream that goes on elsewhere. A stream that is dropped removes itself.
@@ -76,9 +74,7 @@ impl Poller {
 
     /// Adds a listener.
     pub fn add_listener(&self, listener: &mut Listener, token: Token) -> io::Result<()> {
-        self.0
-            .registry()
-            .register(listener.source(), mio::Token(token.0), Interest::READABLE)
+        self.0.registry().register(listener.source(), mio::Token(token.0), Interest::READABLE)
     }
 
     /// Removes a listener: what it has queued is accepted by nobody.

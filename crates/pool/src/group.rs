@@ -37,12 +37,12 @@ pub struct Pool<C> {
     random: u64,
 }
 
-/// Connections per server and worker that are opened without asking whether the server gains by
-/// more. Few connections that are kept busy cost proxy and server the least; measured in
-/// DESIGN §5.
-pub const FREELY_OPENED: u32 = 16;
-/// A server whose statements take longer than this on average gains by more connections, µs.
-const SLOW_SERVICE_US: u64 = 2_000;
+/// Connections per server and worker that run statements at the same time. Few connections that
+/// are kept busy cost proxy and server the least, and a statement waits for one of them no longer
+/// than it would in the server (DESIGN §5, `docs/decisions/0003`). Not counted are those that
+/// their sessions can't leave, and those whose statement has been running for long: they serve
+/// nobody else.
+pub const WORKING_MAX: u32 = 16;
 
 impl<C: Copy + PartialEq> Pool<C> {
     /// An empty pool; `seed` starts the weighted choice of servers.
@@ -83,10 +83,8 @@ impl<C: Copy + PartialEq> Pool<C> {
 
     /// Drops a removed slot once its last connection has gone.
     pub fn sweep(&mut self, id: SlotId) -> bool {
-        let is_over = self
-            .slots
-            .get(id.0)
-            .is_some_and(|slot| slot.removed && slot.counts().total() == 0);
+        let is_over =
+            self.slots.get(id.0).is_some_and(|slot| slot.removed && slot.counts().total() == 0);
         if is_over {
             self.slots.remove(id.0);
         }
@@ -94,11 +92,15 @@ impl<C: Copy + PartialEq> Pool<C> {
     }
 
     fn group_mut(&mut self, hostgroup: HostgroupId) -> &mut Group<C> {
-        let empty = || Group {
-            slots: Vec::new(),
-            waiters: Waiters::default(),
-        };
+        let empty = || Group { slots: Vec::new(), waiters: Waiters::default() };
         self.groups.entry(hostgroup).or_insert_with(empty)
+    }
+
+    /// Connections being opened for a hostgroup.
+    pub fn connecting(&self, hostgroup: HostgroupId) -> usize {
+        let slots = self.groups.get(&hostgroup).map_or(&[][..], |group| &group.slots);
+        let counts = slots.iter().filter_map(|id| self.slots.get(id.0)).map(Slot::counts);
+        counts.map(|counts| counts.connecting as usize).sum()
     }
 
     /// A slot by its number.
@@ -128,10 +130,7 @@ impl<C: Copy + PartialEq> Pool<C> {
 
     /// Hostgroups where sessions wait.
     pub fn waited_for(&self) -> impl Iterator<Item = (HostgroupId, &Waiters<C>)> {
-        let waits = self
-            .groups
-            .iter()
-            .filter(|(_, group)| !group.waiters.is_empty());
+        let waits = self.groups.iter().filter(|(_, group)| !group.waiters.is_empty());
         waits.map(|(id, group)| (*id, &group.waiters))
     }
 
@@ -165,37 +164,23 @@ impl<C: Copy + PartialEq> Pool<C> {
             Ok(drawn) => drawn,
             Err(cause) => return Choice::Wait(cause),
         };
-        if let Some(conn) = self
-            .slots
-            .get_mut(drawn.0)
-            .and_then(|slot| slot.pop_idle(account))
-        {
+        if let Some(conn) = self.slots.get_mut(drawn.0).and_then(|slot| idle_of(slot, account)) {
             return Choice::Idle(drawn, conn);
         }
         let others = self.online(hostgroup, now_ms);
         for id in others.iter().copied() {
-            if let Some(conn) = self
-                .slots
-                .get_mut(id.0)
-                .and_then(|slot| slot.pop_idle(account))
-            {
+            if let Some(conn) = self.slots.get_mut(id.0).and_then(|slot| idle_of(slot, account)) {
                 return Choice::Idle(id, conn);
             }
         }
         let mut cause = RefusalCause::AllAtMaxConnections;
         for id in std::iter::once(drawn).chain(others) {
-            let Some(slot) = self.slots.get_mut(id.0) else {
-                continue;
-            };
-            if !gains_by_more(slot) {
+            let Some(slot) = self.slots.get_mut(id.0) else { continue };
+            if !slot.has_room() || slot.counts().connecting >= WORKING_MAX {
                 cause = RefusalCause::AllBusy;
                 continue;
             }
-            if slot
-                .server
-                .health
-                .try_take_connection(slot.server.max_connections)
-            {
+            if slot.server.health.try_take_connection(slot.server.max_connections) {
                 return Choice::Open(id);
             }
             if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
@@ -212,23 +197,14 @@ impl<C: Copy + PartialEq> Pool<C> {
         let others = self.online(hostgroup, now_ms);
         std::iter::once(drawn).chain(others).find(|id| {
             self.slots.get(id.0).is_some_and(|slot| {
-                slot.server
-                    .health
-                    .try_take_connection(slot.server.max_connections)
+                slot.server.health.try_take_connection(slot.server.max_connections)
             })
         })
     }
 
     fn online(&self, hostgroup: HostgroupId, now_ms: u64) -> Vec<SlotId> {
-        let slots = self
-            .groups
-            .get(&hostgroup)
-            .map_or(&[][..], |group| &group.slots);
-        slots
-            .iter()
-            .copied()
-            .filter(|id| self.is_usable(*id, now_ms))
-            .collect()
+        let slots = self.groups.get(&hostgroup).map_or(&[][..], |group| &group.slots);
+        slots.iter().copied().filter(|id| self.is_usable(*id, now_ms)).collect()
     }
 
     /// Draws an online server by weight.
@@ -243,10 +219,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             return Err(RefusalCause::NoServer);
         }
         let weight = |id: &SlotId| match self.is_usable(*id, now_ms) {
-            true => self
-                .slots
-                .get(id.0)
-                .map_or(0, |slot| u64::from(slot.server.weight)),
+            true => self.slots.get(id.0).map_or(0, |slot| u64::from(slot.server.weight)),
             false => 0,
         };
         let total: u64 = group.slots.iter().map(weight).sum();
@@ -265,12 +238,11 @@ impl<C: Copy + PartialEq> Pool<C> {
     }
 }
 
-/// Whether another connection would get statements answered sooner. Connections that their
-/// sessions can't leave serve nobody else, so they don't count.
-fn gains_by_more(slot: &Slot) -> bool {
-    let counts = slot.counts();
-    let shareable = counts.total().saturating_sub(counts.pinned);
-    shareable < FREELY_OPENED || slot.service_us() > SLOW_SERVICE_US
+fn idle_of(slot: &mut Slot, account: AccountId) -> Option<ConnId> {
+    match slot.has_room() {
+        true => slot.pop_idle(account),
+        false => None,
+    }
 }
 
 #[cfg(test)]
@@ -281,18 +253,9 @@ pub(crate) mod tests {
 
     pub(crate) fn server(port: u16, weight: u32, max_connections: u32) -> Arc<Server> {
         let address = format!("127.0.0.1:{port}").parse().expect("address");
-        let key = ServerKey {
-            hostgroup: HostgroupId(1),
-            address,
-        };
+        let key = ServerKey { hostgroup: HostgroupId(1), address };
         let health = Arc::new(ServerHealth::default());
-        Arc::new(Server {
-            key,
-            resolved: Vec::new(),
-            weight,
-            max_connections,
-            health,
-        })
+        Arc::new(Server { key, resolved: Vec::new(), weight, max_connections, health })
     }
 
     const GROUP: HostgroupId = HostgroupId(1);
@@ -327,70 +290,48 @@ pub(crate) mod tests {
         shunned.health.shun(100);
         let mut pool = pool(&[shunned]);
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::NoneOnline));
-        assert!(matches!(
-            pool.choose(GROUP, ACCOUNT, 100, |_| false),
-            Choice::Open(_)
-        ));
+        assert!(matches!(pool.choose(GROUP, ACCOUNT, 100, |_| false), Choice::Open(_)));
     }
 
     #[test]
     fn the_cap_is_never_passed() {
         let mut pool = pool(&[server(1, 1, 2)]);
         for _ in 0..2 {
-            let Choice::Open(id) = choose(&mut pool) else {
-                panic!("room")
-            };
+            let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
             pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
         }
-        assert_eq!(
-            choose(&mut pool),
-            Choice::Wait(RefusalCause::AllAtMaxConnections)
-        );
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
     }
 
     #[test]
     fn another_account_is_reached_by_change_user_when_the_cap_leaves_no_room() {
         let mut pool = pool(&[server(1, 1, 1)]);
-        let Choice::Open(id) = choose(&mut pool) else {
-            panic!("room")
-        };
-        let conn = ConnId {
-            index: 5,
-            generation: 0,
-        };
-        pool.slot_mut(id)
-            .expect("slot")
-            .push_idle(AccountId(9), conn);
-        assert_eq!(
-            pool.choose(GROUP, ACCOUNT, 0, |_| true),
-            Choice::ChangeUser(id, conn)
-        );
+        let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
+        let conn = ConnId { index: 5, generation: 0 };
+        pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
+        assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| true), Choice::ChangeUser(id, conn));
     }
 
     #[test]
-    fn a_fast_server_gets_few_connections_and_a_slow_one_more() {
+    fn few_connections_work_at_once_unless_their_statements_run_for_long() {
         let mut pool = pool(&[server(1, 1, 100)]);
-        for _ in 0..FREELY_OPENED {
-            let Choice::Open(id) = choose(&mut pool) else {
-                panic!("room")
-            };
+        for _ in 0..WORKING_MAX {
+            let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
             pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
         }
-        assert!(matches!(choose(&mut pool), Choice::Wait(_)));
         let id = pool.slots().next().expect("slot").0;
-        pool.slot_mut(id)
-            .expect("slot")
-            .observe_service(SLOW_SERVICE_US + 1);
-        assert!(matches!(choose(&mut pool), Choice::Open(_)));
+        let conn = ConnId { index: 99, generation: 0 };
+        pool.slot_mut(id).expect("slot").push_idle(ACCOUNT, conn);
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllBusy));
+        pool.slot_mut(id).expect("slot").set_stuck(1);
+        assert_eq!(choose(&mut pool), Choice::Idle(id, conn));
     }
 
     #[test]
     fn pinned_connections_do_not_keep_others_waiting() {
         let mut pool = pool(&[server(1, 1, 100)]);
         for _ in 0..50 {
-            let Choice::Open(id) = choose(&mut pool) else {
-                panic!("room")
-            };
+            let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
             let slot = pool.slot_mut(id).expect("slot");
             slot.enter(ConnState::Leased);
             slot.set_pinned(true);
@@ -400,9 +341,7 @@ pub(crate) mod tests {
     #[test]
     fn a_removed_server_goes_with_its_last_connection() {
         let mut pool = pool(&[server(1, 1, 10)]);
-        let Choice::Open(id) = choose(&mut pool) else {
-            panic!("room")
-        };
+        let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
         pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
         assert_eq!(pool.apply([].into_iter()), [id]);
         assert!(!pool.sweep(id));

@@ -9,6 +9,6 @@ mod group;
 mod slot;
 mod waiters;
 
-pub use group::{Choice, Pool};
+pub use group::{Choice, Pool, WORKING_MAX};
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
 pub use waiters::{Waiter, Waiters};

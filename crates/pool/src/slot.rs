@@ -87,8 +87,8 @@ pub struct Slot {
     pub removed: bool,
     idle: HashMap<AccountId, Vec<ConnId>, FixedState>,
     counts: Counts,
-    /// Moving average of the time from sending a statement to the end of its answer, µs.
-    service_us: u64,
+    /// Leased connections, not pinned, whose statement has been running for long.
+    stuck: u32,
 }
 
 impl Slot {
@@ -98,7 +98,7 @@ impl Slot {
             removed: false,
             idle: HashMap::with_hasher(FixedState::default()),
             counts: Counts::default(),
-            service_us: 0,
+            stuck: 0,
         }
     }
 
@@ -107,25 +107,21 @@ impl Slot {
         self.counts
     }
 
-    /// Moving average of a statement's time on the server, µs; 0 before the first.
-    pub fn service_us(&self) -> u64 {
-        self.service_us
+    /// Says how many leased connections are busy with statements that run for long.
+    pub fn set_stuck(&mut self, stuck: u32) {
+        self.stuck = stuck;
     }
 
-    /// A statement took this long. The average moves by an eighth of the difference.
-    pub fn observe_service(&mut self, us: u64) {
-        self.service_us = match self.service_us {
-            0 => us,
-            average => (average * 7 + us) / 8,
-        };
+    /// Whether another statement would be answered sooner on a connection of its own than after
+    /// one of those that run. See [`WORKING_MAX`](crate::WORKING_MAX).
+    pub fn has_room(&self) -> bool {
+        let serving = self.counts.leased.saturating_sub(self.counts.pinned);
+        serving.saturating_sub(self.stuck) < crate::WORKING_MAX
     }
 
     /// A connection begins its life in `state`.
     pub fn enter(&mut self, state: ConnState) {
-        debug_assert!(
-            state != ConnState::Idle,
-            "idle connections are listed, not only counted"
-        );
+        debug_assert!(state != ConnState::Idle, "idle connections are listed, not only counted");
         *self.counts.of(state) += 1;
     }
 
@@ -133,10 +129,7 @@ impl Slot {
     pub fn leave(&mut self, state: ConnState) {
         debug_assert!(state != ConnState::Idle);
         let count = self.counts.of(state);
-        debug_assert!(
-            *count > 0,
-            "a connection leaves a state that holds none: {state:?}"
-        );
+        debug_assert!(*count > 0, "a connection leaves a state that holds none: {state:?}");
         *count = count.saturating_sub(1);
     }
 
@@ -185,10 +178,8 @@ impl Slot {
     /// Takes the idle connection, of any account for which `wanted` holds, that rested longest
     /// within its account.
     pub fn take_oldest_idle(&mut self, wanted: impl Fn(AccountId) -> bool) -> Option<ConnId> {
-        let (_, list) = self
-            .idle
-            .iter_mut()
-            .find(|(account, list)| !list.is_empty() && wanted(**account))?;
+        let (_, list) =
+            self.idle.iter_mut().find(|(account, list)| !list.is_empty() && wanted(**account))?;
         self.counts.idle -= 1;
         Some(list.remove(0))
     }
@@ -205,10 +196,7 @@ mod tests {
     use crate::group::tests::server;
 
     fn conn(index: u32) -> ConnId {
-        ConnId {
-            index,
-            generation: 0,
-        }
+        ConnId { index, generation: 0 }
     }
 
     #[test]

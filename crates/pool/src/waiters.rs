@@ -25,9 +25,7 @@ pub struct Waiters<C> {
 
 impl<C> Default for Waiters<C> {
     fn default() -> Self {
-        Self {
-            queue: VecDeque::new(),
-        }
+        Self { queue: VecDeque::new() }
     }
 }
 
@@ -94,12 +92,7 @@ mod tests {
     use super::*;
 
     fn waiter(client: u32, deadline_ms: u64) -> Waiter<u32> {
-        Waiter {
-            client,
-            account: AccountId(client % 2),
-            since_us: 0,
-            deadline_ms,
-        }
+        Waiter { client, account: AccountId(client % 2), since_us: 0, deadline_ms }
     }
 
     #[test]

@@ -117,10 +117,7 @@ impl Capabilities {
     }
 
     /// MySQL's 32 bits.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the low half is what is asked for"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
     pub const fn low(self) -> u32 {
         self.0 as u32
     }
@@ -211,10 +208,7 @@ mod tests {
         let set = Capabilities::PROTOCOL_41 | Capabilities::PROGRESS;
         assert_eq!(format!("{set:?}"), "{PROTOCOL_41, PROGRESS}");
         let set = set | Capabilities::from_bits(1 << 60);
-        assert_eq!(
-            format!("{set:?}"),
-            "{PROTOCOL_41, PROGRESS, 0x1000000000000000}"
-        );
+        assert_eq!(format!("{set:?}"), "{PROTOCOL_41, PROGRESS, 0x1000000000000000}");
         assert_eq!(format!("{:?}", Capabilities::EMPTY), "{}");
     }
 

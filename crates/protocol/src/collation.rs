@@ -22,9 +22,7 @@ pub const BINARY: u16 = 63;
 pub fn lookup(flavor: Flavor, id: u16) -> Option<(&'static str, &'static str)> {
     tables(flavor).into_iter().find_map(|table| {
         let index = table.binary_search_by_key(&id, |row| row.0).ok()?;
-        table
-            .get(index)
-            .map(|&(_, charset, collation)| (charset, collation))
+        table.get(index).map(|&(_, charset, collation)| (charset, collation))
     })
 }
 
@@ -32,18 +30,11 @@ pub fn lookup(flavor: Flavor, id: u16) -> Option<(&'static str, &'static str)> {
 /// UCA 14.0.0 collation (`uca1400_ai_ci`) together with its charset. ASCII case does not matter.
 /// `utf8` is read as `utf8mb3`, in the charset and at the front of the collation.
 pub fn id_of(flavor: Flavor, charset: &str, collation: &str) -> Option<u16> {
-    let charset = if charset.eq_ignore_ascii_case("utf8") {
-        "utf8mb3"
-    } else {
-        charset
-    };
-    tables(flavor)
-        .into_iter()
-        .flatten()
-        .find_map(|&(id, row_charset, name)| {
-            let is_same_charset = row_charset.eq_ignore_ascii_case(charset);
-            (is_same_charset && is_named(row_charset, name, collation)).then_some(id)
-        })
+    let charset = if charset.eq_ignore_ascii_case("utf8") { "utf8mb3" } else { charset };
+    tables(flavor).into_iter().flatten().find_map(|&(id, row_charset, name)| {
+        let is_same_charset = row_charset.eq_ignore_ascii_case(charset);
+        (is_same_charset && is_named(row_charset, name, collation)).then_some(id)
+    })
 }
 
 fn tables(flavor: Flavor) -> [&'static [Collation]; 2] {
@@ -58,15 +49,12 @@ fn is_named(charset: &str, name: &str, wanted: &str) -> bool {
     if name.eq_ignore_ascii_case(wanted) {
         return true;
     }
-    let suffix = name
-        .strip_prefix(charset)
-        .and_then(|rest| rest.strip_prefix('_'));
+    let suffix = name.strip_prefix(charset).and_then(|rest| rest.strip_prefix('_'));
     let is_short = suffix.is_some_and(|suffix| {
         suffix.starts_with("uca1400_") && suffix.eq_ignore_ascii_case(wanted)
     });
-    let old_name = wanted
-        .split_at_checked(5)
-        .filter(|(head, _)| head.eq_ignore_ascii_case("utf8_"));
+    let old_name =
+        wanted.split_at_checked(5).filter(|(head, _)| head.eq_ignore_ascii_case("utf8_"));
     let is_old = charset == "utf8mb3"
         && old_name
             .zip(suffix)
@@ -1432,15 +1420,9 @@ mod tests {
 
     #[test]
     fn the_flavors_differ_where_they_should() {
-        assert_eq!(
-            lookup(Flavor::MySql, 255),
-            Some(("utf8mb4", "utf8mb4_0900_ai_ci"))
-        );
+        assert_eq!(lookup(Flavor::MySql, 255), Some(("utf8mb4", "utf8mb4_0900_ai_ci")));
         assert_eq!(lookup(Flavor::MariaDb, 255), None);
-        assert_eq!(
-            lookup(Flavor::MariaDb, 2304),
-            Some(("utf8mb4", "utf8mb4_uca1400_ai_ci"))
-        );
+        assert_eq!(lookup(Flavor::MariaDb, 2304), Some(("utf8mb4", "utf8mb4_uca1400_ai_ci")));
         assert_eq!(lookup(Flavor::MySql, 2304), None);
         for flavor in [Flavor::MySql, Flavor::MariaDb] {
             let general = Some(("utf8mb4", "utf8mb4_general_ci"));

@@ -72,21 +72,13 @@ impl Driver {
     /// Runs until the worker has stopped.
     pub(crate) fn run(mut self) -> io::Result<()> {
         for (number, listener) in self.parts.listeners.iter_mut().enumerate() {
-            self.parts
-                .poller
-                .add_listener(listener, Token(1 + number))?;
+            self.parts.poller.add_listener(listener, Token(1 + number))?;
         }
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.is_stopped {
             let has_more = !self.unfinished.is_empty() || !self.accepting.is_empty();
-            let wait_ms = if has_more {
-                0
-            } else {
-                self.parts.worker.tick_within_ms()
-            };
-            self.parts
-                .poller
-                .wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
+            let wait_ms = if has_more { 0 } else { self.parts.worker.tick_within_ms() };
+            self.parts.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
             self.batch(&events);
         }
         Ok(())
@@ -111,13 +103,8 @@ impl Driver {
 
     fn now(&self) -> Now {
         let us = self.parts.started.elapsed().as_micros();
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Now {
-            us: u64::try_from(us).unwrap_or(u64::MAX),
-            unix_sec: unix.as_secs(),
-        }
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { us: u64::try_from(us).unwrap_or(u64::MAX), unix_sec: unix.as_secs() }
     }
 
     fn event(&mut self, event: Event) {
@@ -181,11 +168,7 @@ impl Driver {
     /// Registers a socket; what can't be registered is closed.
     fn add(&mut self, mut socket: Socket) {
         let side = socket.side;
-        match self
-            .parts
-            .poller
-            .add_stream(&mut socket.stream, token_of(side))
-        {
+        match self.parts.poller.add_stream(&mut socket.stream, token_of(side)) {
             Ok(()) => self.sockets.insert(socket),
             Err(error) => self.ended(side, &error.to_string()),
         }
@@ -294,11 +277,7 @@ impl Driver {
                 Err(error) => return self.write_failed(side, &error),
             }
         }
-        if self
-            .sockets
-            .get_mut(side)
-            .is_some_and(|socket| socket.is_closing)
-        {
+        if self.sockets.get_mut(side).is_some_and(|socket| socket.is_closing) {
             self.ended(side, "closed");
         }
     }
@@ -351,18 +330,10 @@ impl Driver {
             Action::Decrypt { client, ciphertext } => {
                 self.compute(Job::Decrypt(client, ciphertext));
             }
-            Action::VerifyHash {
-                client,
-                clear,
-                hash,
-            } => {
+            Action::VerifyHash { client, clear, hash } => {
                 self.compute(Job::VerifyHash(client, clear, hash));
             }
-            Action::Encrypt {
-                conn,
-                public_key_pem,
-                plaintext,
-            } => {
+            Action::Encrypt { conn, public_key_pem, plaintext } => {
                 self.compute(Job::Encrypt(conn, public_key_pem, plaintext));
             }
             Action::AskPeers(key) => {

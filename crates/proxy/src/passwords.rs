@@ -36,9 +36,7 @@ impl PasswordThread {
     /// Starts the thread. It ends when the last sender has gone.
     pub(crate) fn start(key: Arc<PrivateKey>) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(JOBS_MAX);
-        thread::Builder::new()
-            .name("passwords".into())
-            .spawn(move || run(&key, &receiver))?;
+        thread::Builder::new().name("passwords".into()).spawn(move || run(&key, &receiver))?;
         Ok(Self(sender))
     }
 

@@ -53,16 +53,13 @@ impl DataPlane {
                 .map_err(|error| format!("can't listen at {address}: {error}"))?;
             listeners.push(listener);
         }
-        let listen = listeners
-            .iter()
-            .map(|listener| listener.address().clone())
-            .collect();
+        let listen = listeners.iter().map(|listener| listener.address().clone()).collect();
         let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
         let shared = Arc::new(Shared::new(Some(key.public_key_pem().to_vec())));
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
-        let keepalive = settings.use_tcp_keepalive.then_some(Keepalive {
-            time_sec: settings.tcp_keepalive_time,
-        });
+        let keepalive = settings
+            .use_tcp_keepalive
+            .then_some(Keepalive { time_sec: settings.tcp_keepalive_time });
         let mut pollers = Vec::new();
         for _ in 0..options.workers.max(1) {
             let poller = Poller::new().map_err(|error| error.to_string())?;
@@ -70,12 +67,7 @@ impl DataPlane {
             pollers.push((poller, mailbox(waker)));
         }
         let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
-        let mut plane = Self {
-            postboxes,
-            threads: Vec::new(),
-            listen,
-            shared,
-        };
+        let mut plane = Self { postboxes, threads: Vec::new(), listen, shared };
         let started = Instant::now();
         for (index, (poller, (own, mail))) in pollers.into_iter().enumerate() {
             let own_listeners = match index + 1 == plane.postboxes.len() {
@@ -209,14 +201,8 @@ struct Start {
 impl Start {
     fn run(self) -> io::Result<()> {
         let nonce = trunkline_crypto::nonce();
-        let seed = nonce
-            .first_chunk()
-            .map_or(1, |bytes| u64::from_le_bytes(*bytes));
-        let options = WorkerOptions {
-            index: self.index,
-            workers: self.peers.len(),
-            seed,
-        };
+        let seed = nonce.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
+        let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
         let worker = Worker::new(options, self.snapshot, self.shared, self.greeting);
         let parts = Parts {
             worker,

@@ -80,10 +80,7 @@ impl Sockets {
     /// The socket of exactly this side, not of an earlier or later one at the same place.
     pub(crate) fn get_mut(&mut self, side: Side) -> Option<&mut Socket> {
         let (table, index) = self.place(side);
-        table
-            .get_mut(index)?
-            .as_mut()
-            .filter(|socket| socket.side == side)
+        table.get_mut(index)?.as_mut().filter(|socket| socket.side == side)
     }
 
     /// Takes a socket out.

@@ -30,12 +30,8 @@ impl AddrTest {
             Some((head, "")) if head.bytes().all(is_address_byte) => {
                 Ok(Self::Prefix(head.to_ascii_lowercase().into_bytes().into()))
             }
-            Some((_, "")) => Err(format!(
-                "`{text}` is not the beginning of an IP address and `%`"
-            )),
-            Some(_) => Err(format!(
-                "`{text}` has a `%` before its end, where it means nothing"
-            )),
+            Some((_, "")) => Err(format!("`{text}` is not the beginning of an IP address and `%`")),
+            Some(_) => Err(format!("`{text}` has a `%` before its end, where it means nothing")),
         }
     }
 
@@ -73,10 +69,7 @@ impl AddrText {
     const LEN_MAX: usize = 46;
 
     fn of(addr: IpAddr) -> Self {
-        let mut text = Self {
-            bytes: [0; Self::LEN_MAX],
-            len: 0,
-        };
+        let mut text = Self { bytes: [0; Self::LEN_MAX], len: 0 };
         let written = write!(text, "{addr}");
         debug_assert!(written.is_ok(), "an address's text fits");
         text
@@ -105,11 +98,7 @@ mod tests {
     fn addresses_pass_by_whole_text_beginning_or_always() {
         let check = |test: &str, addr: &str, expected: bool| {
             let test = AddrTest::compile(test).expect(test);
-            assert_eq!(
-                test.is_passed_by(addr.parse().expect(addr)),
-                expected,
-                "{test:?} {addr}"
-            );
+            assert_eq!(test.is_passed_by(addr.parse().expect(addr)), expected, "{test:?} {addr}");
         };
         check("127.0.0.1", "127.0.0.1", true);
         check("127.0.0.1", "127.0.0.12", false);
@@ -128,15 +117,7 @@ mod tests {
 
     #[test]
     fn a_test_that_could_never_pass_is_refused() {
-        for text in [
-            "127.0.%.5",
-            "%.5",
-            "127.0.0",
-            "db1",
-            "web%",
-            "10.0.0.0/8",
-            "%%",
-        ] {
+        for text in ["127.0.%.5", "%.5", "127.0.0", "db1", "web%", "10.0.0.0/8", "%%"] {
             assert!(AddrTest::compile(text).is_err(), "{text}");
         }
     }

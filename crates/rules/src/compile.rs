@@ -109,17 +109,8 @@ impl RuleSet {
         let iterations = options.iterations.min(ITERATIONS_MAX);
         let rules = compiled;
         debug_assert!(rules.is_sorted_by(|one, next| one.id < next.id));
-        let inner = Inner {
-            rules,
-            patterns,
-            index,
-            prefilter,
-            tested,
-            iterations,
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let inner = Inner { rules, patterns, index, prefilter, tested, iterations };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Whether there is no active rule.
@@ -170,9 +161,7 @@ impl Default for RuleSet {
             tested: TestedColumns::default(),
             iterations: 0,
         };
-        Self {
-            inner: Arc::new(inner),
-        }
+        Self { inner: Arc::new(inner) }
     }
 }
 
@@ -204,11 +193,7 @@ impl Compiler {
     fn rule(&mut self, rule: Rule) -> Compiled {
         let id = rule.id;
         if !self.ids.insert(id) {
-            self.refuse(
-                id,
-                Column::RuleId,
-                "another active rule has the same id".to_owned(),
-            );
+            self.refuse(id, Column::RuleId, "another active rule has the same id".to_owned());
         }
         let is_caseless = rule.is_caseless();
         let client_addr = filled(rule.client_addr).map(|text| AddrTest::compile(&text));
@@ -240,11 +225,7 @@ impl Compiler {
     }
 
     fn refuse(&mut self, rule_id: u32, column: Column, reason: String) {
-        self.errors.push(RuleError {
-            rule_id,
-            column,
-            reason,
-        });
+        self.errors.push(RuleError { rule_id, column, reason });
     }
 
     fn read<T>(&mut self, id: u32, column: Column, value: Option<Result<T, String>>) -> Option<T> {
@@ -259,19 +240,13 @@ impl Compiler {
 
     fn pattern(&mut self, text: String, is_caseless: bool) -> Result<PatternTest, String> {
         let patterns = &mut self.patterns;
-        let known = self
-            .known
-            .entry((text, is_caseless))
-            .or_insert_with_key(|(text, caseless)| {
-                let pattern = Pattern::compile(text, *caseless)?;
-                let number = u32::try_from(patterns.len());
-                patterns.push(pattern);
-                number.map_err(|_| "more than 4294967295 patterns".to_owned())
-            });
-        known.clone().map(|pattern| PatternTest {
-            pattern,
-            place: None,
-        })
+        let known = self.known.entry((text, is_caseless)).or_insert_with_key(|(text, caseless)| {
+            let pattern = Pattern::compile(text, *caseless)?;
+            let number = u32::try_from(patterns.len());
+            patterns.push(pattern);
+            number.map_err(|_| "more than 4294967295 patterns".to_owned())
+        });
+        known.clone().map(|pattern| PatternTest { pattern, place: None })
     }
 }
 
@@ -283,9 +258,7 @@ fn filled(column: Option<String>) -> Option<String> {
 fn read_digest(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let is_hex = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = digits
-        .filter(is_hex)
-        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let number = digits.filter(is_hex).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     number
         .filter(|&number| number != 0)
         .ok_or_else(|| format!("`{text}` is not a digest (0x and up to 16 hex digits, not 0)"))

@@ -86,11 +86,7 @@ impl Decision {
     pub(crate) fn restart(&mut self, flag: u32) {
         let mut matched = std::mem::take(&mut self.matched);
         matched.clear();
-        *self = Self {
-            final_flag: flag,
-            matched,
-            ..Self::default()
-        };
+        *self = Self { final_flag: flag, matched, ..Self::default() };
     }
 }
 

@@ -20,8 +20,7 @@ impl RuleSet {
     /// [`crate::Memory::decide`] does the same, and remembers.
     pub fn evaluate(&self, question: &Question<'_>, hits: &mut Hits) -> Decision {
         let mut decision = Decision::default();
-        self.inner
-            .evaluate(question, &mut Scratch::default(), &mut decision);
+        self.inner.evaluate(question, &mut Scratch::default(), &mut decision);
         hits.add(&decision.matched);
         decision
     }
@@ -39,11 +38,7 @@ impl RuleSet {
                 false => Some(Column::FlagIn),
             };
             let outcome = failed.map_or(Outcome::Matched, Outcome::FirstFailed);
-            visits.push(Visit {
-                rule_id: rule.id,
-                flag,
-                outcome,
-            });
+            visits.push(Visit { rule_id: rule.id, flag, outcome });
             if failed.is_some() {
                 continue;
             }
@@ -115,18 +110,10 @@ impl Inner {
         question: &Question<'_>,
         scratch: &mut Scratch,
     ) -> Option<Column> {
-        if rule
-            .username
-            .as_deref()
-            .is_some_and(|username| username != question.username)
-        {
+        if rule.username.as_deref().is_some_and(|username| username != question.username) {
             return Some(Column::Username);
         }
-        if rule
-            .schemaname
-            .as_ref()
-            .is_some_and(|schema| schema.as_bytes() != question.schema)
-        {
+        if rule.schemaname.as_ref().is_some_and(|schema| schema.as_bytes() != question.schema) {
             return Some(Column::Schemaname);
         }
         if let (Some(test), Some(addr)) = (&rule.client_addr, question.client_addr)
@@ -178,12 +165,7 @@ impl Inner {
 impl Decision {
     /// A matching rule's columns win over those of the rules before it.
     fn take(&mut self, effects: &Effects) {
-        let Effects {
-            destination_hostgroup,
-            next_query_flag,
-            error_msg,
-            ok_msg,
-        } = effects;
+        let Effects { destination_hostgroup, next_query_flag, error_msg, ok_msg } = effects;
         self.destination_hostgroup = destination_hostgroup.or(self.destination_hostgroup);
         self.next_query_flag = next_query_flag.or(self.next_query_flag);
         if error_msg.is_some() {

@@ -50,10 +50,7 @@ mod tests {
 
     #[test]
     fn counts_of_two_workers_add_up() {
-        let rules = [9, 4].map(|id| Rule {
-            id,
-            ..Rule::default()
-        });
+        let rules = [9, 4].map(|id| Rule { id, ..Rule::default() });
         let rules = RuleSet::compile(rules.into(), Options::default()).expect("rules");
         let (mut one, mut other) = (Hits::new(&rules), Hits::new(&rules));
         one.add(&[0, 1, 1]);

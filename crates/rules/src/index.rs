@@ -53,11 +53,7 @@ impl Index {
             lists.entry(key).or_insert((start, 0)).1 += 1;
         }
         let rules = keyed.into_iter().map(|(_, position)| position).collect();
-        Self {
-            lists,
-            rules,
-            shapes,
-        }
+        Self { lists, rules, shapes }
     }
 
     /// The rules at or after position `from` that may match `question` with `flag`. HOT.
@@ -67,10 +63,7 @@ impl Index {
         flag: u32,
         from: u32,
     ) -> Candidates<'_> {
-        let mut candidates = Candidates {
-            lists: [&[]; SHAPES],
-            used: 0,
-        };
+        let mut candidates = Candidates { lists: [&[]; SHAPES], used: 0 };
         let mut pending = self.shapes;
         while pending != 0 {
             let shape = pending.trailing_zeros();
@@ -98,9 +91,7 @@ impl Index {
     /// Every list; for what is prepared list by list.
     pub(crate) fn lists(&self) -> impl Iterator<Item = &[u32]> {
         self.lists.values().filter_map(|&(start, len)| {
-            self.rules
-                .get(start as usize..)
-                .and_then(|rules| rules.get(..len as usize))
+            self.rules.get(start as usize..).and_then(|rules| rules.get(..len as usize))
         })
     }
 }

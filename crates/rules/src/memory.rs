@@ -120,16 +120,12 @@ impl Memory {
         let set = self.set_of(hash);
         if let Some(way) = self.find(set, hash, &key) {
             self.counters.found += 1;
-            let decision = self
-                .entry(set, way)
-                .map_or(&self.latest, |entry| &entry.decision);
+            let decision = self.entry(set, way).map_or(&self.latest, |entry| &entry.decision);
             hits.add(&decision.matched);
             return decision;
         }
         self.counters.evaluated += 1;
-        rules
-            .inner
-            .evaluate(question, &mut self.scratch, &mut self.latest);
+        rules.inner.evaluate(question, &mut self.scratch, &mut self.latest);
         hits.add(&self.latest.matched);
         if !self.latest.depends_on_text && key.len() <= KEY_MAX {
             self.insert(set, hash, &key);
@@ -138,21 +134,14 @@ impl Memory {
     }
 
     fn keep_up_with(&mut self, rules: &RuleSet) {
-        if self
-            .rules
-            .as_ref()
-            .is_some_and(|known| Arc::ptr_eq(known, &rules.inner))
-        {
+        if self.rules.as_ref().is_some_and(|known| Arc::ptr_eq(known, &rules.inner)) {
             return;
         }
         self.rules = Some(Arc::clone(&rules.inner));
         self.sets.fill_with(WaySet::default);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "masked to the number of sets"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of sets")]
     fn set_of(&self, hash: u64) -> usize {
         debug_assert!(self.sets.len().is_power_of_two());
         hash as usize & (self.sets.len() - 1)
@@ -225,16 +214,8 @@ impl<'a> Key<'a> {
                 proxy_port: question.proxy_port.filter(|_| tested.proxy_port),
                 digest: question.digest.filter(|_| looks_at_digest),
             },
-            username: if tested.username {
-                question.username.as_bytes()
-            } else {
-                b""
-            },
-            schema: if tested.schemaname {
-                question.schema
-            } else {
-                b""
-            },
+            username: if tested.username { question.username.as_bytes() } else { b"" },
+            schema: if tested.schemaname { question.schema } else { b"" },
             digest_text: if text { question.digest_text } else { b"" },
         }
     }
@@ -275,10 +256,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && (one.is_empty() || one == other)
 }
 
-const _: () = assert!(
-    WAYS == u8::BITS as usize,
-    "a set's places have one bit each"
-);
+const _: () = assert!(WAYS == u8::BITS as usize, "a set's places have one bit each");
 
 #[cfg(test)]
 mod tests;

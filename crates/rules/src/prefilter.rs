@@ -68,10 +68,7 @@ impl Prefilter {
             order.insert(pattern, distinct.len());
             distinct.push((pattern, source));
         }
-        let Some(joined) = distinct
-            .get(ALONE..)
-            .filter(|joined| joined.len() >= SET_MIN)
-        else {
+        let Some(joined) = distinct.get(ALONE..).filter(|joined| joined.len() >= SET_MIN) else {
             return;
         };
         let mut places: HashMap<u32, SetPlace> = HashMap::new();

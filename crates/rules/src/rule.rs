@@ -91,15 +91,9 @@ impl Rule {
     /// not enough and `CASELESSX` is.
     pub(crate) fn is_caseless(&self) -> bool {
         const WORD: &[u8] = b"CASELESS";
-        self.re_modifiers
-            .as_deref()
-            .unwrap_or_default()
-            .split(',')
-            .any(|word| {
-                word.as_bytes()
-                    .get(..WORD.len())
-                    .is_some_and(|head| head.eq_ignore_ascii_case(WORD))
-            })
+        self.re_modifiers.as_deref().unwrap_or_default().split(',').any(|word| {
+            word.as_bytes().get(..WORD.len()).is_some_and(|head| head.eq_ignore_ascii_case(WORD))
+        })
     }
 }
 
@@ -171,10 +165,7 @@ mod tests {
     #[test]
     fn modifiers_are_compared_by_their_beginning_and_not_trimmed() {
         let check = |modifiers: Option<&str>, expected: bool| {
-            let rule = Rule {
-                re_modifiers: modifiers.map(str::to_owned),
-                ..Rule::default()
-            };
+            let rule = Rule { re_modifiers: modifiers.map(str::to_owned), ..Rule::default() };
             assert_eq!(rule.is_caseless(), expected, "{modifiers:?}");
         };
         check(Some("CASELESS"), true);
@@ -191,11 +182,8 @@ mod tests {
 
     #[test]
     fn an_error_names_rule_column_and_reason() {
-        let error = RuleError {
-            rule_id: 7,
-            column: Column::MatchDigest,
-            reason: "missing )".to_owned(),
-        };
+        let error =
+            RuleError { rule_id: 7, column: Column::MatchDigest, reason: "missing )".to_owned() };
         assert_eq!(error.to_string(), "rule 7: match_digest: missing )");
     }
 }

@@ -3,10 +3,7 @@
 //! The cases that ran with RE2 take part: patterns are PCRE's here, but none of the statements
 //! tells the two apart. What a rewrite, a hint in a comment or an open transaction changes is
 //! not these rules' affair: it is modelled below or left out, and counted.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "a test; an index out of bounds is a failure"
-)]
+#![expect(clippy::indexing_slicing, reason = "a test; an index out of bounds is a failure")]
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -86,9 +83,7 @@ fn text(row: &BTreeMap<String, Value>, column: &str) -> Option<String> {
 }
 
 fn number<T: TryFrom<u64>>(row: &BTreeMap<String, Value>, column: &str) -> Option<T> {
-    row.get(column)
-        .and_then(Value::as_u64)
-        .and_then(|number| T::try_from(number).ok())
+    row.get(column).and_then(Value::as_u64).and_then(|number| T::try_from(number).ok())
 }
 
 fn is_set(row: &BTreeMap<String, Value>, column: &str) -> bool {
@@ -102,9 +97,7 @@ fn rule_of(row: &BTreeMap<String, Value>) -> Rule {
         let attributes: Value = serde_json::from_str(&attributes).expect("attributes are JSON");
         let choices = attributes["flagOUTs"].as_array().expect("flagOUTs").clone();
         assert_eq!(choices.len(), 1, "a choice without chance");
-        choices[0]["id"]
-            .as_u64()
-            .and_then(|id| u32::try_from(id).ok())
+        choices[0]["id"].as_u64().and_then(|id| u32::try_from(id).ok())
     });
     Rule {
         id: number(row, "rule_id").expect("rule_id"),
@@ -158,10 +151,7 @@ fn strtoull(text: &str) -> Option<String> {
         Some(digits) => (8, digits),
         None => (10, text),
     };
-    let len = digits
-        .bytes()
-        .take_while(|&byte| char::from(byte).is_digit(base))
-        .count();
+    let len = digits.bytes().take_while(|&byte| char::from(byte).is_digit(base)).count();
     let number = u64::from_str_radix(&digits[..len], base).unwrap_or(0);
     (number != 0).then(|| format!("{number:#x}"))
 }
@@ -169,9 +159,7 @@ fn strtoull(text: &str) -> Option<String> {
 #[test]
 fn rules_decide_as_proxysql_does() {
     let mut tally = Tally::default();
-    let cases = CASES
-        .lines()
-        .map(|line| serde_json::from_str::<Case>(line).expect("a case"));
+    let cases = CASES.lines().map(|line| serde_json::from_str::<Case>(line).expect("a case"));
     let number = cases.map(|case| run(&case, &mut tally)).count();
     println!(
         "{number} cases: {} steps compared, {} with their destination; left out: {} answered \
@@ -180,11 +168,7 @@ fn rules_decide_as_proxysql_does() {
     );
     assert!(tally.compared > 1_500 && tally.destinations > 1_200);
     let shown = tally.differences.join("\n");
-    assert!(
-        tally.differences.is_empty(),
-        "{} differences:\n{shown}",
-        tally.differences.len()
-    );
+    assert!(tally.differences.is_empty(), "{} differences:\n{shown}", tally.differences.len());
 }
 
 /// A case's rules: as ProxySQL holds them, and compiled.
@@ -212,21 +196,11 @@ fn load(case: &Case) -> Loaded {
         let addr = rule.0.client_addr.as_deref().unwrap_or_default();
         !addr.trim_end_matches('%').contains('%')
     };
-    let last_applies = rows
-        .iter()
-        .rfind(is_loaded)
-        .is_some_and(|(rule, _)| rule.apply);
-    let rules = rows
-        .iter()
-        .filter_map(|(rule, _)| tolerated(rule.clone(), with_digests));
+    let last_applies = rows.iter().rfind(is_loaded).is_some_and(|(rule, _)| rule.apply);
+    let rules = rows.iter().filter_map(|(rule, _)| tolerated(rule.clone(), with_digests));
     let rules = RuleSet::compile(rules.collect(), Options { iterations });
     let rules = rules.expect("tolerated rules compile");
-    Loaded {
-        rows,
-        rules,
-        last_applies,
-        with_digests,
-    }
+    Loaded { rows, rules, last_applies, with_digests }
 }
 
 fn run(case: &Case, tally: &mut Tally) {
@@ -247,12 +221,7 @@ fn run(case: &Case, tally: &mut Tally) {
         let question = question_of(client, session, step, &loaded);
         let mut hits = Hits::new(&loaded.rules);
         let decision = memory.decide(&loaded.rules, &question, &mut hits).clone();
-        assert_eq!(
-            decision,
-            loaded
-                .rules
-                .evaluate(&question, &mut Hits::new(&loaded.rules))
-        );
+        assert_eq!(decision, loaded.rules.evaluate(&question, &mut Hits::new(&loaded.rules)));
         let hits: BTreeMap<String, u64> = hits
             .by_rule(&loaded.rules)
             .filter(|(_, count)| *count > 0)
@@ -297,10 +266,7 @@ fn question_of<'a>(
 
 fn is_rewritten(step: &Step, loaded: &Loaded) -> bool {
     let hits = &step.observed.hits;
-    loaded
-        .rows
-        .iter()
-        .any(|(rule, replaces)| *replaces && hits.contains_key(&rule.id.to_string()))
+    loaded.rows.iter().any(|(rule, replaces)| *replaces && hits.contains_key(&rule.id.to_string()))
 }
 
 fn compare(
@@ -354,10 +320,7 @@ fn hostgroup_of(
     decision: &Decision,
     last_applies: bool,
 ) -> u32 {
-    if let Some(hostgroup) = session
-        .transaction
-        .filter(|_| client.transaction_persistent == 1)
-    {
+    if let Some(hostgroup) = session.transaction.filter(|_| client.transaction_persistent == 1) {
         return hostgroup;
     }
     let fast = |user: &str| {
@@ -370,22 +333,15 @@ fn hostgroup_of(
     };
     // ProxySQL also skips fast routing when the last rule has `apply` and did not match.
     let is_skipped = decision.applied || last_applies;
-    let fast = Some(())
-        .filter(|()| !is_skipped)
-        .and_then(|()| fast(&client.user).or_else(|| fast("")));
-    let by_rules = decision
-        .destination_hostgroup
-        .map(|HostgroupId(number)| number);
+    let fast =
+        Some(()).filter(|()| !is_skipped).and_then(|()| fast(&client.user).or_else(|| fast("")));
+    let by_rules = decision.destination_hostgroup.map(|HostgroupId(number)| number);
     fast.or(by_rules).unwrap_or(client.default_hostgroup)
 }
 
 impl Session {
     fn new(client: &Client) -> Self {
-        Self {
-            schema: client.schema.clone(),
-            flag: 0,
-            transaction: None,
-        }
+        Self { schema: client.schema.clone(), flag: 0, transaction: None }
     }
 
     fn is_answered_before_rules(&self, sql: &str) -> bool {

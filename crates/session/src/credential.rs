@@ -22,10 +22,7 @@ impl Credential {
     /// What the configuration tells; a hash alone tells nothing.
     pub fn from_password(password: &Password) -> Self {
         match password {
-            Password::Clear(clear) => Self {
-                clear: Some(clear.clone()),
-                ..Self::default()
-            },
+            Password::Clear(clear) => Self { clear: Some(clear.clone()), ..Self::default() },
             Password::NativeHash(_) | Password::Sha2Hash(_) => Self::default(),
         }
     }
@@ -33,10 +30,7 @@ impl Credential {
     /// What a password tells that a client has sent. One that is not UTF-8 is kept as hashes.
     pub fn from_clear(password: &[u8]) -> Self {
         match std::str::from_utf8(password) {
-            Ok(text) => Self {
-                clear: Some(Secret::new(text.to_owned())),
-                ..Self::default()
-            },
+            Ok(text) => Self { clear: Some(Secret::new(text.to_owned())), ..Self::default() },
             Err(_) => Self {
                 clear: None,
                 native_stage1: Some(Secret::new(native::stage1(password))),
@@ -53,14 +47,8 @@ impl Credential {
             return;
         }
         self.clear = self.clear.take().or_else(|| proven.clear.clone());
-        self.native_stage1 = self
-            .native_stage1
-            .take()
-            .or_else(|| proven.native_stage1.clone());
-        self.sha2_stage1 = self
-            .sha2_stage1
-            .take()
-            .or_else(|| proven.sha2_stage1.clone());
+        self.native_stage1 = self.native_stage1.take().or_else(|| proven.native_stage1.clone());
+        self.sha2_stage1 = self.sha2_stage1.take().or_else(|| proven.sha2_stage1.clone());
         debug_assert!(self.agrees_with(proven));
     }
 
@@ -84,8 +72,7 @@ impl Credential {
         if self.is_empty_password() {
             return Some(Vec::new());
         }
-        self.known_native_stage1()
-            .map(|stage1| native::scramble(&stage1, nonce).to_vec())
+        self.known_native_stage1().map(|stage1| native::scramble(&stage1, nonce).to_vec())
     }
 
     /// The first answer to `nonce` in `caching_sha2_password`.
@@ -93,8 +80,7 @@ impl Credential {
         if self.is_empty_password() {
             return Some(vec![0]);
         }
-        self.known_sha2_stage1()
-            .map(|stage1| caching_sha2::scramble(&stage1, nonce).to_vec())
+        self.known_sha2_stage1().map(|stage1| caching_sha2::scramble(&stage1, nonce).to_vec())
     }
 
     fn known_native_stage1(&self) -> Option<[u8; native::DIGEST_LEN]> {
@@ -147,10 +133,7 @@ mod tests {
         assert!(credential.is_unknown());
         assert_eq!(credential.native_answer(&NONCE), None);
         let stage1 = Some(Secret::new(native::stage1(b"secret")));
-        credential.learn(&Credential {
-            native_stage1: stage1,
-            ..Credential::default()
-        });
+        credential.learn(&Credential { native_stage1: stage1, ..Credential::default() });
         assert!(credential.native_answer(&NONCE).is_some());
         assert_eq!(credential.sha2_answer(&NONCE), None);
         credential.learn(&Credential::from_clear(b"secret"));
@@ -161,10 +144,7 @@ mod tests {
     fn a_changed_password_replaces_what_was_known() {
         let mut credential = Credential::from_clear(b"old");
         let stage1 = Some(Secret::new(caching_sha2::stage1(b"new")));
-        let proven = Credential {
-            sha2_stage1: stage1,
-            ..Credential::default()
-        };
+        let proven = Credential { sha2_stage1: stage1, ..Credential::default() };
         credential.learn(&proven);
         assert_eq!(credential, proven);
     }

@@ -100,9 +100,7 @@ fn clear(password: &str) -> Password {
 }
 
 fn native_hash(password: &str) -> Password {
-    Password::NativeHash(Secret::new(native::stage2(&native::stage1(
-        password.as_bytes(),
-    ))))
+    Password::NativeHash(Secret::new(native::stage2(&native::stage1(password.as_bytes()))))
 }
 
 /// The stored form of [`PASSWORD`].
@@ -157,14 +155,7 @@ impl Wire<'_> {
         let mut to_client = Vec::new();
         let client = ClientHandshake::start(&greeting(plugin), &mut to_client);
         let server = ServerHandshake::new(login);
-        Wire {
-            users,
-            client,
-            server,
-            to_client,
-            to_proxy: Vec::new(),
-        }
-        .run(None)
+        Wire { users, client, server, to_client, to_proxy: Vec::new() }.run(None)
     }
 
     fn change_user(users: &Users, mut identity: ServerIdentity, login: ServerLogin) -> Ended {
@@ -183,14 +174,7 @@ impl Wire<'_> {
             users,
             &mut to_client,
         );
-        Wire {
-            users,
-            client,
-            server,
-            to_client,
-            to_proxy,
-        }
-        .run(Some(step))
+        Wire { users, client, server, to_client, to_proxy }.run(Some(step))
     }
 
     fn run(mut self, mut first: Option<Step>) -> Ended {
@@ -207,10 +191,7 @@ impl Wire<'_> {
             read_by_client = self.to_client.len() - rest.len();
             let server = match step {
                 ServerStep::Continue => None,
-                ServerStep::Encrypt {
-                    public_key_pem,
-                    plaintext,
-                } => {
+                ServerStep::Encrypt { public_key_pem, plaintext } => {
                     assert_eq!(public_key_pem, b"the public key");
                     let text = [CIPHER_MARK, plaintext.expose()].concat();
                     let step = self.server.on_encrypted(Some(text), &mut self.to_proxy);
@@ -222,20 +203,14 @@ impl Wire<'_> {
             };
             if let Some(server) = server {
                 let client = client_end.unwrap_or(Err(Refusal::BadHandshake));
-                return Ended {
-                    client,
-                    server,
-                    to_client: self.to_client,
-                };
+                return Ended { client, server, to_client: self.to_client };
             }
             if read_by_proxy < self.to_proxy.len() {
                 let unread = self.to_proxy.split_off(read_by_proxy);
                 let (header, payload, rest) =
                     split_packet(&unread).expect("a packet for the proxy");
                 assert!(rest.is_empty());
-                let step = self
-                    .client
-                    .on_packet(header, payload, self.users, &mut self.to_client);
+                let step = self.client.on_packet(header, payload, self.users, &mut self.to_client);
                 self.to_proxy.extend_from_slice(&unread);
                 read_by_proxy = self.to_proxy.len();
                 client_end = self.end_of(step);
@@ -250,24 +225,16 @@ impl Wire<'_> {
                 Step::Continue => return None,
                 Step::Decrypt(ciphertext) => {
                     let text = ciphertext.strip_prefix(CIPHER_MARK).map(<[u8]>::to_vec);
-                    self.client
-                        .on_decrypted(text, self.users, &mut self.to_client)
+                    self.client.on_decrypted(text, self.users, &mut self.to_client)
                 }
                 Step::VerifyHash { clear, hash } => {
                     let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
-                    self.client
-                        .on_verified(is_right, self.users, &mut self.to_client)
+                    self.client.on_verified(is_right, self.users, &mut self.to_client)
                 }
                 Step::Refused(refusal) => return Some(Err(refusal)),
                 Step::Accepted(identity) => {
-                    let ok = OkPacket {
-                        status: status::AUTOCOMMIT,
-                        ..OkPacket::default()
-                    };
-                    let format = ReplyFormat {
-                        deprecate_eof: true,
-                        session_track: true,
-                    };
+                    let ok = OkPacket { status: status::AUTOCOMMIT, ..OkPacket::default() };
+                    let format = ReplyFormat { deprecate_eof: true, session_track: true };
                     put_ok(&mut self.to_client, identity.next_seq, &ok, format);
                     let mut proven = self.users.proven.borrow_mut();
                     if let Some(sum) = identity.proven_sha2 {

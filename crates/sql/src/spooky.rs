@@ -12,11 +12,7 @@ const LONG_MIN: usize = 2 * BLOCK;
 
 /// The first 64 bits of SpookyHash V2's 128 over `message`, both seeds being `seed`.
 pub fn hash64(message: &[u8], seed: u64) -> u64 {
-    if message.len() < LONG_MIN {
-        short(message, seed)
-    } else {
-        long(message, seed)
-    }
+    if message.len() < LONG_MIN { short(message, seed) } else { long(message, seed) }
 }
 
 /// A little-endian word; what is missing at the end counts as zero.
@@ -24,10 +20,7 @@ fn word(bytes: &[u8]) -> u64 {
     if let Some(whole) = bytes.first_chunk() {
         return u64::from_le_bytes(*whole);
     }
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+    bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
 fn short(message: &[u8], seed: u64) -> u64 {
@@ -103,9 +96,7 @@ fn short_end([mut a, mut b, mut c, mut d]: [u64; 4]) -> u64 {
 }
 
 fn long(message: &[u8], seed: u64) -> u64 {
-    let mut state = [
-        seed, seed, CONST, seed, seed, CONST, seed, seed, CONST, seed, seed, CONST,
-    ];
+    let mut state = [seed, seed, CONST, seed, seed, CONST, seed, seed, CONST, seed, seed, CONST];
     let mut blocks = message.chunks_exact(BLOCK);
     for block in &mut blocks {
         mix(&mut state, &words(block));
@@ -136,10 +127,7 @@ fn words(block: &[u8]) -> [u64; WORDS] {
     words
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "every index is taken modulo the array's length"
-)]
+#[expect(clippy::indexing_slicing, reason = "every index is taken modulo the array's length")]
 #[inline]
 fn mix(s: &mut [u64; WORDS], data: &[u64; WORDS]) {
     const TURNS: [u32; WORDS] = [11, 32, 43, 31, 17, 28, 39, 57, 55, 54, 22, 46];
@@ -152,10 +140,7 @@ fn mix(s: &mut [u64; WORDS], data: &[u64; WORDS]) {
     }
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "every index is taken modulo the array's length"
-)]
+#[expect(clippy::indexing_slicing, reason = "every index is taken modulo the array's length")]
 fn end_partial(s: &mut [u64; WORDS]) {
     const TURNS: [u32; WORDS] = [44, 15, 34, 21, 38, 33, 10, 13, 38, 53, 42, 54];
     for i in 0..WORDS {

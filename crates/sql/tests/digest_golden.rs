@@ -20,10 +20,7 @@ impl Row {
     fn text(&self) -> Vec<u8> {
         match &self.digest_text_hex {
             Some(hex) => {
-                let pairs = hex
-                    .as_bytes()
-                    .chunks(2)
-                    .map(|pair| std::str::from_utf8(pair));
+                let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair));
                 pairs
                     .map(|pair| u8::from_str_radix(pair.expect("ascii"), 16).expect("hex"))
                     .collect()
@@ -35,9 +32,7 @@ impl Row {
     fn settings(&self) -> Settings {
         let mut settings = Settings::default();
         for (name, value) in &self.settings {
-            let name = name
-                .strip_prefix("mysql-query_digests_")
-                .expect("a digest variable");
+            let name = name.strip_prefix("mysql-query_digests_").expect("a digest variable");
             let number = || value.parse().expect("a number");
             match name {
                 "lowercase" => settings.lowercase = value == "true",
@@ -56,8 +51,7 @@ impl Row {
 }
 
 fn rows(data: &str) -> impl Iterator<Item = Row> {
-    data.lines()
-        .map(|line| serde_json::from_str(line).expect("a row"))
+    data.lines().map(|line| serde_json::from_str(line).expect("a row"))
 }
 
 #[test]
@@ -78,20 +72,11 @@ fn every_recorded_digest_is_made() {
                 String::from_utf8_lossy(digest.text),
             ));
         } else if Some(format(digest.hash).to_string()) != row.digest {
-            wrong.push(format!(
-                "hash of {:?}, {} bytes",
-                row.statement,
-                digest.text.len()
-            ));
+            wrong.push(format!("hash of {:?}, {} bytes", row.statement, digest.text.len()));
         }
     }
     assert!(count > 4000, "only {count} rows");
-    assert!(
-        wrong.is_empty(),
-        "{} of {count} differ\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} of {count} differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// ProxySQL's text depends on memory left over from earlier statements here; one space in the
@@ -105,36 +90,21 @@ fn where_proxysql_shows_stale_memory_there_is_one_space() {
         let ours = digester.digest(row.statement.as_bytes(), &settings).text;
         // The space may vanish in its turn, as any space does.
         let spaced = with_spaces(&row.digest_texts_seen);
-        let is_seen = row
-            .digest_texts_seen
-            .iter()
-            .any(|seen| seen.as_bytes() == ours);
+        let is_seen = row.digest_texts_seen.iter().any(|seen| seen.as_bytes() == ours);
         if !is_seen && ours != spaced && ours != other.digest(&spaced, &settings).text {
             let ours = String::from_utf8_lossy(ours);
-            wrong.push(format!(
-                "{:?}\n  {:?}\n  {ours:?}",
-                row.statement, row.digest_texts_seen
-            ));
+            wrong.push(format!("{:?}\n  {:?}\n  {ours:?}", row.statement, row.digest_texts_seen));
         }
     }
     // One row's stale byte kept a group from being collapsed with its neighbours, so what was seen
     // says nothing about the text with a space there.
     assert!(wrong.len() <= 1, "{}", wrong.join("\n"));
-    assert!(
-        wrong
-            .iter()
-            .all(|row| row.contains("REPLACE INTO 1a values")),
-        "{wrong:?}"
-    );
+    assert!(wrong.iter().all(|row| row.contains("REPLACE INTO 1a values")), "{wrong:?}");
 }
 
 /// The texts of the most frequent length as one, with a space wherever they differ.
 fn with_spaces(seen: &[String]) -> Vec<u8> {
-    let alike = |text: &&String| {
-        seen.iter()
-            .filter(|other| other.len() == text.len())
-            .count()
-    };
+    let alike = |text: &&String| seen.iter().filter(|other| other.len() == text.len()).count();
     let first = seen.iter().max_by_key(alike).expect("a text");
     let mut spaced = first.clone().into_bytes();
     for text in seen.iter().filter(|text| text.len() == first.len()) {

@@ -2,9 +2,8 @@
 //! `stats_mysql_commands_counters`.
 
 /// Upper bounds of the latency buckets in µs, inclusive; one more bucket holds the rest.
-pub const BUCKET_BOUNDS_US: [u64; 11] = [
-    100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000,
-];
+pub const BUCKET_BOUNDS_US: [u64; 11] =
+    [100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000];
 
 /// Number of latency buckets.
 pub const BUCKETS: usize = BUCKET_BOUNDS_US.len() + 1;
@@ -43,10 +42,7 @@ impl CommandSums {
         self.count += 1;
         self.time_us = self.time_us.saturating_add(latency_us);
         // Comparing with all bounds takes no branch that could be guessed wrong.
-        let bucket = BUCKET_BOUNDS_US
-            .iter()
-            .filter(|bound| latency_us > **bound)
-            .count();
+        let bucket = BUCKET_BOUNDS_US.iter().filter(|bound| latency_us > **bound).count();
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;
         }
@@ -63,11 +59,7 @@ mod tests {
             let mut sums = CommandSums::default();
             sums.record(latency_us);
             let bucket = sums.buckets.iter().position(|count| *count == 1);
-            assert_eq!(
-                bucket.map(|bucket| BUCKET_COLUMNS[bucket]),
-                Some(column),
-                "{latency_us}"
-            );
+            assert_eq!(bucket.map(|bucket| BUCKET_COLUMNS[bucket]), Some(column), "{latency_us}");
             assert_eq!((sums.count, sums.time_us), (1, latency_us));
         };
         check(0, "cnt_100us");

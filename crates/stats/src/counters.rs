@@ -224,14 +224,12 @@ impl Counters {
     /// Clients connected now.
     pub fn clients_connected(&self) -> u64 {
         debug_assert!(self.clients_disconnected <= self.clients_accepted);
-        self.clients_accepted
-            .saturating_sub(self.clients_disconnected)
+        self.clients_accepted.saturating_sub(self.clients_disconnected)
     }
 
     /// Clients and statements refused, by what was refused and why; only those that happened.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
-        self.iter()
-            .filter(|(spec, count)| *count > 0 && spec.metric.ends_with("_refusals_total"))
+        self.iter().filter(|(spec, count)| *count > 0 && spec.metric.ends_with("_refusals_total"))
     }
 }
 
@@ -267,20 +265,9 @@ mod tests {
         let mut seen = HashSet::new();
         for spec in all_specs() {
             let name = spec.metric;
-            assert!(
-                name.starts_with("trunkline_") && name.ends_with("_total"),
-                "{name}"
-            );
-            assert!(
-                name.bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
-                "{name}"
-            );
-            assert!(
-                seen.insert((name, spec.label)),
-                "{name} {:?} is declared twice",
-                spec.label
-            );
+            assert!(name.starts_with("trunkline_") && name.ends_with("_total"), "{name}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert!(seen.insert((name, spec.label)), "{name} {:?} is declared twice", spec.label);
             assert!(spec.help.ends_with('.'), "{name}");
         }
     }
@@ -290,11 +277,7 @@ mod tests {
         for specs in [Counters::SPECS, ServerCounters::SPECS] {
             let mut seen = HashSet::new();
             for group in specs.chunk_by(|a, b| a.metric == b.metric) {
-                assert!(
-                    seen.insert(group[0].metric),
-                    "{} is not in one place",
-                    group[0].metric
-                );
+                assert!(seen.insert(group[0].metric), "{} is not in one place", group[0].metric);
                 assert!(group.len() == 1 || group.iter().all(|spec| spec.label.is_some()));
             }
         }
@@ -306,35 +289,17 @@ mod tests {
         counters.statement_refused(RefusalCause::QueueFull);
         counters.client_refused(ClientRefusal::AccessDenied);
         counters.client_refused(ClientRefusal::AccessDenied);
-        let seen: Vec<_> = counters
-            .refusals()
-            .map(|(spec, count)| (spec.label, count))
-            .collect();
+        let seen: Vec<_> = counters.refusals().map(|(spec, count)| (spec.label, count)).collect();
         assert_eq!(
             seen,
-            [
-                (Some(("cause", "access_denied")), 2),
-                (Some(("cause", "queue_full")), 1)
-            ]
+            [(Some(("cause", "access_denied")), 2), (Some(("cause", "queue_full")), 1)]
         );
     }
 
     #[test]
     fn merging_adds_every_counter_and_does_not_overflow() {
-        let mut one = Counters {
-            statements: 2,
-            rows_affected: u64::MAX,
-            ..Counters::default()
-        };
-        one.merge(&Counters {
-            statements: 3,
-            rows_affected: 1,
-            batches: 7,
-            ..Counters::default()
-        });
-        assert_eq!(
-            (one.statements, one.rows_affected, one.batches),
-            (5, u64::MAX, 7)
-        );
+        let mut one = Counters { statements: 2, rows_affected: u64::MAX, ..Counters::default() };
+        one.merge(&Counters { statements: 3, rows_affected: 1, batches: 7, ..Counters::default() });
+        assert_eq!((one.statements, one.rows_affected, one.batches), (5, u64::MAX, 7));
     }
 }

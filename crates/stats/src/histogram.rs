@@ -26,11 +26,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            sum_us: 0,
-            max_us: 0,
-            counts: [0; BUCKETS],
-        }
+        Self { sum_us: 0, max_us: 0, counts: [0; BUCKETS] }
     }
 }
 
@@ -66,9 +62,7 @@ impl Histogram {
 
     /// How many durations were counted.
     pub fn count(&self) -> u64 {
-        self.counts
-            .iter()
-            .fold(0, |sum: u64, count| sum.saturating_add(*count))
+        self.counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count))
     }
 
     /// The sum of all durations, in µs.
@@ -123,10 +117,7 @@ impl Histogram {
             EXPONENT_END => OVERFLOW,
             _ => BUCKETS,
         };
-        self.counts
-            .iter()
-            .take(end)
-            .fold(0, |sum: u64, count| sum.saturating_add(*count))
+        self.counts.iter().take(end).fold(0, |sum: u64, count| sum.saturating_add(*count))
     }
 }
 
@@ -136,10 +127,7 @@ fn bucket(us: u64) -> usize {
     if us >= 1 << EXPONENT_END {
         return OVERFLOW;
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "below 2^30, by the test above"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^30, by the test above")]
     let us = us as u32;
     if us < 4 {
         return us as usize;
@@ -180,11 +168,7 @@ struct Wire {
 
 impl From<Histogram> for Wire {
     fn from(histogram: Histogram) -> Self {
-        let used = histogram
-            .counts
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0);
+        let used = histogram.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         Self {
             count: histogram.count(),
             sum_us: histogram.sum_us,
@@ -192,20 +176,14 @@ impl From<Histogram> for Wire {
             p50_us: histogram.quantile(0.5),
             p95_us: histogram.quantile(0.95),
             p99_us: histogram.quantile(0.99),
-            buckets: used
-                .map(|(index, count)| (upper_bound(index), *count))
-                .collect(),
+            buckets: used.map(|(index, count)| (upper_bound(index), *count)).collect(),
         }
     }
 }
 
 impl From<Wire> for Histogram {
     fn from(wire: Wire) -> Self {
-        let mut histogram = Self {
-            sum_us: wire.sum_us,
-            max_us: wire.max_us,
-            counts: [0; BUCKETS],
-        };
+        let mut histogram = Self { sum_us: wire.sum_us, max_us: wire.max_us, counts: [0; BUCKETS] };
         for (longest, more) in wire.buckets {
             if let Some(count) = histogram.counts.get_mut(bucket(longest)) {
                 *count = count.saturating_add(more);
@@ -241,10 +219,7 @@ mod tests {
         (1..=1000).for_each(|us| histogram.record(us));
         let near = |quantile: f64, exact: u64| {
             let found = histogram.quantile(quantile);
-            assert!(
-                found.abs_diff(exact) * 8 <= exact,
-                "{quantile}: {found}, not {exact}"
-            );
+            assert!(found.abs_diff(exact) * 8 <= exact, "{quantile}: {found}, not {exact}");
         };
         near(0.5, 500);
         near(0.95, 950);

@@ -117,13 +117,7 @@ pub fn reference() -> String {
     page.push_str("\n## Process, workers and servers\n\n");
     page.push_str(TABLE_HEAD);
     for metric in ALL {
-        row(
-            &mut page,
-            metric.name,
-            metric.kind,
-            metric.labels,
-            metric.help,
-        );
+        row(&mut page, metric.name, metric.kind, metric.labels, metric.help);
     }
     page.push_str("\n## Counters of the process\n\n");
     counter_table(&mut page, Counters::SPECS, &[]);
@@ -148,9 +142,7 @@ fn counter_table(page: &mut String, specs: &[CounterSpec], labels: &[&str]) {
     page.push_str(TABLE_HEAD);
     for group in specs.chunk_by(|a, b| a.metric == b.metric) {
         for (index, spec) in group.iter().enumerate() {
-            let value = spec
-                .label
-                .map(|(label, value)| format!("{label}=\"{value}\""));
+            let value = spec.label.map(|(label, value)| format!("{label}=\"{value}\""));
             let labels: Vec<&str> = labels.iter().copied().chain(value.as_deref()).collect();
             let name = if index == 0 { spec.metric } else { "" };
             row(page, name, MetricKind::Counter, &labels, spec.help);
@@ -194,19 +186,10 @@ mod tests {
         let counters = Counters::SPECS.iter().chain(ServerCounters::SPECS);
         let mut seen: HashSet<&str> = counters.map(|spec| spec.metric).collect();
         for metric in ALL {
-            assert!(
-                seen.insert(metric.name),
-                "{} is declared twice",
-                metric.name
-            );
+            assert!(seen.insert(metric.name), "{} is declared twice", metric.name);
             assert!(metric.name.starts_with("trunkline_"), "{}", metric.name);
             let is_counter = metric.kind == MetricKind::Counter;
-            assert_eq!(
-                metric.name.ends_with("_total"),
-                is_counter,
-                "{}",
-                metric.name
-            );
+            assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}", metric.name);
         }
     }

@@ -195,12 +195,8 @@ pub fn state_name(state: ServerState) -> &'static str {
 }
 
 /// Every state a server can be in.
-pub const STATES: [ServerState; 4] = [
-    ServerState::Online,
-    ServerState::Shunned,
-    ServerState::OfflineSoft,
-    ServerState::OfflineHard,
-];
+pub const STATES: [ServerState; 4] =
+    [ServerState::Online, ServerState::Shunned, ServerState::OfflineSoft, ServerState::OfflineHard];
 
 impl ServerRow {
     pub(crate) fn new(gauges: ServerGauges, stats: ServerStats) -> Self {
@@ -274,9 +270,7 @@ impl Report {
             for row in report.digests {
                 let names = (row.username.clone(), row.schemaname.clone());
                 let key = (row.digest, row.hostgroup, names);
-                merge_row(&mut digests, key, row, |row, more| {
-                    row.sums.merge(&more.sums)
-                });
+                merge_row(&mut digests, key, row, |row, more| row.sums.merge(&more.sums));
             }
         }
         merged.commands = commands.into_values().collect();

@@ -54,10 +54,7 @@ fn threads_nanos(pid: u32) -> std::io::Result<u64> {
         let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
             continue;
         };
-        let first = text
-            .split_ascii_whitespace()
-            .next()
-            .and_then(|n| n.parse::<u64>().ok());
+        let first = text.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
         total = total.saturating_add(first.unwrap_or(0));
     }
     Ok(total)

@@ -41,11 +41,7 @@ impl HaProxy {
         let log = folder.path().join("log");
         let mut process = Process::spawn("haproxy", command, &log, Some(folder.path()))?;
         process.wait_ready(Duration::from_secs(20), || is_listening(port).then_some(()))?;
-        Ok(HaProxy {
-            process,
-            port,
-            _folder: folder,
-        })
+        Ok(HaProxy { process, port, _folder: folder })
     }
 
     /// The port it listens on, on 127.0.0.1.

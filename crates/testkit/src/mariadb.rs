@@ -57,9 +57,7 @@ pub(crate) fn data_template() -> Result<PathBuf> {
     args.extend(as_current_user());
     template("mariadb", &server, &args, |folder| {
         let mut command = Command::new(&install);
-        command
-            .args(&args)
-            .arg(format!("--datadir={}", folder.display()));
+        command.args(&args).arg(format!("--datadir={}", folder.display()));
         run_quietly("mariadb-install-db", &mut command)?;
         close_accounts(&server, folder)
     })
@@ -76,31 +74,21 @@ fn close_accounts(server: &Path, folder: &Path) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    child
-        .stdin
-        .take()
-        .context("no input")?
-        .write_all(CLOSE_ACCOUNTS.as_bytes())?;
+    child.stdin.take().context("no input")?.write_all(CLOSE_ACCOUNTS.as_bytes())?;
     let output = child.wait_with_output()?;
     if !output.status.success() {
-        bail!(
-            "mariadbd --bootstrap failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        bail!("mariadbd --bootstrap failed: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(())
 }
 
 pub(crate) fn command(layout: &Layout) -> Result<Command> {
     let mut command = Command::new(mariadb_available().map_err(anyhow::Error::msg)?);
-    command
-        .args(["--no-defaults", LOG_FILE_SIZE])
-        .args(layout.common_args())
-        .args([
-            "--gtid-strict-mode=1",
-            "--log-slave-updates=1",
-            "--binlog-format=ROW",
-            "--innodb-buffer-pool-dump-at-shutdown=0",
-        ]);
+    command.args(["--no-defaults", LOG_FILE_SIZE]).args(layout.common_args()).args([
+        "--gtid-strict-mode=1",
+        "--log-slave-updates=1",
+        "--binlog-format=ROW",
+        "--innodb-buffer-pool-dump-at-shutdown=0",
+    ]);
     Ok(command)
 }

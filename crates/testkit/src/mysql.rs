@@ -61,18 +61,12 @@ impl MySqlTree {
         };
         let loader = root.join(loader);
         let libraries = root.join("usr/lib").join(triplet);
-        let tree = MySqlTree {
-            root,
-            loader,
-            libraries,
-        };
+        let tree = MySqlTree { root, loader, libraries };
         if tree.loader.exists() && tree.server().exists() {
             return Ok(tree);
         }
         let place = tree.root.display();
-        Err(format!(
-            "no MySQL tree in {place} (cargo xtask servers makes it when run as root)"
-        ))
+        Err(format!("no MySQL tree in {place} (cargo xtask servers makes it when run as root)"))
     }
 
     /// A command that runs a program of the tree, given by its path inside it
@@ -80,10 +74,7 @@ impl MySqlTree {
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(&self.loader);
-        command
-            .arg("--library-path")
-            .arg(&self.libraries)
-            .arg(self.root.join(program));
+        command.arg("--library-path").arg(&self.libraries).arg(self.root.join(program));
         command
     }
 
@@ -103,21 +94,15 @@ impl MySqlTree {
 
 pub(crate) fn data_template() -> Result<PathBuf> {
     let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
-    let mut args: Vec<String> = [
-        "--no-defaults",
-        "--initialize-insecure",
-        "--disable-log-bin",
-        REDO_LOG,
-    ]
-    .map(str::to_owned)
-    .into();
+    let mut args: Vec<String> =
+        ["--no-defaults", "--initialize-insecure", "--disable-log-bin", REDO_LOG]
+            .map(str::to_owned)
+            .into();
     args.extend(tree.place_args());
     args.extend(as_current_user());
     template("mysql", &tree.server(), &args, |folder| {
         let mut command = tree.command("usr/sbin/mysqld");
-        command
-            .args(&args)
-            .arg(format!("--datadir={}", folder.display()));
+        command.args(&args).arg(format!("--datadir={}", folder.display()));
         run_quietly("mysqld --initialize-insecure", &mut command)?;
         // It holds the server's UUID, which two servers of a replication must not share.
         let _ = std::fs::remove_file(folder.join("auto.cnf"));

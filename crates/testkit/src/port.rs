@@ -27,9 +27,7 @@ static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 /// When no port is free or the lock folder can't be written.
 pub fn free_port() -> Result<u16> {
     static CURSOR: AtomicU16 = AtomicU16::new(0);
-    let highest = ephemeral_start()
-        .unwrap_or(HIGHEST)
-        .clamp(LOWEST + 1_000, HIGHEST);
+    let highest = ephemeral_start().unwrap_or(HIGHEST).clamp(LOWEST + 1_000, HIGHEST);
     let span = highest - LOWEST;
     let folder = lock_folder()?;
     // Processes begin at different places, so that they seldom meet.
@@ -41,10 +39,7 @@ pub fn free_port() -> Result<u16> {
         let lock = File::create(folder.join(port.to_string()))
             .with_context(|| format!("cannot reserve port {port} in {}", folder.display()))?;
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            RESERVED
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .push(lock);
+            RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(lock);
             return Ok(port);
         }
     }
@@ -73,9 +68,7 @@ pub fn is_listening(port: u16) -> bool {
 /// A row is `sl local_address rem_address st …`; state 0A is LISTEN, the port is in hex.
 fn is_listener(line: &str, port: u16) -> bool {
     let mut columns = line.split_ascii_whitespace().skip(1);
-    let local = columns
-        .next()
-        .and_then(|address| address.rsplit(':').next());
+    let local = columns.next().and_then(|address| address.rsplit(':').next());
     let listens = columns.nth(1) == Some("0A");
     listens && local.and_then(|hex| u16::from_str_radix(hex, 16).ok()) == Some(port)
 }

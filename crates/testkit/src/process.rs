@@ -84,16 +84,9 @@ impl Process {
     ) -> Result<Process> {
         let file = open_log(log)?;
         let log_start = usize::try_from(file.metadata()?.len())?;
-        command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .process_group(0);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         let mut child = command.spawn().with_context(|| {
-            format!(
-                "cannot start {name} ({})",
-                command.get_program().to_string_lossy()
-            )
+            format!("cannot start {name} ({})", command.get_program().to_string_lossy())
         })?;
         let watchdog = match spawn_watchdog(child.id(), folder.filter(|_| !TempFolder::kept())) {
             Ok(watchdog) => Some(watchdog),
@@ -103,13 +96,7 @@ impl Process {
                 return Err(error);
             }
         };
-        Ok(Process {
-            name: name.to_owned(),
-            child,
-            watchdog,
-            log: log.to_path_buf(),
-            log_start,
-        })
+        Ok(Process { name: name.to_owned(), child, watchdog, log: log.to_path_buf(), log_start })
     }
 
     /// The process id; its process group has the same number.
@@ -273,9 +260,7 @@ mod tests {
 
     fn is_alive(pid: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')')
-            .next()
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
     }
 
     fn gone(pid: u32) {
@@ -318,14 +303,9 @@ mod tests {
         let log = folder.path().join("log");
         let command = shell("echo no such option >&2; exit 3");
         let mut process = Process::spawn("broken", command, &log, None).unwrap();
-        let error = process
-            .wait_ready::<()>(Duration::from_secs(10), || None)
-            .unwrap_err();
+        let error = process.wait_ready::<()>(Duration::from_secs(10), || None).unwrap_err();
         let text = format!("{error:#}");
-        assert!(
-            text.contains("no such option") && text.contains("exit status: 3"),
-            "{text}"
-        );
+        assert!(text.contains("no such option") && text.contains("exit status: 3"), "{text}");
         assert!(process.signal(Signal::Hangup).is_err());
     }
 

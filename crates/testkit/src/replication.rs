@@ -34,23 +34,12 @@ impl Replication {
         ids.push(primary.server_id());
         ids.sort_unstable();
         ids.dedup();
-        ensure!(
-            ids.len() == replicas.len() + 1,
-            "server ids are not distinct: {ids:?}"
-        );
-        primary.create_user(
-            REPLICATION_USER,
-            REPLICATION_USER,
-            AuthPlugin::ServerDefault,
-        )?;
+        ensure!(ids.len() == replicas.len() + 1, "server ids are not distinct: {ids:?}");
+        primary.create_user(REPLICATION_USER, REPLICATION_USER, AuthPlugin::ServerDefault)?;
         for replica in &replicas {
             ensure!(replica.flavour() == primary.flavour(), "flavours differ");
             follow(replica, &primary).with_context(|| {
-                format!(
-                    "server {} can't follow {}",
-                    replica.server_id(),
-                    primary.server_id()
-                )
+                format!("server {} can't follow {}", replica.server_id(), primary.server_id())
             })?;
         }
         let replication = Replication { primary, replicas };
@@ -80,9 +69,7 @@ impl Replication {
                 .map(|index| scope.spawn(move || start(Options::id(index + 1))))
                 .collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Server>>| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             threads.into_iter().map(join).collect()
         });
@@ -116,9 +103,7 @@ impl Replication {
             Flavour::MySql => self.primary.value("SELECT @@global.gtid_executed")?,
         };
         let position = position.unwrap_or_default();
-        self.replicas
-            .iter()
-            .try_for_each(|replica| reach(replica, &position, timeout))
+        self.replicas.iter().try_for_each(|replica| reach(replica, &position, timeout))
     }
 }
 
@@ -159,10 +144,7 @@ fn reach(replica: &Server, position: &str, timeout: Duration) -> Result<()> {
         }
         let errors = replication_errors(replica)?;
         if !errors.is_empty() {
-            bail!(
-                "replication of server {} failed: {errors}",
-                replica.server_id()
-            );
+            bail!("replication of server {} failed: {errors}", replica.server_id());
         }
         Ok(None)
     })
@@ -175,12 +157,6 @@ fn replication_errors(replica: &Server) -> Result<String> {
         Flavour::MySql => "SHOW REPLICA STATUS",
     };
     let rows = replica.root()?.named(statement)?;
-    let Some(status) = rows.first() else {
-        bail!("replication is not set up")
-    };
-    Ok(status
-        .get("Last_SQL_Error")
-        .cloned()
-        .flatten()
-        .unwrap_or_default())
+    let Some(status) = rows.first() else { bail!("replication is not set up") };
+    Ok(status.get("Last_SQL_Error").cloned().flatten().unwrap_or_default())
 }

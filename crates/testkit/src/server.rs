@@ -55,11 +55,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            server_id: 1,
-            args: Vec::new(),
-            folder: None,
-        }
+        Options { server_id: 1, args: Vec::new(), folder: None }
     }
 }
 
@@ -67,10 +63,7 @@ impl Options {
     /// The defaults with a server id.
     #[must_use]
     pub fn id(server_id: u32) -> Options {
-        Options {
-            server_id,
-            ..Options::default()
-        }
+        Options { server_id, ..Options::default() }
     }
 
     /// Adds an argument.
@@ -164,11 +157,7 @@ impl Server {
             }
         };
         std::fs::create_dir_all(&folder)?;
-        let layout = Layout {
-            folder,
-            port: 0,
-            server_id: options.server_id,
-        };
+        let layout = Layout { folder, port: 0, server_id: options.server_id };
         if !layout.data().exists() {
             let template = match flavour {
                 Flavour::MariaDb => mariadb::data_template()?,
@@ -177,13 +166,7 @@ impl Server {
             copy_folder(&template, &layout.data())?;
         }
         let process = Mutex::new(None);
-        let mut server = Server {
-            process,
-            flavour,
-            layout,
-            args: Mutex::new(options.args),
-            temp,
-        };
+        let mut server = Server { process, flavour, layout, args: Mutex::new(options.args), temp };
         server.start_on_some_port()?;
         Ok(server)
     }
@@ -209,9 +192,7 @@ impl Server {
             Flavour::MariaDb => mariadb::command(&self.layout)?,
             Flavour::MySql => mysql::command(&self.layout)?,
         };
-        command
-            .args(self.extra_args().iter())
-            .current_dir(&self.layout.folder);
+        command.args(self.extra_args().iter()).current_dir(&self.layout.folder);
         let name = format!("{} server {}", self.flavour.name(), self.layout.server_id);
         let folder = self.temp.as_ref().map(TempFolder::path);
         let mut process = Process::spawn(&name, command, &self.layout.log(), folder)?;
@@ -271,18 +252,13 @@ impl Server {
     #[must_use]
     pub fn is_running(&self) -> bool {
         let mut running = self.running();
-        running
-            .as_mut()
-            .is_some_and(|process| matches!(process.exit_status(), Ok(None)))
+        running.as_mut().is_some_and(|process| matches!(process.exit_status(), Ok(None)))
     }
 
     /// What it has logged since its last start.
     #[must_use]
     pub fn log(&self) -> String {
-        self.running()
-            .as_ref()
-            .map(Process::log)
-            .unwrap_or_default()
+        self.running().as_ref().map(Process::log).unwrap_or_default()
     }
 
     /// CPU time so far, in microseconds, since the last start.
@@ -432,11 +408,7 @@ impl Server {
     fn with_process<T>(&self, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
         let mut running = self.running();
         let process = running.as_mut().with_context(|| {
-            format!(
-                "{} server {} doesn't run",
-                self.flavour.name(),
-                self.layout.server_id
-            )
+            format!("{} server {} doesn't run", self.flavour.name(), self.layout.server_id)
         })?;
         act(process)
     }

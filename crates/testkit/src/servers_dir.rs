@@ -7,19 +7,12 @@ use std::path::{Path, PathBuf};
 /// `TRUNKLINE_SERVERS`, else `trunkline/servers` under `XDG_CACHE_HOME` or `~/.cache`.
 #[must_use]
 pub fn servers_dir() -> PathBuf {
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(dir) = set("TRUNKLINE_SERVERS") {
         return dir;
     }
     let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    cache
-        .unwrap_or_else(std::env::temp_dir)
-        .join("trunkline")
-        .join("servers")
+    cache.unwrap_or_else(std::env::temp_dir).join("trunkline").join("servers")
 }
 
 /// A program on `PATH` or in the folders where Debian keeps daemons, which a user's `PATH` lacks.

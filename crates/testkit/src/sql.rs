@@ -36,9 +36,7 @@ pub struct SqlClient {
 impl std::fmt::Debug for SqlClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let id = self.conn.as_ref().map(Conn::id);
-        f.debug_struct("SqlClient")
-            .field("connection_id", &id)
-            .finish_non_exhaustive()
+        f.debug_struct("SqlClient").field("connection_id", &id).finish_non_exhaustive()
     }
 }
 
@@ -48,9 +46,8 @@ impl SqlClient {
     /// # Errors
     /// When nothing answers or the log-in fails.
     pub fn tcp(port: u16, user: &str, password: &str, schema: &str) -> Result<SqlClient> {
-        let opts = OptsBuilder::default()
-            .ip_or_hostname(Ipv4Addr::LOCALHOST.to_string())
-            .tcp_port(port);
+        let opts =
+            OptsBuilder::default().ip_or_hostname(Ipv4Addr::LOCALHOST.to_string()).tcp_port(port);
         connect(opts, user, password, schema)
             .with_context(|| format!("cannot connect to 127.0.0.1:{port} as {user}"))
     }
@@ -100,10 +97,7 @@ impl SqlClient {
         let Ok(outcome) = block_on(runtime, attempt) else {
             // The answer may still come and must not be taken for that of the next statement.
             self.conn = None;
-            bail!(
-                "no answer within {} s: {statements:.300}",
-                STATEMENT_TIMEOUT.as_secs()
-            );
+            bail!("no answer within {} s: {statements:.300}", STATEMENT_TIMEOUT.as_secs());
         };
         outcome.with_context(|| format!("statement failed: {statements:.300}"))
     }
@@ -134,23 +128,16 @@ impl Drop for SqlClient {
 /// The server's error number, when that is what went wrong: 1045 for a refused log-in.
 #[must_use]
 pub fn error_code(error: &anyhow::Error) -> Option<u16> {
-    error
-        .chain()
-        .find_map(|cause| match cause.downcast_ref::<mysql_async::Error>() {
-            Some(mysql_async::Error::Server(server)) => Some(server.code),
-            _ => None,
-        })
+    error.chain().find_map(|cause| match cause.downcast_ref::<mysql_async::Error>() {
+        Some(mysql_async::Error::Server(server)) => Some(server.code),
+        _ => None,
+    })
 }
 
 /// The first column of the first row.
 pub(crate) fn first_value(rows: Vec<Row>, statement: &str) -> Result<Option<String>> {
-    let row = rows
-        .into_iter()
-        .next()
-        .with_context(|| format!("no row from {statement:.300}"))?;
-    row.into_iter()
-        .next()
-        .with_context(|| format!("no column from {statement:.300}"))
+    let row = rows.into_iter().next().with_context(|| format!("no row from {statement:.300}"))?;
+    row.into_iter().next().with_context(|| format!("no column from {statement:.300}"))
 }
 
 fn connect(opts: OptsBuilder, user: &str, password: &str, schema: &str) -> Result<SqlClient> {
@@ -163,15 +150,10 @@ fn connect(opts: OptsBuilder, user: &str, password: &str, schema: &str) -> Resul
         .max_allowed_packet(Some(MAX_ALLOWED_PACKET))
         .wait_timeout(Some(WAIT_TIMEOUT_SEC))
         .into();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let attempt = async { tokio::time::timeout(CONNECT_TIMEOUT, Conn::new(opts)).await };
     match block_on(&runtime, attempt) {
-        Ok(Ok(conn)) => Ok(SqlClient {
-            conn: Some(conn),
-            runtime: Some(runtime),
-        }),
+        Ok(Ok(conn)) => Ok(SqlClient { conn: Some(conn), runtime: Some(runtime) }),
         Ok(Err(error)) => {
             runtime.shutdown_background();
             Err(error.into())
@@ -189,12 +171,10 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    std::thread::scope(
-        |scope| match scope.spawn(|| runtime.block_on(future)).join() {
-            Ok(output) => output,
-            Err(panic) => std::panic::resume_unwind(panic),
-        },
-    )
+    std::thread::scope(|scope| match scope.spawn(|| runtime.block_on(future)).join() {
+        Ok(output) => output,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
 }
 
 #[derive(Default)]
@@ -210,14 +190,8 @@ async fn last_result(conn: &mut Conn, statements: &str) -> Result<ResultSet> {
     while let Some(columns) = result.columns() {
         let rows: Vec<mysql_async::Row> = result.collect().await?;
         if !columns.is_empty() {
-            let columns = columns
-                .iter()
-                .map(|column| column.name_str().into_owned())
-                .collect();
-            last = ResultSet {
-                columns,
-                rows: rows.into_iter().map(row_text).collect(),
-            };
+            let columns = columns.iter().map(|column| column.name_str().into_owned()).collect();
+            last = ResultSet { columns, rows: rows.into_iter().map(row_text).collect() };
         }
     }
     Ok(last)

@@ -61,11 +61,7 @@ impl Sysbench {
             "--tables=1".to_owned(),
             "--table-size=10000".to_owned(),
         ];
-        Sysbench {
-            script: script.to_owned(),
-            args,
-            seconds: 1,
-        }
+        Sysbench { script: script.to_owned(), args, seconds: 1 }
     }
 
     /// The same over a Unix socket instead.
@@ -138,21 +134,13 @@ impl Sysbench {
             .context("sysbench is not installed (cargo xtask servers installs it)")?;
         let folder = TempFolder::new("sysbench")?;
         let mut command = Command::new(program);
-        command
-            .arg(&self.script)
-            .args(&self.args)
-            .arg("--db-driver=mysql");
+        command.arg(&self.script).args(&self.args).arg("--db-driver=mysql");
         command.arg(format!("--time={}", self.seconds)).arg(verb);
         let name = format!("sysbench {} {verb}", self.script);
         let log = folder.path().join("log");
         let process = Process::spawn(&name, command, &log, Some(folder.path()))?;
         let timeout = GRACE + Duration::from_secs(u64::from(self.seconds));
-        Ok(SysbenchRun {
-            process,
-            name,
-            timeout,
-            _folder: folder,
-        })
+        Ok(SysbenchRun { process, name, timeout, _folder: folder })
     }
 }
 
@@ -206,11 +194,7 @@ impl SysbenchRun {
         let ended = self.process.wait(self.timeout);
         let status = ended.with_context(|| format!("its output:\n{}", self.process.log_tail()))?;
         if !status.success() {
-            bail!(
-                "{} failed ({status}):\n{}",
-                self.name,
-                self.process.log_tail()
-            );
+            bail!("{} failed ({status}):\n{}", self.name, self.process.log_tail());
         }
         Ok(self.process.log())
     }
@@ -219,33 +203,14 @@ impl SysbenchRun {
 /// Lines are `label:  number` or `label:  number  (number per sec.)`.
 fn parse(output: &str) -> Option<Report> {
     let rest_of = |label: &str| {
-        output
-            .lines()
-            .find_map(|line| line.trim_start().strip_prefix(label))
-            .map(str::trim)
+        output.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
     };
-    let number = |label: &str| {
-        rest_of(label)?
-            .split_ascii_whitespace()
-            .next()?
-            .parse()
-            .ok()
-    };
+    let number = |label: &str| rest_of(label)?.split_ascii_whitespace().next()?.parse().ok();
     let count = |label: &str| -> Option<u64> {
-        rest_of(label)?
-            .split_ascii_whitespace()
-            .next()?
-            .parse()
-            .ok()
+        rest_of(label)?.split_ascii_whitespace().next()?.parse().ok()
     };
     let rate = |label: &str| -> Option<f64> {
-        rest_of(label)?
-            .split_once('(')?
-            .1
-            .split_ascii_whitespace()
-            .next()?
-            .parse()
-            .ok()
+        rest_of(label)?.split_once('(')?.1.split_ascii_whitespace().next()?.parse().ok()
     };
     let percentile = output.lines().find(|line| line.contains("percentile:"))?;
     Some(Report {

@@ -59,10 +59,8 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 
 /// Runs a command to its end; its output is shown only when it fails.
 pub(crate) fn run_quietly(what: &str, command: &mut Command) -> Result<()> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {what}"))?;
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {what}"))?;
     if !output.status.success() {
         let (out, err) = (output.stdout, output.stderr);
         let text = String::from_utf8_lossy(&out) + String::from_utf8_lossy(&err);

@@ -24,35 +24,18 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 pub fn trunkline_binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TRUNKLINE_BIN") {
         let path = PathBuf::from(path);
-        ensure!(
-            path.is_file(),
-            "TRUNKLINE_BIN names no file: {}",
-            path.display()
-        );
+        ensure!(path.is_file(), "TRUNKLINE_BIN names no file: {}", path.display());
         return Ok(path);
     }
     let exe = std::env::current_exe()?;
     // A test lies in target/PROFILE/deps, xtask in target/PROFILE.
-    let profile = exe
-        .ancestors()
-        .skip(1)
-        .find(|folder| !folder.ends_with("deps"));
+    let profile = exe.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
     let profile = profile.context("the test executable lies nowhere")?;
-    let other = if profile.ends_with("release") {
-        "debug"
-    } else {
-        "release"
-    };
-    let candidates = [
-        profile.join("trunkline"),
-        profile.with_file_name(other).join("trunkline"),
-    ];
+    let other = if profile.ends_with("release") { "debug" } else { "release" };
+    let candidates = [profile.join("trunkline"), profile.with_file_name(other).join("trunkline")];
     let found = candidates.iter().find(|file| file.is_file());
     found.cloned().with_context(|| {
-        format!(
-            "no trunkline in {} (cargo build -p trunkline makes it)",
-            profile.display()
-        )
+        format!("no trunkline in {} (cargo build -p trunkline makes it)", profile.display())
     })
 }
 
@@ -105,21 +88,13 @@ impl Trunkline {
         let has_http = text.contains(&format!(":{http_port}\""));
         std::fs::write(&file, text)?;
         let mut command = Command::new(binary);
-        command
-            .args(["serve", "-c"])
-            .arg(&file)
-            .envs(env.iter().copied());
+        command.args(["serve", "-c"]).arg(&file).envs(env.iter().copied());
         command.current_dir(folder.path());
         let log = folder.path().join("log");
         let mut process = Process::spawn("trunkline", command, &log, Some(folder.path()))?;
         let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));
         process.wait_ready(READY_TIMEOUT, || is_ready().then_some(()))?;
-        Ok(Trunkline {
-            process: Mutex::new(process),
-            port,
-            http_port,
-            folder,
-        })
+        Ok(Trunkline { process: Mutex::new(process), port, http_port, folder })
     }
 
     /// The port for clients on 127.0.0.1.
@@ -226,10 +201,7 @@ impl Trunkline {
         let look = || {
             let log = self.log();
             let behind = log.get(mark.0..).unwrap_or_default();
-            Ok(behind
-                .lines()
-                .find(|line| line.contains(needle))
-                .map(str::to_owned))
+            Ok(behind.lines().find(|line| line.contains(needle)).map(str::to_owned))
         };
         wait_until(&what, timeout, look)
             .with_context(|| format!("end of its log:\n{}", self.process().log_tail()))
@@ -347,10 +319,7 @@ mod tests {
              http_listen = \"127.0.0.1:2\"\nworkers = 1\n"
         );
         let own = "listen = [\"[::1]:{port}\"]\nhttp_listen=\"\"\n";
-        assert_eq!(
-            complete(own, 7, 2, folder),
-            "listen = [\"[::1]:7\"]\nhttp_listen=\"\"\n"
-        );
+        assert_eq!(complete(own, 7, 2, folder), "listen = [\"[::1]:7\"]\nhttp_listen=\"\"\n");
     }
 
     #[test]

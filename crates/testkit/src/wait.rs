@@ -43,9 +43,6 @@ mod tests {
         });
         assert_eq!(value.unwrap(), 3);
         let late = wait_until::<()>("a miracle", Duration::ZERO, || Ok(None));
-        assert_eq!(
-            late.unwrap_err().to_string(),
-            "timed out after 0 ms waiting: a miracle"
-        );
+        assert_eq!(late.unwrap_err().to_string(), "timed out after 0 ms waiting: a miracle");
     }
 }

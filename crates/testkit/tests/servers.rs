@@ -20,15 +20,11 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whether MariaDB can be had; says loudly when not.
 fn mariadb(test: &str) -> bool {
-    mariadb_available()
-        .inspect_err(|reason| skipped(test, reason))
-        .is_ok()
+    mariadb_available().inspect_err(|reason| skipped(test, reason)).is_ok()
 }
 
 fn mysql(test: &str) -> bool {
-    mysql_available()
-        .inspect_err(|reason| skipped(test, reason))
-        .is_ok()
+    mysql_available().inspect_err(|reason| skipped(test, reason)).is_ok()
 }
 
 /// What every flavour must do.
@@ -41,18 +37,9 @@ fn check_life(server: &Server, plugin: AuthPlugin) -> Result<()> {
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(rows, [vec![some("1"), some("it's")], vec![some("2"), None]]);
     assert!(client.sql("DO 1; SELECT 1; SELECT 2, 3; DO 2")?.len() == 1);
-    assert_eq!(
-        error_code(&client.sql("SELECT * FROM nowhere").unwrap_err()),
-        Some(1146)
-    );
-    assert_eq!(
-        error_code(&server.connect("app", "wrong", "").unwrap_err()),
-        Some(1045)
-    );
-    assert!(
-        server.connect("root", "", "").is_err(),
-        "root must not be reachable over TCP"
-    );
+    assert_eq!(error_code(&client.sql("SELECT * FROM nowhere").unwrap_err()), Some(1146));
+    assert_eq!(error_code(&server.connect("app", "wrong", "").unwrap_err()), Some(1045));
+    assert!(server.connect("root", "", "").is_err(), "root must not be reachable over TCP");
     assert!(server.cpu_micros()? > 1_000 && server.rss_bytes()? > 10_000_000);
 
     let (port, pid) = (server.port(), server.pid()?);
@@ -61,10 +48,7 @@ fn check_life(server: &Server, plugin: AuthPlugin) -> Result<()> {
     assert!(client.sql("SELECT 1").is_err());
     server.restart()?;
     assert!(server.port() == port && server.pid()? != pid);
-    assert_eq!(
-        server.value("SELECT COUNT(*) FROM d.t")?.as_deref(),
-        Some("2")
-    );
+    assert_eq!(server.value("SELECT COUNT(*) FROM d.t")?.as_deref(), Some("2"));
 
     let status = server.stop_gracefully()?.expect("it ran");
     assert!(status.success(), "{status}");
@@ -77,10 +61,7 @@ fn check_pause(server: &Server) -> Result<()> {
     let (tx, rx) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| tx.send(server.sql("SELECT 1")));
-        assert!(
-            rx.recv_timeout(Duration::from_millis(300)).is_err(),
-            "it answered while paused"
-        );
+        assert!(rx.recv_timeout(Duration::from_millis(300)).is_err(), "it answered while paused");
         server.resume()?;
         rx.recv_timeout(TIMEOUT)??;
         Ok(())
@@ -94,9 +75,7 @@ fn check_replication(replication: &Replication) -> Result<()> {
     primary.sql("CREATE DATABASE d; CREATE TABLE d.t (a INT PRIMARY KEY)")?;
     primary.sql("INSERT INTO d.t VALUES (1)")?;
     replication.wait_caught_up(TIMEOUT)?;
-    let refused = replica
-        .connect("app", "secret", "d")?
-        .sql("INSERT INTO t VALUES (99)");
+    let refused = replica.connect("app", "secret", "d")?.sql("INSERT INTO t VALUES (99)");
     assert_eq!(error_code(&refused.unwrap_err()), Some(1290));
 
     replica.restart()?;
@@ -105,14 +84,9 @@ fn check_replication(replication: &Replication) -> Result<()> {
     primary.sql("INSERT INTO d.t VALUES (2)")?;
     replication.wait_caught_up(TIMEOUT)?;
     for server in replication.replicas() {
-        assert_eq!(
-            server.value("SELECT COUNT(*) FROM d.t")?.as_deref(),
-            Some("2")
-        );
+        assert_eq!(server.value("SELECT COUNT(*) FROM d.t")?.as_deref(), Some("2"));
     }
-    let refused = replica
-        .connect("app", "secret", "d")?
-        .sql("INSERT INTO t VALUES (99)");
+    let refused = replica.connect("app", "secret", "d")?.sql("INSERT INTO t VALUES (99)");
     assert_eq!(error_code(&refused.unwrap_err()), Some(1290));
     Ok(())
 }
@@ -124,18 +98,10 @@ fn mariadb_lives_dies_and_comes_back() -> Result<()> {
     }
     let server = MariaDb::start(Options::default())?;
     assert_eq!(server.flavour(), Flavour::MariaDb);
-    assert!(
-        server
-            .value("SELECT VERSION()")?
-            .is_some_and(|v| v.contains("MariaDB"))
-    );
+    assert!(server.value("SELECT VERSION()")?.is_some_and(|v| v.contains("MariaDB")));
     check_life(&server, AuthPlugin::Native)?;
     check_pause(&server)?;
-    assert!(
-        server
-            .create_user("x", "x", AuthPlugin::CachingSha2)
-            .is_err()
-    );
+    assert!(server.create_user("x", "x", AuthPlugin::CachingSha2).is_err());
     let (folder, port) = (server.folder().to_path_buf(), server.port());
     drop(server);
     assert!(!is_listening(port) && !folder.exists());
@@ -148,10 +114,7 @@ fn mysql_lives_dies_and_comes_back() -> Result<()> {
         return Ok(());
     }
     let server = MySql::start(Options::default().arg("--performance-schema=ON"))?;
-    assert_eq!(
-        server.value("SELECT @@performance_schema")?.as_deref(),
-        Some("1")
-    );
+    assert_eq!(server.value("SELECT @@performance_schema")?.as_deref(), Some("1"));
     check_life(&server, AuthPlugin::CachingSha2)?;
     check_pause(&server)?;
     assert!(server.create_user("x", "x", AuthPlugin::Native).is_err());
@@ -192,10 +155,7 @@ fn a_kept_folder_is_used_again() -> Result<()> {
     }
     let parent = TempFolder::new("kept")?;
     let folder = parent.path().join("m");
-    let options = Options {
-        folder: Some(folder),
-        ..Options::default()
-    };
+    let options = Options { folder: Some(folder), ..Options::default() };
     MariaDb::start(options.clone())?.sql("CREATE DATABASE kept")?;
     let again = MariaDb::start(options)?;
     assert_eq!(again.sql("SHOW DATABASES LIKE 'kept'")?.len(), 1);
@@ -226,10 +186,7 @@ fn sysbench_runs_through_haproxy() -> Result<()> {
     load.prepare()?;
     let before = relay.cpu_micros()?;
     let report = load.run()?;
-    assert!(
-        report.transactions > 0 && report.qps > report.tps,
-        "{report:?}"
-    );
+    assert!(report.transactions > 0 && report.qps > report.tps, "{report:?}");
     assert!(relay.cpu_micros()? > before && relay.rss_bytes()? > 0);
     load.cleanup()?;
     server.kill_hard()?;
@@ -267,10 +224,7 @@ while kill -0 $! 2>/dev/null; do wait; done
 fn a_proxy_is_started_reloaded_asked_and_ended() -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     if find_program("haproxy").is_none() {
-        skipped(
-            "a_proxy_is_started_reloaded_asked_and_ended",
-            "haproxy is not installed",
-        );
+        skipped("a_proxy_is_started_reloaded_asked_and_ended", "haproxy is not installed");
         return Ok(());
     }
     let folder = TempFolder::new("fake")?;
@@ -289,10 +243,7 @@ fn a_proxy_is_started_reloaded_asked_and_ended() -> Result<()> {
     assert!(!proxy.is_running());
 
     let error = Trunkline::start_binary(&binary, "broken", &[]).unwrap_err();
-    assert!(
-        format!("{error:#}").contains("line 3: what is broken"),
-        "{error:#}"
-    );
+    assert!(format!("{error:#}").contains("line 3: what is broken"), "{error:#}");
     Ok(())
 }
 

@@ -48,21 +48,15 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path.starts_with('/') {
                 true => Ok(Self::Unix(PathBuf::from(path))),
-                false => Err(AddressError(format!(
-                    "the path in `{text}` must begin with `/`"
-                ))),
+                false => Err(AddressError(format!("the path in `{text}` must begin with `/`"))),
             };
         }
         let (host, port) = split_port(text)?;
         let port = match port {
             None => DEFAULT_PORT,
-            Some(digits) => digits
-                .parse()
-                .ok()
-                .filter(|port| *port != 0)
-                .ok_or_else(|| {
-                    AddressError(format!("`{digits}` in `{text}` is not a port (1 to 65535)"))
-                })?,
+            Some(digits) => digits.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
+                AddressError(format!("`{digits}` in `{text}` is not a port (1 to 65535)"))
+            })?,
         };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         let is_host = !host.is_empty() && host.bytes().all(is_name);
@@ -71,10 +65,7 @@ impl FromStr for Address {
                 "`{host}` in `{text}` is neither an address nor a host name"
             )));
         }
-        Ok(Self::Tcp {
-            host: host.to_owned(),
-            port,
-        })
+        Ok(Self::Tcp { host: host.to_owned(), port })
     }
 }
 
@@ -87,9 +78,9 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
         return match tail.strip_prefix(':') {
             Some(port) => Ok((host, Some(port))),
             None if tail.is_empty() => Ok((host, None)),
-            None => Err(AddressError(format!(
-                "`{tail}` after the bracket in `{text}` is not a port"
-            ))),
+            None => {
+                Err(AddressError(format!("`{tail}` after the bracket in `{text}` is not a port")))
+            }
         };
     }
     match text.split_once(':') {
@@ -128,9 +119,7 @@ mod tests {
 
     #[test]
     fn a_wrong_address_is_named() {
-        for text in [
-            "", ":3306", "a:0", "a:x", "[::1", "unix:run", "a b:1", "[::1]x",
-        ] {
+        for text in ["", ":3306", "a:0", "a:x", "[::1", "unix:run", "a b:1", "[::1]x"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

@@ -58,10 +58,7 @@ pub struct ServerHealth {
 impl ServerHealth {
     /// A server that starts in `state`.
     pub fn new(state: ServerState) -> Self {
-        Self {
-            state: AtomicU8::new(state as u8),
-            ..Self::default()
-        }
+        Self { state: AtomicU8::new(state as u8), ..Self::default() }
     }
 
     /// The state at `now_ms`; a shun whose time is over counts as online.
@@ -87,11 +84,7 @@ impl ServerHealth {
         self.shunned_until_ms.store(until_ms, Relaxed);
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
-        if self
-            .state
-            .compare_exchange(online, shunned, Relaxed, Relaxed)
-            .is_ok()
-        {
+        if self.state.compare_exchange(online, shunned, Relaxed, Relaxed).is_ok() {
             self.epoch.fetch_add(1, Relaxed);
         }
     }
@@ -108,9 +101,7 @@ impl ServerHealth {
         }
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
-        let _ = self
-            .state
-            .compare_exchange(shunned, online, Relaxed, Relaxed);
+        let _ = self.state.compare_exchange(shunned, online, Relaxed, Relaxed);
     }
 
     /// Connections of an older epoch must not be used again.

@@ -54,10 +54,7 @@ fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
         return None;
     };
     let nibble = |digit: u8| (digit as char).to_digit(16);
-    pairs
-        .iter()
-        .map(|[high, low]| u8::try_from(nibble(*high)? << 4 | nibble(*low)?).ok())
-        .collect()
+    pairs.iter().map(|[high, low]| u8::try_from(nibble(*high)? << 4 | nibble(*low)?).ok()).collect()
 }
 
 /// One user of the proxy; the same name and password open the server connections.
@@ -88,21 +85,12 @@ mod tests {
     #[test]
     fn hashes_read_in_every_form_servers_print() {
         let native = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19";
-        assert!(matches!(
-            Password::from_hash(native),
-            Ok(Password::NativeHash(_))
-        ));
+        assert!(matches!(Password::from_hash(native), Ok(Password::NativeHash(_))));
         let sha2 = format!("$A$005${}{}", "s".repeat(20), "d".repeat(43));
-        assert!(matches!(
-            Password::from_hash(&sha2),
-            Ok(Password::Sha2Hash(_))
-        ));
+        assert!(matches!(Password::from_hash(&sha2), Ok(Password::Sha2Hash(_))));
         let hex: String = sha2.bytes().map(|byte| format!("{byte:02X}")).collect();
         assert_eq!(Password::from_hash(&hex), Password::from_hash(&sha2));
-        assert_eq!(
-            Password::from_hash(&format!("0x{hex}")),
-            Password::from_hash(&sha2)
-        );
+        assert_eq!(Password::from_hash(&format!("0x{hex}")), Password::from_hash(&sha2));
     }
 
     #[test]

@@ -1,2 +1,57 @@
-//! The binary: command line, supervisor, signals. Wiring only.
-fn main() {}
+//! The `trunkline` command. What it does is wired together here and done in the other crates.
+//!
+//! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
+//! then one module for each command: [`check`], [`explain`], [`status`], [`serve`].
+#![forbid(unsafe_code)]
+
+mod cli;
+
+mod config_file;
+
+mod check;
+mod explain;
+mod status;
+
+mod serve;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => return serve::run(args),
+        Command::Check(args) => check::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&format!("trunkline: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes to standard output. A reader that has gone, as in `trunkline status | head`, is no
+/// error.
+fn show(text: &str) {
+    let mut out = io::stdout().lock();
+    // There is nobody left to tell.
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Writes one line to standard error.
+fn complain(line: &str) {
+    // There is nobody left to tell.
+    drop(writeln!(io::stderr().lock(), "{line}"));
+}

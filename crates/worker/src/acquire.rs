@@ -23,11 +23,7 @@ impl Worker {
             return;
         };
         // Whoever waits already is served first.
-        let others_wait = self
-            .pool
-            .waiters(hostgroup)
-            .iter()
-            .any(|w| w.account == account);
+        let others_wait = self.pool.waiters(hostgroup).iter().any(|w| w.account == account);
         if others_wait {
             return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
         }
@@ -88,10 +84,7 @@ impl Worker {
             return false;
         }
         let (slot, account) = (conn.slot, conn.account);
-        let taken = self
-            .pool
-            .slot_mut(slot)
-            .is_some_and(|slot| slot.take_idle(account, conn_id));
+        let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
         if taken {
             self.lease(id, conn_id);
         }
@@ -138,19 +131,12 @@ impl Worker {
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Leased);
         }
-        let session = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut());
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else {
             return self.free_after_session(conn_id);
         };
         debug_assert!(session.lease_mut(conn_id).is_none());
-        session.leases.push(Lease {
-            hostgroup,
-            conn: conn_id,
-            pins: Default::default(),
-        });
+        session.leases.push(Lease { hostgroup, conn: conn_id, pins: Default::default() });
         if rested_ms > PROBE_AFTER_MS {
             self.act(crate::Action::Probe(conn_id));
         }
@@ -160,15 +146,14 @@ impl Worker {
     /// Gives a connection that just became free to whoever waits longest for its like, or lets
     /// it rest. The connection is on no list when this is called.
     pub(crate) fn offer(&mut self, conn_id: ConnId) {
+        let now_ms = self.now.ms();
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         conn.owner = None;
-        let epoch = self
-            .pool
-            .slot(slot)
-            .map(|slot| (slot.removed, slot.server.health.epoch()));
+        conn.since_ms = now_ms;
+        let epoch = self.pool.slot(slot).map(|slot| (slot.removed, slot.server.health.epoch()));
         if epoch != Some((false, conn.epoch)) || self.stopping.is_some() && !self.anyone_waits() {
             return self.discard_idle(conn_id);
         }
@@ -177,13 +162,13 @@ impl Worker {
         }
         let waiters = self.pool.waiters(hostgroup);
         if let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
+            self.count_queue_time(waiter.since_us);
             return self.lease(waiter.client, conn_id);
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         conn.list = ConnState::Idle;
-        conn.since_ms = self.now.ms();
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.push_idle(account, conn_id);
         }
@@ -195,26 +180,38 @@ impl Worker {
         self.pool.waited_for().next().is_some()
     }
 
-    /// Looks whether the sessions that wait for a hostgroup can be served otherwise by now.
+    /// Serves those who wait for a hostgroup as far as that is possible by now.
     pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
-        let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else {
-            return;
-        };
-        let (client, account) = (waiter.client, waiter.account);
-        match self.choose(hostgroup, account) {
-            Choice::Idle(_, conn) => {
-                self.pool
-                    .waiters(hostgroup)
-                    .take(|waiter| waiter.client == client);
-                self.lease(client, conn);
+        let connecting = self.pool.connecting(hostgroup);
+        let mut unserved = self.pool.waiters(hostgroup).len().saturating_sub(connecting);
+        while unserved > 0 {
+            unserved -= 1;
+            let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
+            let (client, account) = (waiter.client, waiter.account);
+            match self.choose(hostgroup, account) {
+                Choice::Idle(_, conn) => {
+                    self.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
+                    self.count_queue_time(waiter.since_us);
+                    self.lease(client, conn);
+                }
+                Choice::Open(slot) => {
+                    if self.open(slot, hostgroup, account, client).is_none() {
+                        return;
+                    }
+                }
+                Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
+                Choice::Wait(RefusalCause::AllAtMaxConnections) => {
+                    return self.ask_peers(hostgroup);
+                }
+                Choice::Wait(_) => return,
             }
-            Choice::Open(slot) => {
-                self.open(slot, hostgroup, account, client);
-            }
-            Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
-            Choice::Wait(RefusalCause::AllAtMaxConnections) => self.ask_peers(hostgroup),
-            Choice::Wait(_) => {}
         }
+    }
+
+    fn count_queue_time(&mut self, since_us: u64) {
+        let counters = &mut self.stats.counters;
+        counters.statements_queued += 1;
+        counters.queue_time_us += self.now.us.saturating_sub(since_us);
     }
 
     /// Gives up on a statement that waits, or would: tells the client why.
@@ -239,14 +236,8 @@ impl Worker {
 
     fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
         let now_ms = self.now.ms();
-        let slots = self
-            .pool
-            .slots()
-            .filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
-        let slots: Vec<_> = slots
-            .map(|(_, slot)| slot)
-            .filter(|slot| !slot.removed)
-            .collect();
+        let slots = self.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
+        let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();
         let is_online = |slot: &&&trunkline_pool::Slot| {
             slot.server.health.state(now_ms) == trunkline_topology::ServerState::Online
         };
@@ -260,10 +251,7 @@ impl Worker {
             }
             RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
             RefusalCause::QueueFull => {
-                format!(
-                    "{} statements wait already",
-                    self.snapshot.settings.queue_max
-                )
+                format!("{} statements wait already", self.snapshot.settings.queue_max)
             }
             RefusalCause::ConnectTimeout => {
                 format!("no connection to its {online} online servers came up in time")

@@ -31,8 +31,7 @@ pub struct Peer {
 impl Peer {
     /// The host part of `'user'@'host'` in messages.
     pub fn host(&self) -> String {
-        self.client_addr
-            .map_or_else(|| "localhost".to_owned(), |addr| addr.to_string())
+        self.client_addr.map_or_else(|| "localhost".to_owned(), |addr| addr.to_string())
     }
 }
 
@@ -127,9 +126,6 @@ pub(crate) fn read_error(payload: &[u8]) -> Option<(u16, String)> {
     }
     let code = reader.u16("error code").ok()?;
     let text = reader.take_rest();
-    let text = text
-        .strip_prefix(b"#")
-        .and_then(|rest| rest.get(5..))
-        .unwrap_or(text);
+    let text = text.strip_prefix(b"#").and_then(|rest| rest.get(5..)).unwrap_or(text);
     Some((code, String::from_utf8_lossy(text).into_owned()))
 }

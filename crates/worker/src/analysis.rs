@@ -80,11 +80,8 @@ impl Analyses {
         let analysis = analyse(text, modes);
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
-        let known = Rc::new(Known {
-            digest: digest.hash,
-            digest_text: digest.text.into(),
-            analysis,
-        });
+        let known =
+            Rc::new(Known { digest: digest.hash, digest_text: digest.text.into(), analysis });
         if is_remembered {
             if self.young.len() >= GENERATION_MAX {
                 self.old = std::mem::take(&mut self.young);

@@ -105,9 +105,7 @@ impl Session {
 
     /// The lease that is in a transaction.
     pub(crate) fn transaction_lease(&self) -> Option<&Lease> {
-        self.leases
-            .iter()
-            .find(|lease| lease.pins.has(PinReason::Transaction))
+        self.leases.iter().find(|lease| lease.pins.has(PinReason::Transaction))
     }
 
     /// Whether a transaction is open.

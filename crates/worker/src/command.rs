@@ -177,10 +177,7 @@ impl Worker {
 
     /// One whole command of an idle client.
     fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
@@ -206,31 +203,13 @@ impl Worker {
             Command::SetOption(option) => self.set_option(id, option),
             Command::StmtPrepare(text) => self.prepare(id, frames, text),
             Command::StmtExecute { stmt_id, .. } | Command::StmtBulkExecute { stmt_id, .. } => {
-                self.on_prepared(
-                    id,
-                    frames,
-                    stmt_id,
-                    "mysqld_stmt_execute",
-                    ResponseShape::Query,
-                );
+                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_execute", ResponseShape::Query);
             }
             Command::StmtFetch { stmt_id, .. } => {
-                self.on_prepared(
-                    id,
-                    frames,
-                    stmt_id,
-                    "mysqld_stmt_fetch",
-                    ResponseShape::Fetch,
-                );
+                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_fetch", ResponseShape::Fetch);
             }
             Command::StmtReset { stmt_id } => {
-                self.on_prepared(
-                    id,
-                    frames,
-                    stmt_id,
-                    "mysqld_stmt_reset",
-                    ResponseShape::Single,
-                );
+                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_reset", ResponseShape::Single);
             }
             Command::StmtSendLongData { stmt_id, .. } => {
                 self.unanswered(id, frames, stmt_id, false)
@@ -279,12 +258,8 @@ impl Worker {
     fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if let [
-            Effect::Kill {
-                target: KillTarget::Connection | KillTarget::Query,
-                id: thread,
-            },
-        ] = &*known.analysis.effects
+        if let [Effect::Kill { target: KillTarget::Connection | KillTarget::Query, id: thread }] =
+            &*known.analysis.effects
         {
             // The number is one of ours, or a server's that may be anybody's by now.
             let text = format!("Unknown thread id: {}", thread.unwrap_or_default());
@@ -343,9 +318,7 @@ impl Worker {
         hostgroup: trunkline_topology::HostgroupId,
     ) -> trunkline_topology::HostgroupId {
         let groups = &self.snapshot.replication;
-        let group = groups
-            .iter()
-            .find(|group| group.reader_hostgroup == hostgroup);
+        let group = groups.iter().find(|group| group.reader_hostgroup == hostgroup);
         group.map_or(hostgroup, |group| group.writer_hostgroup)
     }
 
@@ -365,20 +338,13 @@ impl Worker {
         function: &str,
         shape: ResponseShape,
     ) {
-        let Some(session) = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref())
-        else {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
         // MariaDB's −1 stands for the statement prepared last.
         let known = match stmt_id {
             u32::MAX => session.prepared.last(),
-            _ => session
-                .prepared
-                .iter()
-                .find(|(prepared, _)| *prepared == stmt_id),
+            _ => session.prepared.iter().find(|(prepared, _)| *prepared == stmt_id),
         };
         let known = known.map(|(_, known)| Rc::clone(known));
         let (Some(known), Some(route)) = (known, self.prepared_lease(id)) else {
@@ -400,16 +366,11 @@ impl Worker {
         if !closes {
             return;
         }
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
-        session
-            .prepared
-            .retain(|(prepared, _)| *prepared != stmt_id);
+        session.prepared.retain(|(prepared, _)| *prepared != stmt_id);
         if session.prepared.is_empty() {
             if let Some(lease) = session.lease_mut(conn) {
                 lease.pins.unpin(PinReason::PreparedStatement);
@@ -421,18 +382,10 @@ impl Worker {
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
         self.keep_one_lease(id);
-        let Some(session) = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref())
-        else {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        match session
-            .leases
-            .first()
-            .map(|lease| (lease.hostgroup, lease.conn))
-        {
+        match session.leases.first().map(|lease| (lease.hostgroup, lease.conn)) {
             Some((hostgroup, conn)) => {
                 let statement = self.statement(frames, ResponseShape::Single, Purpose::Reset);
                 self.follow(id, Route::Lease(hostgroup, conn), statement);
@@ -448,10 +401,7 @@ impl Worker {
     pub(crate) fn forget_state(&mut self, id: ClientId) {
         let is_mysql =
             self.greeting.flavor() == trunkline_protocol::packet::greeting::Flavor::MySql;
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
@@ -473,10 +423,7 @@ impl Worker {
     /// opened so; a held one is told by the same command.
     fn set_option(&mut self, id: ClientId, option: u16) {
         use trunkline_protocol::capability::Capabilities;
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
@@ -487,40 +434,18 @@ impl Worker {
         }
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         let user = std::sync::Arc::from(&*session.user.name);
-        session.account = self
-            .accounts
-            .intern(crate::conn::AccountKey { user, behaviour });
+        session.account = self.accounts.intern(crate::conn::AccountKey { user, behaviour });
         let (status, format) = (session.status, session.format);
         let account = session.account;
-        for conn in session
-            .leases
-            .iter()
-            .map(|lease| lease.conn)
-            .collect::<Vec<_>>()
-        {
+        for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
             self.set_option_on(conn, option, account);
         }
         self.write_client(id, |out| match format.deprecate_eof {
             true => {
-                put_result_end(
-                    out,
-                    1,
-                    &OkPacket {
-                        status,
-                        ..OkPacket::default()
-                    },
-                    format,
-                );
+                put_result_end(out, 1, &OkPacket { status, ..OkPacket::default() }, format);
             }
             false => {
-                put_eof(
-                    out,
-                    1,
-                    EofPacket {
-                        warnings: 0,
-                        status,
-                    },
-                );
+                put_eof(out, 1, EofPacket { warnings: 0, status });
             }
         });
     }
@@ -537,18 +462,10 @@ impl Worker {
 
     /// Answers a command with OK and a text.
     pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
-        let Some(session) = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref())
-        else {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        let ok = OkPacket {
-            status: session.status,
-            info,
-            ..OkPacket::default()
-        };
+        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
         let format = session.format;
         self.write_client(id, |out| {
             put_ok(out, 1, &ok, format);
@@ -600,12 +517,7 @@ mod tests {
     use super::*;
 
     fn packet(len: usize, seq: u8) -> Vec<u8> {
-        let mut bytes = Header {
-            payload_len: len,
-            seq,
-        }
-        .bytes()
-        .to_vec();
+        let mut bytes = Header { payload_len: len, seq }.bytes().to_vec();
         bytes.resize(HEADER_LEN + len, b'x');
         bytes
     }
@@ -626,10 +538,7 @@ mod tests {
         let mut bytes = packet(PAYLOAD_MAX, 0);
         assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::Partial);
         bytes.extend(packet(5, 1));
-        assert_eq!(
-            command_end(&bytes, usize::MAX),
-            CommandEnd::At(bytes.len(), true)
-        );
+        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::At(bytes.len(), true));
         assert_eq!(joined_payload(&bytes).len(), PAYLOAD_MAX + 5);
         assert_eq!(command_end(&bytes, PAYLOAD_MAX), CommandEnd::TooLong);
     }

@@ -38,6 +38,8 @@ pub(crate) struct Conn {
     /// Who has it, while leased or forwarding.
     pub owner: Option<ClientId>,
     pub is_pinned: bool,
+    /// When the statement that runs was sent, µs; 0 when none does.
+    pub busy_since_us: u64,
     /// Sessions served so far; tells whether somebody else used it since.
     pub uses: u64,
     /// The server's epoch when it was opened.

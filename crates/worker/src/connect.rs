@@ -79,6 +79,7 @@ impl Worker {
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            busy_since_us: 0,
             uses: 0,
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
@@ -103,9 +104,7 @@ impl Worker {
         let key = self.accounts.key(account)?;
         let session = self.clients.get(client)?.session.as_ref()?;
         // Replies in the framing of the client that needs them are relayed as they are.
-        let framing = session
-            .capabilities
-            .intersection(Capabilities::DEPRECATE_EOF);
+        let framing = session.capabilities.intersection(Capabilities::DEPRECATE_EOF);
         let mut capabilities = ALWAYS_WANTED.union(key.behaviour).union(framing);
         if schema.is_some() {
             capabilities.insert(Capabilities::CONNECT_WITH_DB);
@@ -222,15 +221,8 @@ impl Worker {
     fn server_step(&mut self, id: ConnId, step: ServerStep) {
         match step {
             ServerStep::Continue => {}
-            ServerStep::Encrypt {
-                public_key_pem,
-                plaintext,
-            } => {
-                self.act(Action::Encrypt {
-                    conn: id,
-                    public_key_pem,
-                    plaintext,
-                });
+            ServerStep::Encrypt { public_key_pem, plaintext } => {
+                self.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
             }
             ServerStep::Ready(identity) => self.server_ready(id, *identity),
             ServerStep::Failed(failure) => self.login_failed(id, failure),
@@ -272,11 +264,7 @@ impl Worker {
             return;
         }
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
-        conn.in_flight.push_back(InFlight {
-            owner: Owner::Setup,
-            relay,
-            is_statement: false,
-        });
+        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         self.write_server(id, |out| {
             put_payload(out, 0, TRACKERS_ON);
         });
@@ -290,24 +278,13 @@ impl Worker {
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         let forwards = conn.forwards;
-        let address = self
-            .pool
-            .slot(slot)
-            .map(|slot| slot.server.key.address.to_string());
+        let address = self.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
         let address = address.unwrap_or_default();
-        let user = self
-            .accounts
-            .key(account)
-            .map(|key| key.user.to_string())
-            .unwrap_or_default();
+        let user = self.accounts.key(account).map(|key| key.user.to_string()).unwrap_or_default();
         let text = failure.message.clone();
-        self.log(true, || {
-            format!("server {address} refused user {user}: {text}")
-        });
-        let is_accounts_fault = matches!(
-            failure.kind,
-            FailureKind::AuthenticationDenied | FailureKind::NeedsPassword
-        );
+        self.log(true, || format!("server {address} refused user {user}: {text}"));
+        let is_accounts_fault =
+            matches!(failure.kind, FailureKind::AuthenticationDenied | FailureKind::NeedsPassword);
         if !is_accounts_fault {
             return self.connect_failed(id, &failure.message);
         }

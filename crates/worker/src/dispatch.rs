@@ -88,10 +88,7 @@ impl Worker {
     }
 
     fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync) {
-        let session_state = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref());
+        let session_state = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(state) = session_state.map(|session| Arc::clone(&session.state)) else {
             return;
         };
@@ -149,18 +146,13 @@ impl Worker {
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
-        conn.in_flight.push_back(InFlight {
-            owner: Owner::Client(id),
-            relay,
-            is_statement: true,
-        });
+        conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
+        conn.busy_since_us = now_us;
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
         statement.stage = Stage::Sent(conn_id);
         let sent = statement.frames.len() as u64;
-        conn.outbox
-            .buf(&mut self.buffers)
-            .extend_from_slice(&statement.frames);
+        conn.outbox.buf(&mut self.buffers).extend_from_slice(&statement.frames);
         let slot = conn.slot;
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.begin_statement();
@@ -212,11 +204,7 @@ impl Worker {
 
     /// Takes a lease out of a session without giving the connection to anybody.
     pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
-        {
+        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
             session.leases.retain(|lease| lease.conn != conn_id);
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
@@ -237,11 +225,7 @@ impl Worker {
         };
         conn.account = account;
         let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
-        conn.in_flight.push_back(InFlight {
-            owner: Owner::Setup,
-            relay,
-            is_statement: false,
-        });
+        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         self.write_server(conn_id, |out| {
             let start = begin_packet(out, 0);
             out.push(0x1B);

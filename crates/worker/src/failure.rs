@@ -31,12 +31,8 @@ impl Worker {
     /// A server violated the protocol; its bytes can't be trusted any more.
     pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
         let slot = self.slot_of(id).and_then(|slot| self.pool.slot(slot));
-        let address = slot
-            .map(|slot| slot.server.key.address.to_string())
-            .unwrap_or_default();
-        self.log(true, || {
-            format!("server {address} {what}; connection closed")
-        });
+        let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
+        self.log(true, || format!("server {address} {what}; connection closed"));
         self.lose_conn(id, what);
     }
 
@@ -62,9 +58,7 @@ impl Worker {
                 health.shun(until_ms);
                 self.log(true, || format!("server {address} shunned: {reason}"));
             } else {
-                self.log(true, || {
-                    format!("server {address} gave no connection: {reason}")
-                });
+                self.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
         self.drop_conn(id);
@@ -81,25 +75,15 @@ impl Worker {
             return;
         };
         let owner = conn.owner.take();
-        let relay = conn
-            .in_flight
-            .iter()
-            .find(|entry| matches!(entry.owner, Owner::Client(_)));
+        let relay = conn.in_flight.iter().find(|entry| matches!(entry.owner, Owner::Client(_)));
         let begun = relay.is_some_and(|entry| entry.relay.has_begun());
         let break_off_seq = relay.map_or(Some(1), |entry| entry.relay.break_off_seq());
         self.stats.counters.server_connections_lost += 1;
-        self.act(Action::CloseServer {
-            conn: id,
-            farewell: &[],
-        });
+        self.act(Action::CloseServer { conn: id, farewell: &[] });
         self.sweep_slot(conn.slot);
         if let Some(client) = owner {
-            let loss = Loss {
-                conn: id,
-                begun,
-                break_off_seq,
-                written: conn.outbox.written_total(),
-            };
+            let loss =
+                Loss { conn: id, begun, break_off_seq, written: conn.outbox.written_total() };
             self.lose_lease(client, &loss, reason);
         }
         conn.outbox.discard(&mut self.buffers);
@@ -115,9 +99,7 @@ impl Worker {
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let pins = session
-            .lease_mut(loss.conn)
-            .map(|lease| std::mem::take(&mut lease.pins));
+        let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
         session.leases.retain(|lease| lease.conn != loss.conn);
         let pins = pins.unwrap_or_default();
         if pins.has(PinReason::PreparedStatement) {
@@ -127,10 +109,7 @@ impl Worker {
         let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
         let text = match had_state {
             false => format!("{LOST} ({reason})"),
-            true => format!(
-                "{LOST} ({reason}); it held the session's {}",
-                held.join(", ")
-            ),
+            true => format!("{LOST} ({reason}); it held the session's {}", held.join(", ")),
         };
         let Phase::Running(statement) = &mut client.phase else {
             if had_state {
@@ -172,10 +151,8 @@ impl Worker {
         sqlstate: &[u8; 5],
         text: &str,
     ) {
-        if let Some(session) = self
-            .clients
-            .get_mut(client)
-            .and_then(|client| client.session.as_mut())
+        if let Some(session) =
+            self.clients.get_mut(client).and_then(|client| client.session.as_mut())
         {
             session.leases.retain(|lease| lease.conn != conn_id);
         }

@@ -8,10 +8,7 @@ use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
 impl Worker {
     /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
-        let session = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref());
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
         let (hostgroup, account) = (session.user.default_hostgroup, session.account);
         let Some(slot) = self.pool.choose_dedicated(hostgroup, self.now.ms()) else {
@@ -125,10 +122,7 @@ impl Worker {
     pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
         let max = self.snapshot.settings.client_buffer_max;
         self.write_client(id, |out| out.extend_from_slice(bytes));
-        let is_full = self
-            .clients
-            .get(id)
-            .is_some_and(|client| client.outbox.len() > max);
+        let is_full = self.clients.get(id).is_some_and(|client| client.outbox.len() > max);
         let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };

@@ -26,11 +26,7 @@ impl Worker {
             return;
         }
         let now_ms = self.now.ms();
-        let keys: Vec<_> = self
-            .pool
-            .slots()
-            .map(|(_, slot)| slot.server.key.clone())
-            .collect();
+        let keys: Vec<_> = self.pool.slots().map(|(_, slot)| slot.server.key.clone()).collect();
         for key in keys.into_iter().filter(|key| key.hostgroup == hostgroup) {
             let asked_ms = self.asked_peers_ms.get(&key).copied();
             if asked_ms.is_none_or(|at| now_ms.saturating_sub(at) >= ASK_EVERY_MS) {
@@ -45,15 +41,11 @@ impl Worker {
         let Some(slot) = self.pool.slot_of(&key) else {
             return;
         };
-        let idle = self
-            .pool
-            .slot_mut(slot)
-            .and_then(|slot| slot.take_oldest_idle(|_| true));
+        let idle = self.pool.slot_mut(slot).and_then(|slot| slot.take_oldest_idle(|_| true));
         match idle {
             Some(conn) => self.give(conn, from),
             None if self.asked.len() < ASKED_MAX => {
-                self.asked
-                    .push_back((key, from, self.now.ms() + ASKED_FOR_MS));
+                self.asked.push_back((key, from, self.now.ms() + ASKED_FOR_MS));
             }
             None => {}
         }
@@ -63,11 +55,7 @@ impl Worker {
     /// worker's has waited longer. The connection is on no list.
     pub(crate) fn offer_to_peer(&mut self, id: ConnId) -> bool {
         let now_ms = self.now.ms();
-        while self
-            .asked
-            .front()
-            .is_some_and(|(_, _, until_ms)| *until_ms < now_ms)
-        {
+        while self.asked.front().is_some_and(|(_, _, until_ms)| *until_ms < now_ms) {
             self.asked.pop_front();
         }
         if self.asked.is_empty() {
@@ -77,32 +65,18 @@ impl Worker {
             return false;
         };
         let hostgroup = conn.hostgroup;
-        let Some(key) = self
-            .pool
-            .slot(conn.slot)
-            .map(|slot| slot.server.key.clone())
-        else {
+        let Some(key) = self.pool.slot(conn.slot).map(|slot| slot.server.key.clone()) else {
             return false;
         };
         let Some(place) = self.asked.iter().position(|(asked, ..)| *asked == key) else {
             return false;
         };
-        let asked_ms = self
-            .asked
-            .get(place)
-            .map_or(0, |(_, _, until_ms)| until_ms - ASKED_FOR_MS);
-        let waits_ms = self
-            .pool
-            .waiters(hostgroup)
-            .front()
-            .map(|waiter| waiter.since_us / 1_000);
+        let asked_ms = self.asked.get(place).map_or(0, |(_, _, until_ms)| until_ms - ASKED_FOR_MS);
+        let waits_ms = self.pool.waiters(hostgroup).front().map(|waiter| waiter.since_us / 1_000);
         if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
             return false;
         }
-        let is_quiet = self
-            .conns
-            .get(id)
-            .is_some_and(|conn| conn.in_flight.is_empty());
+        let is_quiet = self.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
         match self.asked.remove(place).filter(|_| is_quiet) {
             Some((_, from, _)) => {
                 self.give(id, from);
@@ -138,11 +112,7 @@ impl Worker {
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),
         });
-        self.act(Action::HandOver {
-            conn: id,
-            moved,
-            to,
-        });
+        self.act(Action::HandOver { conn: id, moved, to });
     }
 
     /// Takes in a connection of another worker's; `None` when this worker does not know its
@@ -171,6 +141,7 @@ impl Worker {
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            busy_since_us: 0,
             uses: 0,
             epoch: moved.epoch,
             since_ms,

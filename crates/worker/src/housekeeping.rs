@@ -1,6 +1,8 @@
 //! What time alone brings: deadlines that pass, connections that rest too long, shuns that end.
 
-use trunkline_pool::{ConnId, ConnState};
+use std::collections::HashMap;
+
+use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     codec::frame::put_payload,
     response::{Relay, ResponseShape},
@@ -19,6 +21,8 @@ use crate::{
 const WAITING_TICK_MS: u64 = 10;
 /// How often it looks at everything else, ms.
 const SWEEP_EVERY_MS: u64 = 1_000;
+/// A statement that runs longer than this does not keep others from running beside it, µs.
+const STUCK_AFTER_US: u64 = 10_000;
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
 
@@ -27,15 +31,10 @@ impl Worker {
     pub fn tick_within_ms(&self) -> u64 {
         let is_waited_for = self.pool.waited_for().next().is_some()
             || !self.logging_in.is_empty()
-            || self
-                .pool
-                .slots()
-                .any(|(_, slot)| slot.counts().connecting > 0);
+            || self.pool.slots().any(|(_, slot)| slot.counts().connecting > 0);
         match is_waited_for {
             true => WAITING_TICK_MS,
-            false => (self.sweep_ms + SWEEP_EVERY_MS)
-                .saturating_sub(self.now.ms())
-                .max(1),
+            false => (self.sweep_ms + SWEEP_EVERY_MS).saturating_sub(self.now.ms()).max(1),
         }
     }
 
@@ -62,9 +61,7 @@ impl Worker {
             }
             self.logging_in.pop_front();
             if logs_in {
-                self.stats
-                    .counters
-                    .client_refused(ClientRefusal::HandshakeTimeout);
+                self.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
                 self.close_client_now(id);
             }
         }
@@ -73,6 +70,9 @@ impl Worker {
     fn expire_waiters(&mut self) {
         let now_ms = self.now.ms();
         let hostgroups: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
+        if !hostgroups.is_empty() {
+            self.count_stuck();
+        }
         for hostgroup in hostgroups {
             while let Some(waiter) = self.pool.waiters(hostgroup).take_expired(now_ms) {
                 let cause = self.cause_now(hostgroup);
@@ -80,6 +80,23 @@ impl Worker {
                 self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
             }
             self.pump(hostgroup);
+        }
+    }
+
+    /// Connections whose statement runs for long make room for others beside them.
+    fn count_stuck(&mut self) {
+        let since_us = self.now.us.saturating_sub(STUCK_AFTER_US);
+        let mut stuck: HashMap<SlotId, u32> = HashMap::new();
+        self.conns.for_each(|_, conn| {
+            let is_stuck = conn.list == ConnState::Leased
+                && !conn.is_pinned
+                && (1..since_us).contains(&conn.busy_since_us);
+            *stuck.entry(conn.slot).or_default() += u32::from(is_stuck);
+        });
+        for (slot, stuck) in stuck {
+            if let Some(slot) = self.pool.slot_mut(slot) {
+                slot.set_stuck(stuck);
+            }
         }
     }
 
@@ -162,20 +179,13 @@ impl Worker {
             return;
         };
         let (slot, account) = (conn.slot, conn.account);
-        let taken = self
-            .pool
-            .slot_mut(slot)
-            .is_some_and(|slot| slot.take_idle(account, id));
+        let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, id));
         if !taken {
             return;
         }
         conn.list = ConnState::Resetting;
         let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
-        conn.in_flight.push_back(InFlight {
-            owner: Owner::Ping,
-            relay,
-            is_statement: false,
-        });
+        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.enter(ConnState::Resetting);
         }
@@ -197,15 +207,9 @@ impl Worker {
     /// How many sessions are pinned for each reason.
     pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
         let mut pins = std::collections::BTreeMap::new();
-        let sessions = self
-            .clients
-            .values()
-            .filter_map(|client| client.session.as_ref());
+        let sessions = self.clients.values().filter_map(|client| client.session.as_ref());
         for lease in sessions.flat_map(|session| &session.leases) {
-            for reason in PinReason::ALL
-                .into_iter()
-                .filter(|reason| lease.pins.has(*reason))
-            {
+            for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
                 *pins.entry(reason.name().to_owned()).or_default() += 1;
             }
         }

@@ -52,15 +52,9 @@ impl Worker {
             return None;
         }
         self.stats.counters.clients_accepted += 1;
-        let has_room = self
-            .shared
-            .take_client(self.snapshot.settings.max_connections);
+        let has_room = self.shared.take_client(self.snapshot.settings.max_connections);
         let connection_id = self.shared.next_connection_id();
-        let greeting = Greeting {
-            connection_id,
-            nonce,
-            ..(*self.greeting).clone()
-        };
+        let greeting = Greeting { connection_id, nonce, ..(*self.greeting).clone() };
         let mut outbox = Outbox::default();
         let phase = match has_room {
             true => {
@@ -70,9 +64,7 @@ impl Worker {
             false => {
                 let out = outbox.buf(&mut self.buffers);
                 put_err(out, 0, 1040, b"08004", "Too many connections");
-                self.stats
-                    .counters
-                    .client_refused(ClientRefusal::TooManyConnections);
+                self.stats.counters.client_refused(ClientRefusal::TooManyConnections);
                 Phase::Closing
             }
         };
@@ -94,10 +86,7 @@ impl Worker {
                 let deadline = active_ms + self.snapshot.settings.connect_timeout_client;
                 self.logging_in.push_back((deadline, id));
             }
-            false => self.act(Action::CloseClient {
-                client: id,
-                now: false,
-            }),
+            false => self.act(Action::CloseClient { client: id, now: false }),
         }
         Some(id)
     }
@@ -115,9 +104,7 @@ impl Worker {
             };
             let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
                 if too_long || is_oversized(&client.inbox) {
-                    self.stats
-                        .counters
-                        .client_refused(ClientRefusal::HandshakeMalformed);
+                    self.stats.counters.client_refused(ClientRefusal::HandshakeMalformed);
                     self.refuse(id, 1, 1043, b"08S01", "Bad handshake");
                 }
                 return;
@@ -168,16 +155,9 @@ impl Worker {
     fn login_step(&mut self, id: ClientId, step: Step) {
         match step {
             Step::Continue => {}
-            Step::Decrypt(ciphertext) => self.act(Action::Decrypt {
-                client: id,
-                ciphertext,
-            }),
+            Step::Decrypt(ciphertext) => self.act(Action::Decrypt { client: id, ciphertext }),
             Step::VerifyHash { clear, hash } => {
-                self.act(Action::VerifyHash {
-                    client: id,
-                    clear,
-                    hash,
-                });
+                self.act(Action::VerifyHash { client: id, clear, hash });
             }
             Step::Accepted(identity) => self.authenticated(id, *identity),
             Step::Refused(because) => {
@@ -198,15 +178,12 @@ impl Worker {
     fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let (Some(proof), Password::Sha2Hash(hash)) = (identity.proven_sha2, &user.password) {
-            self.shared
-                .remember_verified(&user.name, hash.expose().clone(), proof);
+            self.shared.remember_verified(&user.name, hash.expose().clone(), proof);
         }
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
         let Some(place) = self.shared.take_user(&user.name, user.max_connections) else {
-            self.stats
-                .counters
-                .client_refused(ClientRefusal::UserConnections);
+            self.stats.counters.client_refused(ClientRefusal::UserConnections);
             let text = format!(
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 user.name, user.max_connections
@@ -215,10 +192,7 @@ impl Worker {
             return;
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
-        let key = AccountKey {
-            user: Arc::from(&*user.name),
-            behaviour,
-        };
+        let key = AccountKey { user: Arc::from(&*user.name), behaviour };
         let account = self.accounts.intern(key);
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
@@ -264,11 +238,7 @@ impl Worker {
     /// The login's schema is tried on a server, as a server itself would, unless that was done
     /// a moment ago.
     fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
-        let Some(session) = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref())
-        else {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
         if session.user.fast_forward {
@@ -290,18 +260,13 @@ impl Worker {
 
     /// A server said that the account may use this schema.
     pub(crate) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
-        let Some(session) = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref())
-        else {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
         if self.schemas.len() >= SCHEMAS_MAX {
             self.schemas.clear();
         }
-        self.schemas
-            .insert((session.account, schema.into()), self.now.ms());
+        self.schemas.insert((session.account, schema.into()), self.now.ms());
     }
 
     /// The session's default schema is now this one.
@@ -325,10 +290,7 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let ok = OkPacket {
-            status: session.status,
-            ..OkPacket::default()
-        };
+        let ok = OkPacket { status: session.status, ..OkPacket::default() };
         let format = session.format;
         let is_fast_forward = session.user.fast_forward;
         self.write_client(id, |out| {
@@ -385,10 +347,7 @@ impl Worker {
                 client.inbox = Vec::new();
                 client.active_ms = now_ms;
             }
-            self.act(Action::CloseClient {
-                client: id,
-                now: false,
-            });
+            self.act(Action::CloseClient { client: id, now: false });
         }
     }
 
@@ -435,12 +394,7 @@ impl<'a> LoginAccounts<'a> {
         shared: &'a Shared,
         peer: &Peer,
     ) -> Self {
-        Self {
-            users,
-            shared,
-            host: peer.host(),
-            is_secure: peer.client_addr.is_none(),
-        }
+        Self { users, shared, host: peer.host(), is_secure: peer.client_addr.is_none() }
     }
 }
 

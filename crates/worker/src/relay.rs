@@ -29,9 +29,7 @@ impl Worker {
                 _ => None,
             };
             let fed = match client {
-                Some(client) => front
-                    .relay
-                    .feed(bytes, client.outbox.buf(&mut self.buffers)),
+                Some(client) => front.relay.feed(bytes, client.outbox.buf(&mut self.buffers)),
                 // Nothing is appended: these relays discard.
                 None => front.relay.feed(bytes, &mut Vec::new()),
             };
@@ -44,10 +42,7 @@ impl Worker {
                 self.hold_back(client, id);
             }
             if fed.ended {
-                let entry = self
-                    .conns
-                    .get_mut(id)
-                    .and_then(|conn| conn.in_flight.pop_front());
+                let entry = self.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
                 if let Some(InFlight { relay, .. }) = entry {
                     self.answered(id, owner, relay.into_outcome());
                 }
@@ -60,10 +55,7 @@ impl Worker {
     /// Stops reading from a server whose client does not keep up.
     fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
         let max = self.snapshot.settings.client_buffer_max;
-        let is_full = self
-            .clients
-            .get(client)
-            .is_some_and(|client| client.outbox.len() > max);
+        let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
         let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
@@ -105,10 +97,7 @@ impl Worker {
         let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
         match error {
             Some((code, text)) => {
-                self.lose_conn(
-                    id,
-                    &format!("the server ended the connection: {code} {text}"),
-                );
+                self.lose_conn(id, &format!("the server ended the connection: {code} {text}"));
             }
             None => self.server_broke(id, "spoke without being asked"),
         }
@@ -132,9 +121,7 @@ impl Worker {
             Owner::Setup => {
                 if let Some(error) = outcome.error {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.log(true, || {
-                        format!("a server refused session trackers: {text}")
-                    });
+                    self.log(true, || format!("a server refused session trackers: {text}"));
                 }
                 self.free_if_quiet(id);
             }
@@ -151,10 +138,7 @@ impl Worker {
         if let Some(set) = set {
             self.prove(id, set);
         }
-        let is_last = self
-            .conns
-            .get(id)
-            .is_some_and(|conn| conn.in_flight.is_empty());
+        let is_last = self.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
         let waits = self.clients.get(client).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(id))

@@ -57,10 +57,7 @@ impl Worker {
 
     /// The session's record takes over what the statement changed.
     fn learn(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
@@ -78,11 +75,7 @@ impl Worker {
             // may have begun where statements begin them.
             _ => session.is_in_transaction() || session.state.is_autocommit_off(),
         };
-        let Some(lease) = session
-            .leases
-            .iter_mut()
-            .find(|lease| lease.conn == conn_id)
-        else {
+        let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
         lease.pins.set(PinReason::Transaction, in_transaction);
@@ -96,9 +89,7 @@ impl Worker {
         let reads_warnings =
             analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         if !reads_warnings {
-            lease
-                .pins
-                .set(PinReason::Warnings, has_warnings || outcome.error.is_some());
+            lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
@@ -149,10 +140,7 @@ impl Worker {
             Purpose::Prepare if succeeded => self.keep_prepared(id, conn_id, statement, outcome),
             Purpose::Reset if succeeded => {
                 self.forget_state(id);
-                let session = self
-                    .clients
-                    .get_mut(id)
-                    .and_then(|client| client.session.as_mut());
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.clear();
                 }
@@ -170,18 +158,13 @@ impl Worker {
         statement: &Statement,
         outcome: &Outcome,
     ) {
-        let session = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut());
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let (Some(session), Some(prepared), Some(known)) =
             (session, &outcome.prepared, &statement.known)
         else {
             return;
         };
-        session
-            .prepared
-            .push((prepared.stmt_id, std::rc::Rc::clone(known)));
+        session.prepared.push((prepared.stmt_id, std::rc::Rc::clone(known)));
         if let Some(lease) = session.lease_mut(conn_id) {
             lease.pins.pin(PinReason::PreparedStatement);
         }
@@ -189,10 +172,7 @@ impl Worker {
 
     /// The connection is in the session's state: what changed it changed both.
     fn agree(&mut self, id: ClientId, conn_id: ConnId) {
-        let session = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref());
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         if let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) {
             conn.state = Arc::clone(&session.state);
         }
@@ -200,10 +180,7 @@ impl Worker {
 
     /// Reasons that end with the next statement end before it is routed.
     pub(crate) fn end_brief_pins(&mut self, id: ClientId, analysis: &Analysis) {
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
@@ -227,10 +204,7 @@ impl Worker {
 
     /// Gives a connection back when nothing holds the session on it.
     pub(crate) fn settle_lease(&mut self, id: ClientId, conn_id: ConnId) {
-        let session = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut());
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return };
         let Some(lease) = session.leases.iter().find(|lease| lease.conn == conn_id) else {
             return;
@@ -323,11 +297,7 @@ impl Worker {
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
         let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
-        conn.in_flight.push_back(InFlight {
-            owner: Owner::Reset,
-            relay,
-            is_statement: false,
-        });
+        conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
         self.write_server(conn_id, |out| {
             put_payload(out, 0, &[0x1F]);
@@ -422,17 +392,11 @@ impl Worker {
 
     /// A session keeps at most one connection when it is reset: the others are freed.
     pub(crate) fn keep_one_lease(&mut self, id: ClientId) {
-        let Some(session) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.session.as_mut())
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
-        let others: Vec<_> = session
-            .leases
-            .drain(1.min(session.leases.len())..)
-            .collect();
+        let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
         for lease in others {
             self.free_after_session(lease.conn);
         }
@@ -446,22 +410,15 @@ impl Worker {
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.end_statement();
         }
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.busy_since_us = 0;
+        }
     }
 
     /// Counts a statement that a server answered.
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
-        let service_us = self.now.us.saturating_sub(statement.sent_us);
         let slot = self.slot_of(conn_id);
-        if let Some(slot) = slot.and_then(|slot| self.pool.slot_mut(slot)) {
-            slot.observe_service(service_us);
-        }
-        self.sample(
-            id,
-            statement,
-            slot.map(|slot| slot.index()),
-            Some(outcome),
-            None,
-        );
+        self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }
 
     /// Counts a statement that the proxy answered with an error.
@@ -477,12 +434,9 @@ impl Worker {
         outcome: Option<&Outcome>,
         error: Option<u16>,
     ) {
-        let (Some(known), Some(session)) = (
-            &statement.known,
-            self.clients
-                .get(id)
-                .and_then(|client| client.session.as_ref()),
-        ) else {
+        let (Some(known), Some(session)) =
+            (&statement.known, self.clients.get(id).and_then(|client| client.session.as_ref()))
+        else {
             return;
         };
         let queued_until = match statement.sent_us {
@@ -511,10 +465,7 @@ impl Worker {
 }
 
 fn sets_next_transaction(analysis: &Analysis) -> bool {
-    analysis
-        .effects
-        .iter()
-        .any(|effect| matches!(effect, Effect::SetTransaction(_)))
+    analysis.effects.iter().any(|effect| matches!(effect, Effect::SetTransaction(_)))
 }
 
 /// Whether the session's `sql_mode` makes double quotes enclose names; `None` when it has none
@@ -524,19 +475,7 @@ fn ansi_quotes(state: &SessionState) -> Option<bool> {
         return Some(false);
     };
     let value = value.to_ascii_uppercase();
-    let modes: [&[u8]; 8] = [
-        b"ANSI",
-        b"ORACLE",
-        b"DB2",
-        b"MSSQL",
-        b"POSTGRESQL",
-        b"MAXDB",
-        b"0X",
-        b"@",
-    ];
-    Some(
-        modes
-            .iter()
-            .any(|mode| value.windows(mode.len()).any(|part| part == *mode)),
-    )
+    let modes: [&[u8]; 8] =
+        [b"ANSI", b"ORACLE", b"DB2", b"MSSQL", b"POSTGRESQL", b"MAXDB", b"0X", b"@"];
+    Some(modes.iter().any(|mode| value.windows(mode.len()).any(|part| part == *mode)))
 }

@@ -9,12 +9,8 @@ use trunkline_stats::{DigestQuery, Report, ServerGauges, WorkerGauges, WorkerSta
 use crate::Worker;
 
 /// Names of the statement kinds, by index.
-static COMMANDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    StatementKind::ALL
-        .into_iter()
-        .map(StatementKind::name)
-        .collect()
-});
+static COMMANDS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| StatementKind::ALL.into_iter().map(StatementKind::name).collect());
 
 pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
     WorkerStats::new(trunkline_stats::Settings {
@@ -44,10 +40,7 @@ impl Worker {
                 draining: u64::from(counts.draining),
             }
         });
-        let waiting = self
-            .pool
-            .waited_for()
-            .map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let waiting = self.pool.waited_for().map(|(id, waiters)| (id.0, waiters.len() as u64));
         let gauges = WorkerGauges {
             worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),

@@ -49,8 +49,7 @@ impl Worker {
                 query: text,
             };
             let decision =
-                self.decisions
-                    .decide(&self.snapshot.rules, &question, &mut self.rule_hits);
+                self.decisions.decide(&self.snapshot.rules, &question, &mut self.rule_hits);
             match decision.answer() {
                 Some(Answer::Ok(text)) => return Route::Ok(Arc::clone(text)),
                 Some(Answer::Error(text)) => return Route::Error(Arc::clone(text)),
@@ -75,10 +74,7 @@ impl Worker {
         from_rule: Option<HostgroupId>,
         known: Option<&Known>,
     ) -> Route {
-        let session = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.as_ref());
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else {
             return Route::Hostgroup(HostgroupId::default());
         };
@@ -93,18 +89,10 @@ impl Worker {
                 if let Some(lease) = session.leases.first() {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
-                self.split(
-                    session.user.default_hostgroup,
-                    session.state.is_autocommit_off(),
-                    known,
-                )
+                self.split(session.user.default_hostgroup, session.state.is_autocommit_off(), known)
             }
         };
-        match session
-            .leases
-            .iter()
-            .find(|lease| lease.hostgroup == wanted)
-        {
+        match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
             Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
             None => Route::Hostgroup(wanted),
         }
@@ -122,13 +110,9 @@ impl Worker {
         };
         let Some(known) = known else { return default };
         let analysis = &known.analysis;
-        let begins_read_only = matches!(
-            analysis.transaction,
-            TransactionEffect::Begin {
-                read_only: true,
-                ..
-            }
-        ) && analysis.statements == 1;
+        let begins_read_only =
+            matches!(analysis.transaction, TransactionEffect::Begin { read_only: true, .. })
+                && analysis.statements == 1;
         let is_read = known.is_read()
             && !autocommit_off
             && analysis.transaction == TransactionEffect::None

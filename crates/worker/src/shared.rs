@@ -31,10 +31,7 @@ struct UserFacts {
 impl Shared {
     /// With the public key that clients encrypt their passwords with.
     pub fn new(public_key_pem: Option<Vec<u8>>) -> Self {
-        Self {
-            public_key_pem,
-            ..Self::default()
-        }
+        Self { public_key_pem, ..Self::default() }
     }
 
     /// The key that clients encrypt their passwords with.
@@ -59,10 +56,7 @@ impl Shared {
     /// A number for a new client; never 0.
     pub(crate) fn next_connection_id(&self) -> u32 {
         loop {
-            let id = self
-                .next_connection_id
-                .fetch_add(1, Relaxed)
-                .wrapping_add(1);
+            let id = self.next_connection_id.fetch_add(1, Relaxed).wrapping_add(1);
             if id != 0 {
                 return id;
             }
@@ -76,14 +70,12 @@ impl Shared {
     /// Takes a place under the user's cap; the counter is given back by [`UserPlace`]'s drop.
     pub(crate) fn take_user(&self, name: &str, max: u32) -> Option<UserPlace> {
         let connections = Arc::clone(&self.users().entry(name.to_owned()).or_default().connections);
-        take(&connections, max).then_some(UserPlace(connections))
+        take(&connections, max).then(|| UserPlace(connections))
     }
 
     /// Connections of a user over all workers.
     pub fn user_connections(&self, name: &str) -> u32 {
-        self.users()
-            .get(name)
-            .map_or(0, |user| user.connections.load(Relaxed))
+        self.users().get(name).map_or(0, |user| user.connections.load(Relaxed))
     }
 
     /// The proof of an earlier full authentication against this very hash.
@@ -108,15 +100,12 @@ impl Shared {
 
     /// Forgets users that the configuration no longer has and that nobody is connected as.
     pub(crate) fn retain_users(&self, is_known: impl Fn(&str) -> bool) {
-        self.users()
-            .retain(|name, facts| is_known(name) || facts.connections.load(Relaxed) > 0);
+        self.users().retain(|name, facts| is_known(name) || facts.connections.load(Relaxed) > 0);
     }
 }
 
 fn take(counter: &AtomicU32, max: u32) -> bool {
-    counter
-        .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
-        .is_ok()
+    counter.fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1)).is_ok()
 }
 
 /// One of a user's places; given back when dropped.

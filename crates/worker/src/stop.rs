@@ -35,10 +35,7 @@ impl Worker {
     /// Ends a client whatever it is doing.
     pub(crate) fn close_client_now(&mut self, id: ClientId) {
         self.close_client(id);
-        self.act(Action::CloseClient {
-            client: id,
-            now: true,
-        });
+        self.act(Action::CloseClient { client: id, now: true });
     }
 
     pub(crate) fn check_stop(&mut self) {
@@ -65,17 +62,11 @@ impl Worker {
         self.stats.counters.session_panics += 1;
         match side {
             Side::Client(id) => {
-                let leases = self
-                    .clients
-                    .get_mut(id)
-                    .and_then(|client| client.session.take());
+                let leases = self.clients.get_mut(id).and_then(|client| client.session.take());
                 for lease in leases.map(|session| session.leases).unwrap_or_default() {
                     self.drop_conn(lease.conn);
                 }
-                self.act(Action::CloseClient {
-                    client: id,
-                    now: true,
-                });
+                self.act(Action::CloseClient { client: id, now: true });
                 self.remove_client(id);
             }
             Side::Server(id) => {

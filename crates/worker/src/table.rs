@@ -42,10 +42,7 @@ pub(crate) struct Table<K, T> {
 
 impl<K: Key, T> Table<K, T> {
     pub(crate) fn new() -> Self {
-        Self {
-            entries: Slab::new(),
-            generation: 0,
-        }
+        Self { entries: Slab::new(), generation: 0 }
     }
 
     /// Adds the entry that `make` builds from its key.
@@ -115,10 +112,7 @@ mod tests {
         assert_eq!(table.remove(first), Some("first"));
         let second = table.insert_with(|_| "second");
         assert_eq!(first.index, second.index);
-        assert_eq!(
-            (table.get(first), table.get(second)),
-            (None, Some(&"second"))
-        );
+        assert_eq!((table.get(first), table.get(second)), (None, Some(&"second")));
         assert_eq!(table.remove(first), None);
     }
 }

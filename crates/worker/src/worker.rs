@@ -173,10 +173,7 @@ impl Worker {
     /// The bytes to write to a socket.
     pub fn pending(&self, side: Side) -> &[u8] {
         match side {
-            Side::Client(id) => self
-                .clients
-                .get(id)
-                .map_or(&[], |client| client.outbox.pending()),
+            Side::Client(id) => self.clients.get(id).map_or(&[], |client| client.outbox.pending()),
             Side::Server(id) => self.conns.get(id).map_or(&[], |conn| conn.outbox.pending()),
         }
     }
@@ -261,10 +258,7 @@ impl Worker {
         match self.log_budget.checked_sub(1) {
             Some(left) => {
                 self.log_budget = left;
-                self.act(Action::Log(LogLine {
-                    is_warning,
-                    text: text(),
-                }));
+                self.act(Action::Log(LogLine { is_warning, text: text() }));
             }
             None => {}
         }

@@ -126,9 +126,7 @@ fn raw_string(rest: &[char]) -> Option<usize> {
     let mut end = vec!['"'];
     end.resize(hashes + 1, '#');
     let inside = body.get(1..)?;
-    let length = inside
-        .windows(end.len())
-        .position(|window| window == end.as_slice());
+    let length = inside.windows(end.len()).position(|window| window == end.as_slice());
     let start = prefix + hashes + 1;
     Some(length.map_or(rest.len(), |length| start + length + end.len()))
 }
@@ -148,15 +146,9 @@ mod tests {
         check("a // b", "a");
         check("a /* b /* c */ d */ e", "a                   e");
         check(r#"f("a // \" b") // c"#, "f(           )");
-        check(
-            "x = 'a'; y = '\\''; z = '\"';",
-            "x =    ; y =     ; z =    ;",
-        );
+        check("x = 'a'; y = '\\''; z = '\"';", "x =    ; y =     ; z =    ;");
         check("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}");
-        check(
-            "r#\"a \" b\"# + br\"c\" + r#type",
-            "           +       + r#type",
-        );
+        check("r#\"a \" b\"# + br\"c\" + r#type", "           +       + r#type");
         check("\"two\nlines\" end", "\n       end");
         check("broken(number)", "broken(number)");
     }

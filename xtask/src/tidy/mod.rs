@@ -33,19 +33,11 @@ pub struct Finding {
 impl Finding {
     fn error(path: &Path, line: usize, message: impl Into<String>) -> Finding {
         let (severity, path) = (Severity::Error, path.to_path_buf());
-        Finding {
-            severity,
-            path,
-            line,
-            message: message.into(),
-        }
+        Finding { severity, path, line, message: message.into() }
     }
 
     fn warning(path: &Path, line: usize, message: impl Into<String>) -> Finding {
-        Finding {
-            severity: Severity::Warning,
-            ..Finding::error(path, line, message)
-        }
+        Finding { severity: Severity::Warning, ..Finding::error(path, line, message) }
     }
 }
 
@@ -63,31 +55,19 @@ impl Report {
     }
 
     fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
-        self.findings
-            .iter()
-            .filter(move |finding| finding.severity == severity)
+        self.findings.iter().filter(move |finding| finding.severity == severity)
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (severity, word) in [(Severity::Warning, "warning"), (Severity::Error, "error")] {
-            for Finding {
-                path,
-                line,
-                message,
-                ..
-            } in self.of(severity)
-            {
+            for Finding { path, line, message, .. } in self.of(severity) {
                 writeln!(f, "{word}: {}:{line}: {message}", path.display())?;
             }
         }
         let (errors, warnings) = (self.errors(), self.of(Severity::Warning).count());
-        writeln!(
-            f,
-            "tidy: {} files, {errors} errors, {warnings} warnings",
-            self.files
-        )
+        writeln!(f, "tidy: {} files, {errors} errors, {warnings} warnings", self.files)
     }
 }
 
@@ -104,10 +84,7 @@ pub fn check(root: &Path) -> Result<Report> {
         let layer = layers::layer_of(&packages, &file.path);
         findings.extend(source::check(file, layer, &private));
     }
-    Ok(Report {
-        files: files.len(),
-        findings,
-    })
+    Ok(Report { files: files.len(), findings })
 }
 
 #[cfg(test)]

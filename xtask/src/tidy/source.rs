@@ -15,9 +15,8 @@ const FUNCTION_LINES_WANTED: usize = 70;
 const LINE_WIDTH_MAX: usize = 100;
 
 /// Names that say nothing.
-const EMPTY_NAMES: [&str; 8] = [
-    "util", "utils", "misc", "common", "manager", "managers", "helper", "helpers",
-];
+const EMPTY_NAMES: [&str; 8] =
+    ["util", "utils", "misc", "common", "manager", "managers", "helper", "helpers"];
 
 /// What a pure crate doesn't touch: everything comes in as an argument.
 const IMPURE: [(&str, &str); 15] = [
@@ -56,11 +55,7 @@ pub fn private_paths(root: &Path) -> Vec<String> {
 /// All findings of one text. `layer` is that of its crate.
 pub fn check(file: &Text, layer: Option<u64>, private: &[String]) -> Vec<Finding> {
     let mut findings = check_paths(file, private);
-    if file
-        .path
-        .extension()
-        .is_some_and(|extension| extension == "rs")
-    {
+    if file.path.extension().is_some_and(|extension| extension == "rs") {
         findings.extend(check_rust(file, layer));
     }
     findings
@@ -81,12 +76,7 @@ fn check_rust(file: &Text, layer: Option<u64>) -> Vec<Finding> {
     let path = &file.path;
     let lines = lines(&file.text);
     let mut findings: Vec<Finding> = check_name(path).into_iter().collect();
-    if !file
-        .text
-        .lines()
-        .take(5)
-        .any(|line| line.contains("@generated"))
-    {
+    if !file.text.lines().take(5).any(|line| line.contains("@generated")) {
         findings.extend(check_sizes(path, &lines, &file.text));
     }
     findings.extend(check_comments(path, &lines));
@@ -101,14 +91,8 @@ fn check_rust(file: &Text, layer: Option<u64>) -> Vec<Finding> {
 
 fn check_name(path: &Path) -> Option<Finding> {
     let parts = path.iter().filter_map(|part| part.to_str());
-    let empty = parts
-        .map(|part| part.trim_end_matches(".rs"))
-        .find(|p| EMPTY_NAMES.contains(p))?;
-    Some(Finding::error(
-        path,
-        0,
-        format!("{empty:?} says nothing; name what it holds"),
-    ))
+    let empty = parts.map(|part| part.trim_end_matches(".rs")).find(|p| EMPTY_NAMES.contains(p))?;
+    Some(Finding::error(path, 0, format!("{empty:?} says nothing; name what it holds")))
 }
 
 fn check_sizes(path: &Path, lines: &[Line], text: &str) -> Vec<Finding> {
@@ -145,11 +129,7 @@ fn is_unbreakable(comment: &str) -> bool {
 fn check_comments(path: &Path, lines: &[Line]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, number) in lines.iter().zip(1..) {
-        let marks = [
-            concat!("TO", "DO"),
-            concat!("FIX", "ME"),
-            concat!("XX", "X"),
-        ];
+        let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
         let mark = marks.into_iter().find(|mark| has_word(&line.comment, mark));
         // `(#12)` names the issue where it is told.
         if let Some(mark) = mark.filter(|_| !line.comment.contains("(#")) {
@@ -194,9 +174,7 @@ fn product_part(lines: &[Line]) -> &[Line] {
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, found)| {
         let before = text.get(..at).and_then(|before| before.chars().next_back());
-        let after = text
-            .get(at + found.len()..)
-            .and_then(|after| after.chars().next());
+        let after = text.get(at + found.len()..).and_then(|after| after.chars().next());
         !before.is_some_and(is_word) && !after.is_some_and(is_word)
     })
 }
@@ -214,10 +192,7 @@ fn functions(lines: &[Line]) -> Vec<Function> {
     let mut found = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         for (at, _) in line.code.match_indices("fn ") {
-            let before = line
-                .code
-                .get(..at)
-                .and_then(|before| before.chars().next_back());
+            let before = line.code.get(..at).and_then(|before| before.chars().next_back());
             let behind = line.code.get(at + 3..).unwrap_or_default();
             let name: String = behind.chars().take_while(|c| is_word(*c)).collect();
             if before.is_some_and(is_word) || name.is_empty() {
@@ -226,11 +201,7 @@ fn functions(lines: &[Line]) -> Vec<Function> {
             let rest = lines.get(index + 1..).unwrap_or_default();
             let codes = std::iter::once(behind).chain(rest.iter().map(|line| line.code.as_str()));
             if let Some(length) = body_length(codes) {
-                found.push(Function {
-                    name,
-                    line: index + 1,
-                    length,
-                });
+                found.push(Function { name, line: index + 1, length });
             }
         }
     }
@@ -261,15 +232,9 @@ mod tests {
     use super::*;
 
     fn messages(path: &str, text: &str, layer: Option<u64>) -> Vec<String> {
-        let file = Text {
-            path: path.into(),
-            text: text.to_owned(),
-        };
+        let file = Text { path: path.into(), text: text.to_owned() };
         let private = ["/elsewhere/me/".to_owned()];
-        check(&file, layer, &private)
-            .into_iter()
-            .map(|f| f.message)
-            .collect()
+        check(&file, layer, &private).into_iter().map(|f| f.message).collect()
     }
 
     #[test]
@@ -300,19 +265,9 @@ mod tests {
         assert_eq!(found, ["long has 71 lines; 70 are wanted"]);
         let file = "//\n".repeat(1_001);
         assert_eq!(messages("a.rs", &file, None), ["1001 lines; at most 1000"]);
-        assert_eq!(
-            messages("a.rs", &format!("// @generated\n{file}"), None),
-            [""; 0]
-        );
-        let wide = format!(
-            "let {} = 1;\nlet a = \"{}\";\n",
-            "a".repeat(99),
-            "b".repeat(200)
-        );
-        assert_eq!(
-            messages("a.rs", &wide, None),
-            ["108 characters; at most 100"]
-        );
+        assert_eq!(messages("a.rs", &format!("// @generated\n{file}"), None), [""; 0]);
+        let wide = format!("let {} = 1;\nlet a = \"{}\";\n", "a".repeat(99), "b".repeat(200));
+        assert_eq!(messages("a.rs", &wide, None), ["108 characters; at most 100"]);
     }
 
     #[test]

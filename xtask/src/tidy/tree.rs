@@ -51,9 +51,6 @@ fn is_text(path: &Path) -> bool {
     match extension {
         Some(extension) => EXTENSIONS.contains(&extension),
         // Scripts of the continuous integration have none.
-        None => path
-            .parent()
-            .and_then(Path::file_name)
-            .is_some_and(|name| name == ".ci"),
+        None => path.parent().and_then(Path::file_name).is_some_and(|name| name == ".ci"),
     }
 }

@@ -21,10 +21,7 @@ fn series(text: &str) -> BTreeMap<&str, f64> {
             continue;
         }
         let (name, value) = line.rsplit_once(' ').expect("a name and a value");
-        assert!(
-            name.starts_with(metric),
-            "{name} is not under the head of {metric}"
-        );
+        assert!(name.starts_with(metric), "{name} is not under the head of {metric}");
         let value = value.parse().expect(line);
         assert!(found.insert(name, value).is_none(), "{name} is there twice");
     }
@@ -34,17 +31,12 @@ fn series(text: &str) -> BTreeMap<&str, f64> {
 #[test]
 fn every_metric_of_the_manual_is_there_once() {
     let text = text(10);
-    let types: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "))
-        .collect();
+    let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let counters = Counters::SPECS.iter().chain(ServerCounters::SPECS);
-    let counters: BTreeSet<String> = counters
-        .map(|spec| format!("{} counter", spec.metric))
-        .collect();
-    let others = metrics::ALL
-        .iter()
-        .map(|metric| format!("{} {}", metric.name, metric.kind.name()));
+    let counters: BTreeSet<String> =
+        counters.map(|spec| format!("{} counter", spec.metric)).collect();
+    let others =
+        metrics::ALL.iter().map(|metric| format!("{} {}", metric.name, metric.kind.name()));
     let expected: BTreeSet<String> = others.chain(counters).collect();
     let found: BTreeSet<String> = types.iter().map(|line| (*line).to_owned()).collect();
     assert_eq!(found, expected);
@@ -58,57 +50,21 @@ fn series_have_the_numbers_of_the_report() {
     let check = |name: &str, expected: f64| assert_eq!(series.get(name), Some(&expected), "{name}");
     check("trunkline_statements_total", 8_840.0);
     check("trunkline_worker_clients{worker=\"1\"}", 604.0);
-    check(
-        "trunkline_client_refusals_total{cause=\"access_denied\"}",
-        2.0,
-    );
+    check("trunkline_client_refusals_total{cause=\"access_denied\"}", 2.0);
     check("trunkline_sessions_pinned{reason=\"temporary table\"}", 6.0);
     check("trunkline_rule_hits_total{rule=\"7\"}", 200.0);
-    check(
-        "trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.0005\"}",
-        8_000.0,
-    );
-    check(
-        "trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.001\"}",
-        8_038.0,
-    );
-    check(
-        "trunkline_command_latency_seconds_count{command=\"SELECT\"}",
-        8_040.0,
-    );
+    check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.0005\"}", 8_000.0);
+    check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.001\"}", 8_038.0);
+    check("trunkline_command_latency_seconds_count{command=\"SELECT\"}", 8_040.0);
     let server = "hostgroup=\"20\",server=\"192.168.100.101:3306\"";
-    check(
-        &format!("trunkline_server_statements_total{{{server}}}"),
-        4_000.0,
-    );
-    check(
-        &format!("trunkline_server_connections{{{server},state=\"idle\"}}"),
-        8.0,
-    );
-    check(
-        &format!("trunkline_server_state{{{server},state=\"ONLINE\"}}"),
-        1.0,
-    );
-    check(
-        &format!("trunkline_server_state{{{server},state=\"SHUNNED\"}}"),
-        0.0,
-    );
-    check(
-        &format!("trunkline_server_latency_seconds_bucket{{{server},le=\"+Inf\"}}"),
-        4_000.0,
-    );
-    check(
-        &format!("trunkline_server_latency_seconds_bucket{{{server},le=\"0.000128\"}}"),
-        0.0,
-    );
-    check(
-        &format!("trunkline_server_latency_seconds_bucket{{{server},le=\"0.000256\"}}"),
-        4_000.0,
-    );
-    check(
-        &format!("trunkline_server_connects_total{{{server},result=\"error\"}}"),
-        0.0,
-    );
+    check(&format!("trunkline_server_statements_total{{{server}}}"), 4_000.0);
+    check(&format!("trunkline_server_connections{{{server},state=\"idle\"}}"), 8.0);
+    check(&format!("trunkline_server_state{{{server},state=\"ONLINE\"}}"), 1.0);
+    check(&format!("trunkline_server_state{{{server},state=\"SHUNNED\"}}"), 0.0);
+    check(&format!("trunkline_server_latency_seconds_bucket{{{server},le=\"+Inf\"}}"), 4_000.0);
+    check(&format!("trunkline_server_latency_seconds_bucket{{{server},le=\"0.000128\"}}"), 0.0);
+    check(&format!("trunkline_server_latency_seconds_bucket{{{server},le=\"0.000256\"}}"), 4_000.0);
+    check(&format!("trunkline_server_connects_total{{{server},result=\"error\"}}"), 0.0);
 }
 
 #[test]
@@ -123,16 +79,13 @@ fn labels_are_escaped() {
 fn digests_and_rules_are_bounded() {
     assert!(!text(0).contains("trunkline_digest_statements_total"));
     let three = text(3);
-    let rows = three
-        .lines()
-        .filter(|line| line.starts_with("trunkline_digest_time_seconds_total{"));
+    let rows =
+        three.lines().filter(|line| line.starts_with("trunkline_digest_time_seconds_total{"));
     assert_eq!(rows.count(), 3);
     let mut report = sample::report(DigestQuery::NONE);
     report.rule_hits = (0..5_000).map(|rule| (rule, u64::from(rule))).collect();
     let text = metrics_text(&report, 0);
-    let rules = text
-        .lines()
-        .filter(|line| line.starts_with("trunkline_rule_hits_total{"));
+    let rules = text.lines().filter(|line| line.starts_with("trunkline_rule_hits_total{"));
     assert_eq!(rules.count(), RULES_MAX);
     assert!(text.contains("trunkline_rule_hits_total{rule=\"4999\"} 4999"));
 }

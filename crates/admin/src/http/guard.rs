@@ -62,11 +62,7 @@ impl GuardedListener {
     }
 
     pub(super) fn with_limits(listener: TcpListener, limits: Limits) -> Self {
-        Self {
-            listener,
-            limits,
-            places: Arc::new(Semaphore::new(limits.connections)),
-        }
+        Self { listener, limits, places: Arc::new(Semaphore::new(limits.connections)) }
     }
 }
 
@@ -111,13 +107,7 @@ pub(super) struct GuardedStream {
 impl GuardedStream {
     fn new(stream: TcpStream, limits: Limits, place: OwnedSemaphorePermit) -> Self {
         let deadline = Box::pin(tokio::time::sleep(limits.request_time));
-        Self {
-            stream,
-            limits,
-            deadline,
-            unanswered: 0,
-            _place: place,
-        }
+        Self { stream, limits, deadline, unanswered: 0, _place: place }
     }
 
     fn check_deadline(&mut self, cx: &mut Context<'_>) -> io::Result<()> {

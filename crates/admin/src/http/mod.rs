@@ -69,12 +69,9 @@ pub async fn serve(
         // Nobody listens any more when serving has ended with an error.
         let _ = stopping.send(());
     };
-    let serving = axum::serve(
-        GuardedListener::new(listener),
-        router(source, REPORT_TIME_MAX),
-    )
-    .with_graceful_shutdown(stop)
-    .into_future();
+    let serving = axum::serve(GuardedListener::new(listener), router(source, REPORT_TIME_MAX))
+        .with_graceful_shutdown(stop)
+        .into_future();
     let deadline = async move {
         match was_stopped.await {
             Ok(()) => tokio::time::sleep(STOP_TIME_MAX).await,
@@ -95,10 +92,7 @@ fn router(source: Arc<dyn StatusSource>, report_time: Duration) -> Router {
         .route("/status", get(status))
         .route("/status/digests", get(digests))
         .fallback(not_found)
-        .with_state(Answering {
-            source,
-            report_time,
-        })
+        .with_state(Answering { source, report_time })
 }
 
 /// Why a request gets no answer of its own.
@@ -119,10 +113,7 @@ impl IntoResponse for Refusal {
             }
             Self::Encoding(error) => {
                 tracing::error!(%error, "a report could not be encoded");
-                text(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "the report could not be encoded".into(),
-                )
+                text(StatusCode::INTERNAL_SERVER_ERROR, "the report could not be encoded".into())
             }
         }
     }
@@ -145,17 +136,12 @@ async fn report(answering: &Answering, digests: DigestQuery) -> Result<Report, R
 
 /// The first `limit` rows over all workers are looked for among this many of each.
 fn rows_of_each_worker(order: DigestOrder, limit: usize) -> DigestQuery {
-    DigestQuery {
-        order,
-        rows_max: limit.saturating_mul(4),
-    }
+    DigestQuery { order, rows_max: limit.saturating_mul(4) }
 }
 
 async fn metrics(source: Source, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
     let query = Query::parse(query.as_deref(), &["digests"]).map_err(Refusal::BadQuery)?;
-    let digests = query
-        .number("digests", 0, exposition::DIGESTS_MAX)
-        .map_err(Refusal::BadQuery)?;
+    let digests = query.number("digests", 0, exposition::DIGESTS_MAX).map_err(Refusal::BadQuery)?;
     let asked = rows_of_each_worker(DigestOrder::SumTime, digests);
     let body = metrics_text(&report(&source, asked).await?, digests);
     Ok(([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], body).into_response())
@@ -195,9 +181,7 @@ struct DigestPage {
 
 async fn digests(source: Source, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
     let query = Query::parse(query.as_deref(), &["limit", "order"]).map_err(Refusal::BadQuery)?;
-    let limit = query
-        .number("limit", DIGESTS_DEFAULT, DIGESTS_MAX)
-        .map_err(Refusal::BadQuery)?;
+    let limit = query.number("limit", DIGESTS_DEFAULT, DIGESTS_MAX).map_err(Refusal::BadQuery)?;
     let order = query.order("order").map_err(Refusal::BadQuery)?;
     let mut report = report(&source, rows_of_each_worker(order, limit)).await?;
     report.sort_digests(order);
@@ -212,10 +196,7 @@ async fn digests(source: Source, RawQuery(query): RawQuery) -> Result<Response, 
 
 async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
-    text(
-        StatusCode::NOT_FOUND,
-        format!("nothing is at {path}; there is\n\n{}", ROUTES.trim_end()),
-    )
+    text(StatusCode::NOT_FOUND, format!("nothing is at {path}; there is\n\n{}", ROUTES.trim_end()))
 }
 
 #[cfg(test)]

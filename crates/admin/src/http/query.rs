@@ -12,27 +12,19 @@ pub(super) struct Query<'a> {
 impl<'a> Query<'a> {
     /// Splits a query; a parameter that is not among `known` is an error.
     pub(super) fn parse(text: Option<&'a str>, known: &[&str]) -> Result<Self, String> {
-        let parts = text
-            .unwrap_or_default()
-            .split('&')
-            .filter(|part| !part.is_empty());
-        let pairs: Vec<(&str, &str)> = parts
-            .map(|part| part.split_once('=').unwrap_or((part, "")))
-            .collect();
+        let parts = text.unwrap_or_default().split('&').filter(|part| !part.is_empty());
+        let pairs: Vec<(&str, &str)> =
+            parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
         match pairs.iter().find(|(name, _)| !known.contains(name)) {
             None => Ok(Self { pairs }),
-            Some((name, _)) => Err(format!(
-                "unknown parameter `{name}`; known: {}",
-                known.join(", ")
-            )),
+            Some((name, _)) => {
+                Err(format!("unknown parameter `{name}`; known: {}", known.join(", ")))
+            }
         }
     }
 
     fn value(&self, name: &str) -> Option<&'a str> {
-        self.pairs
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| *value)
+        self.pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
     /// A number from 0 to `max`, or `default` where it is not given.
@@ -75,12 +67,8 @@ mod tests {
     fn wrong_parameters_are_named() {
         let check = |text: &str, expected: &str| {
             let known = ["limit", "order"];
-            let error = Query::parse(Some(text), &known).and_then(|query| {
-                query
-                    .number("limit", 1, 10)
-                    .and(query.order("order"))
-                    .map(drop)
-            });
+            let error = Query::parse(Some(text), &known)
+                .and_then(|query| query.number("limit", 1, 10).and(query.order("order")).map(drop));
             assert!(error.expect_err(text).contains(expected), "{text}");
         };
         check("limits=1", "`limits`");

@@ -32,10 +32,7 @@ impl StatusSource for Fixed {
 }
 
 fn source(health: Health) -> Arc<dyn StatusSource> {
-    Arc::new(Fixed {
-        health,
-        is_stuck: false,
-    })
+    Arc::new(Fixed { health, is_stuck: false })
 }
 
 async fn listen() -> (TcpListener, SocketAddr) {
@@ -60,15 +57,8 @@ async fn fetch(addr: SocketAddr, path: &str) -> (u16, String, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     let answer = exchange(addr, request.as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    (
-        status.expect("a status"),
-        head.to_ascii_lowercase(),
-        body.to_owned(),
-    )
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), head.to_ascii_lowercase(), body.to_owned())
 }
 
 async fn serve_source(source: Arc<dyn StatusSource>) -> SocketAddr {
@@ -99,10 +89,7 @@ async fn routes_answer_in_their_formats() {
     let addr = serve_source(source(Health::Ready)).await;
     let (status, head, body) = fetch(addr, "/metrics").await;
     assert_eq!(status, 200);
-    assert!(
-        head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"),
-        "{head}"
-    );
+    assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
     assert!(body.contains("\ntrunkline_statements_total 8840\n"));
     assert!(!body.contains("trunkline_digest_errors_total"));
     let (_, _, body) = fetch(addr, "/metrics?digests=2").await;
@@ -127,10 +114,7 @@ async fn digests_come_in_the_order_and_number_asked_for() {
     assert_eq!(page["digests"].as_array().map(Vec::len), Some(2));
     assert_eq!(page["digests"][0]["digest"], "0x000000000000ABCD");
     assert_eq!(page["digests"][0]["count_star"], 8_000);
-    assert_eq!(
-        page["digests"][0]["digest_text"],
-        "SELECT c FROM sbtest WHERE id=?"
-    );
+    assert_eq!(page["digests"][0]["digest_text"], "SELECT c FROM sbtest WHERE id=?");
     assert_eq!(page["order"], "count_star");
     assert!(page["evicted"].as_u64() > Some(0));
     let page = get("/status/digests").await;
@@ -146,32 +130,13 @@ async fn wrong_requests_are_told_what_is_right() {
         assert_eq!(status, expected_status, "{path}");
         assert!(body.contains(expected), "{path}: {body}");
     };
-    for route in [
-        "/metrics",
-        "/healthz",
-        "/readyz",
-        "/status",
-        "/status/digests",
-    ] {
+    for route in ["/metrics", "/healthz", "/readyz", "/status", "/status/digests"] {
         check("/favicon.ico", 404, &format!("GET {route} ")).await;
     }
-    check(
-        "/status/digests?limit=x",
-        400,
-        "`limit=x` is not a number from 0 to 10000",
-    )
-    .await;
+    check("/status/digests?limit=x", 400, "`limit=x` is not a number from 0 to 10000").await;
     check("/status/digests?order=name", 400, "known: sum_time").await;
-    check(
-        "/metrics?digest=5",
-        400,
-        "unknown parameter `digest`; known: digests",
-    )
-    .await;
-    let answer = exchange(
-        addr,
-        b"POST /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-    );
+    check("/metrics?digest=5", 400, "unknown parameter `digest`; known: digests").await;
+    let answer = exchange(addr, b"POST /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(answer.await.starts_with("HTTP/1.1 405 "));
     let answer = exchange(addr, b"\x16\x03\x01 not http at all\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -187,76 +152,43 @@ async fn readiness_turns_before_health() {
         }
     };
     check(Health::Ready, (200, "ok"), (200, "ok")).await;
-    check(
-        Health::NotReady("stopping".into()),
-        (200, "ok"),
-        (503, "stopping"),
-    )
-    .await;
-    check(
-        Health::Failed("no worker".into()),
-        (503, "no worker"),
-        (503, "no worker"),
-    )
-    .await;
+    check(Health::NotReady("stopping".into()), (200, "ok"), (503, "stopping")).await;
+    check(Health::Failed("no worker".into()), (503, "no worker"), (503, "no worker")).await;
 }
 
 #[tokio::test]
 async fn workers_that_do_not_answer_do_not_hold_a_request() {
     let (listener, addr) = listen().await;
-    let stuck = Arc::new(Fixed {
-        health: Health::Ready,
-        is_stuck: true,
-    });
+    let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true });
     tokio::spawn(axum::serve(listener, router(stuck, SHORT)).into_future());
     let (status, _, body) = fetch(addr, "/status").await;
-    assert_eq!(
-        (status, body.as_str()),
-        (503, "the workers did not answer within 50ms\n")
-    );
+    assert_eq!((status, body.as_str()), (503, "the workers did not answer within 50ms\n"));
 }
 
 #[tokio::test]
 async fn slow_idle_and_long_requests_end_with_the_connection() {
-    let slow = serve_within(Limits {
-        request_time: SHORT,
-        ..WIDE
-    })
-    .await;
+    let slow = serve_within(Limits { request_time: SHORT, ..WIDE }).await;
     assert!(!exchange(slow, b"GET /status HT").await.contains("200 OK"));
     assert!(!exchange(slow, b"").await.contains("200 OK"));
-    let idle = serve_within(Limits {
-        idle_time: SHORT,
-        ..WIDE
-    })
-    .await;
+    let idle = serve_within(Limits { idle_time: SHORT, ..WIDE }).await;
     let answer = exchange(idle, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let short = serve_within(WIDE).await;
-    let long = format!(
-        "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
-        "x".repeat(REQUEST_BYTES)
-    );
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(REQUEST_BYTES));
     assert!(!exchange(short, long.as_bytes()).await.contains("404"));
     assert_eq!(fetch(short, "/healthz").await.0, 200);
 }
 
 #[tokio::test]
 async fn a_connection_beyond_the_limit_waits_for_a_place() {
-    let addr = serve_within(Limits {
-        connections: 1,
-        ..WIDE
-    })
-    .await;
+    let addr = serve_within(Limits { connections: 1, ..WIDE }).await;
     let first = TcpStream::connect(addr).await.expect("a listening server");
     // The first connection says nothing and keeps its place until it is dropped.
     let mut second = tokio::spawn(async move { fetch(addr, "/healthz").await.0 });
     let early = tokio::time::timeout(SHORT, &mut second).await;
     assert!(early.is_err(), "there is one place only");
     drop(first);
-    let served = tokio::time::timeout(PATIENCE, second)
-        .await
-        .expect("served in time");
+    let served = tokio::time::timeout(PATIENCE, second).await.expect("served in time");
     assert_eq!(served.expect("no panic"), 200);
 }
 
@@ -269,8 +201,6 @@ async fn the_server_ends_when_it_is_told_to() {
     assert_eq!(fetch(addr, "/healthz").await.0, 200);
     let _silent = TcpStream::connect(addr).await.expect("a listening server");
     stop.send(()).expect("the server waits for it");
-    let ended = tokio::time::timeout(PATIENCE, serving)
-        .await
-        .expect("it ends in time");
+    let ended = tokio::time::timeout(PATIENCE, serving).await.expect("it ends in time");
     ended.expect("no panic").expect("no error");
 }

@@ -41,35 +41,17 @@ fn line(text: &mut String, line: &str) {
 fn head(text: &mut String, report: &Report) {
     let process = &report.process;
     let configuration = &process.configuration;
-    let up = process
-        .now_unix_sec
-        .saturating_sub(process.started_unix_sec);
+    let up = process.now_unix_sec.saturating_sub(process.started_unix_sec);
     let (version, id) = (&process.version, process.process_id);
-    line(
-        text,
-        &format!("Trunkline {version}, process {id}, up {}", since(up)),
-    );
+    line(text, &format!("Trunkline {version}, process {id}, up {}", since(up)));
     if !process.listen.is_empty() {
-        line(
-            text,
-            &format!("listening on   {}", process.listen.join(", ")),
-        );
+        line(text, &format!("listening on   {}", process.listen.join(", ")));
     }
-    let age = since(
-        process
-            .now_unix_sec
-            .saturating_sub(configuration.applied_unix_sec),
-    );
+    let age = since(process.now_unix_sec.saturating_sub(configuration.applied_unix_sec));
     let (source, number) = (&configuration.source, configuration.version);
-    line(
-        text,
-        &format!("configuration  version {number} of {source}, in force for {age}"),
-    );
+    line(text, &format!("configuration  version {number} of {source}, in force for {age}"));
     if let Some(error) = &configuration.last_error {
-        line(
-            text,
-            &format!("               the last change failed: {error}"),
-        );
+        line(text, &format!("               the last change failed: {error}"));
     }
     let answered = match (report.workers.len(), process.workers) {
         (answered, all) if answered == all as usize => all.to_string(),
@@ -92,10 +74,8 @@ fn traffic(text: &mut String, report: &Report, up: u64) {
     let counters = &report.counters;
     let (statements, errors) = (count(counters.statements), count(counters.statement_errors));
     let rate = count(counters.statements.checked_div(up).unwrap_or(0));
-    let (sent, received) = (
-        bytes(counters.client_bytes_sent),
-        bytes(counters.client_bytes_received),
-    );
+    let (sent, received) =
+        (bytes(counters.client_bytes_sent), bytes(counters.client_bytes_received));
     line(
         text,
         &format!(
@@ -103,28 +83,17 @@ fn traffic(text: &mut String, report: &Report, up: u64) {
          {sent} to clients, {received} from them"
         ),
     );
-    line(
-        text,
-        &format!("latency        {}", quantiles(&report.latency)),
-    );
+    line(text, &format!("latency        {}", quantiles(&report.latency)));
     if report.queue_wait.count() > 0 {
         let waits = count(report.queue_wait.count());
-        line(
-            text,
-            &format!("waits          {waits}: {}", quantiles(&report.queue_wait)),
-        );
+        line(text, &format!("waits          {waits}: {}", quantiles(&report.queue_wait)));
     }
 }
 
 fn quantiles(histogram: &Histogram) -> String {
     let at = |quantile| duration(histogram.quantile(quantile));
     let max = duration(histogram.max_us());
-    format!(
-        "p50 {}, p95 {}, p99 {}, longest {max}",
-        at(0.5),
-        at(0.95),
-        at(0.99)
-    )
+    format!("p50 {}, p95 {}, p99 {}, longest {max}", at(0.5), at(0.95), at(0.99))
 }
 
 fn servers(text: &mut String, servers: &[ServerRow], waiting: &BTreeMap<u32, u64>) {
@@ -179,12 +148,8 @@ fn section(text: &mut String, title: &str, table: &Table) {
 }
 
 /// Upper bounds in µs of the latency classes shown, with their titles; the rest is `more`.
-const CLASSES: [(&str, u64); 4] = [
-    ("<=1ms", 1_000),
-    ("<=10ms", 10_000),
-    ("<=100ms", 100_000),
-    ("<=1s", 1_000_000),
-];
+const CLASSES: [(&str, u64); 4] =
+    [("<=1ms", 1_000), ("<=10ms", 10_000), ("<=100ms", 100_000), ("<=1s", 1_000_000)];
 
 fn commands(text: &mut String, commands: &[CommandRow]) {
     if commands.is_empty() {
@@ -203,12 +168,8 @@ fn commands(text: &mut String, commands: &[CommandRow]) {
     by_time.sort_by_key(|row| std::cmp::Reverse(row.time_us));
     for row in by_time.iter().take(COMMANDS) {
         let average = row.time_us.checked_div(row.count).unwrap_or(0);
-        let mut cells = vec![
-            row.command.clone(),
-            count(row.count),
-            duration(row.time_us),
-            duration(average),
-        ];
+        let mut cells =
+            vec![row.command.clone(), count(row.count), duration(row.time_us), duration(average)];
         let mut below = 0;
         for (_, bound) in CLASSES {
             let until = until(row, bound);
@@ -227,10 +188,7 @@ fn commands(text: &mut String, commands: &[CommandRow]) {
 /// Statements of at most `bound_us`, one of the bounds of the buckets.
 fn until(row: &CommandRow, bound_us: u64) -> u64 {
     let buckets = command::BUCKET_BOUNDS_US.iter().zip(&row.buckets);
-    buckets
-        .filter(|(bound, _)| **bound <= bound_us)
-        .map(|(_, count)| count)
-        .sum()
+    buckets.filter(|(bound, _)| **bound <= bound_us).map(|(_, count)| count).sum()
 }
 
 fn digests(text: &mut String, report: &Report) {
@@ -269,21 +227,14 @@ fn digests(text: &mut String, report: &Report) {
         let evicted = count(report.digests_evicted);
         let other = &report.digests_other;
         let (statements, time) = (count(other.count_star), duration(other.sum_time));
-        line(
-            text,
-            &format!("{evicted} rows left the full table: {statements} stmts, {time}"),
-        );
+        line(text, &format!("{evicted} rows left the full table: {statements} stmts, {time}"));
     }
 }
 
 fn reasons(text: &mut String, report: &Report) {
     let mut refusals = two_columns();
     for (spec, refused) in report.counters.refusals() {
-        let what = if spec.metric.contains("client") {
-            "clients"
-        } else {
-            "statements"
-        };
+        let what = if spec.metric.contains("client") { "clients" } else { "statements" };
         let cause = spec.label.map_or("", |(_, cause)| cause).replace('_', " ");
         refusals.row(vec![count(refused), format!("{what}: {cause}")]);
     }
@@ -299,10 +250,7 @@ fn reasons(text: &mut String, report: &Report) {
 }
 
 fn two_columns() -> Table {
-    Table::new(vec![
-        Column::new("count", Right),
-        Column::flexible("reason", Left),
-    ])
+    Table::new(vec![Column::new("count", Right), Column::flexible("reason", Left)])
 }
 
 #[cfg(test)]

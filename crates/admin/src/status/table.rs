@@ -22,37 +22,22 @@ pub(super) struct Column {
 impl Column {
     /// A column as wide as its widest cell.
     pub(super) fn new(title: &'static str, align: Align) -> Self {
-        Self {
-            title,
-            align,
-            width_max: usize::MAX,
-            is_flexible: false,
-            cut: cut_end,
-        }
+        Self { title, align, width_max: usize::MAX, is_flexible: false, cut: cut_end }
     }
 
     /// A column whose cells are cut at `width_max`.
     pub(super) fn limited(title: &'static str, align: Align, width_max: usize) -> Self {
-        Self {
-            width_max,
-            ..Self::new(title, align)
-        }
+        Self { width_max, ..Self::new(title, align) }
     }
 
     /// The column that gives way when the table is too wide, at the end of its cells.
     pub(super) fn flexible(title: &'static str, align: Align) -> Self {
-        Self {
-            is_flexible: true,
-            ..Self::new(title, align)
-        }
+        Self { is_flexible: true, ..Self::new(title, align) }
     }
 
     /// Like [`Self::flexible`], for cells whose beginning and end both tell them apart.
     pub(super) fn flexible_middle(title: &'static str, align: Align) -> Self {
-        Self {
-            cut: cut_middle,
-            ..Self::flexible(title, align)
-        }
+        Self { cut: cut_middle, ..Self::flexible(title, align) }
     }
 }
 
@@ -68,17 +53,13 @@ const FLEXIBLE_WIDTH_MIN: usize = 8;
 
 impl Table {
     pub(super) fn new(columns: Vec<Column>) -> Self {
-        Self {
-            columns,
-            rows: Vec::new(),
-        }
+        Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row of as many cells as there are columns.
     pub(super) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows
-            .push(cells.iter().map(|cell| clean(cell)).collect());
+        self.rows.push(cells.iter().map(|cell| clean(cell)).collect());
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,11 +70,7 @@ impl Table {
     /// what is still too wide is cut.
     pub(super) fn render(&self, width_max: usize) -> String {
         let widths = self.widths(width_max);
-        let titles = self
-            .columns
-            .iter()
-            .map(|column| column.title.to_owned())
-            .collect();
+        let titles = self.columns.iter().map(|column| column.title.to_owned()).collect();
         let mut text = String::new();
         for cells in std::iter::once(&titles).chain(&self.rows) {
             let mut line = String::new();
@@ -118,23 +95,13 @@ impl Table {
         for (index, column) in self.columns.iter().enumerate() {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
             let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-            widths.push(
-                widest
-                    .min(column.width_max)
-                    .max(column.title.chars().count()),
-            );
+            widths.push(widest.min(column.width_max).max(column.title.chars().count()));
         }
         let gaps = GAP.len() * widths.len().saturating_sub(1);
         let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width_max);
-        let flexible = self
-            .columns
-            .iter()
-            .zip(&mut widths)
-            .find(|(column, _)| column.is_flexible);
+        let flexible = self.columns.iter().zip(&mut widths).find(|(column, _)| column.is_flexible);
         if let Some((_, width)) = flexible {
-            *width = width
-                .saturating_sub(excess)
-                .max(FLEXIBLE_WIDTH_MIN.min(*width));
+            *width = width.saturating_sub(excess).max(FLEXIBLE_WIDTH_MIN.min(*width));
         }
         widths
     }
@@ -142,26 +109,14 @@ impl Table {
 
 /// The text without control characters: what clients send must not steer a terminal.
 pub(super) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|character| {
-            if character.is_control() {
-                ' '
-            } else {
-                character
-            }
-        })
-        .collect()
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// The first `width` characters, the last of them `…` when something is missing.
 fn cut_end(text: &str, width: usize) -> String {
     match text.chars().nth(width) {
         None => text.to_owned(),
-        Some(_) => text
-            .chars()
-            .take(width.saturating_sub(1))
-            .chain(['…'])
-            .collect(),
+        Some(_) => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 
@@ -173,10 +128,7 @@ fn cut_middle(text: &str, width: usize) -> String {
     };
     let head = width.saturating_sub(1).div_ceil(2);
     let head_text = text.chars().take(head);
-    head_text
-        .chain(['…'])
-        .chain(text.chars().skip(head + missing + 1))
-        .collect()
+    head_text.chain(['…']).chain(text.chars().skip(head + missing + 1)).collect()
 }
 
 #[cfg(test)]
@@ -184,14 +136,9 @@ mod tests {
     use super::*;
 
     fn table(words: &[(&str, &str)]) -> Table {
-        let columns = vec![
-            Column::new("n", Align::Right),
-            Column::flexible("word", Align::Left),
-        ];
+        let columns = vec![Column::new("n", Align::Right), Column::flexible("word", Align::Left)];
         let mut table = Table::new(columns);
-        words
-            .iter()
-            .for_each(|(n, word)| table.row(vec![(*n).to_owned(), (*word).to_owned()]));
+        words.iter().for_each(|(n, word)| table.row(vec![(*n).to_owned(), (*word).to_owned()]));
         table
     }
 
@@ -222,10 +169,7 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_asked_for() {
         let text = table(&[("123456789012", "a very long word")]).render(16);
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 16),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() <= 16), "{text}");
     }
 
     #[test]

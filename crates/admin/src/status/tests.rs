@@ -6,9 +6,7 @@ use super::*;
 use crate::sample;
 
 fn check_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
     if std::env::var_os("TRUNKLINE_UPDATE").is_some() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("the folder of golden texts");
         fs::write(&path, text).expect("a writable golden text");
@@ -22,18 +20,13 @@ fn check_golden(name: &str, text: &str) {
 
 #[test]
 fn a_full_report_reads_well() {
-    check_golden(
-        "status.txt",
-        &status_text(&sample::report(DigestQuery::ALL)),
-    );
+    check_golden("status.txt", &status_text(&sample::report(DigestQuery::ALL)));
 }
 
 #[test]
 fn a_fresh_process_reads_well() {
-    let mut report = Report {
-        process: sample::report(DigestQuery::NONE).process,
-        ..Report::default()
-    };
+    let mut report =
+        Report { process: sample::report(DigestQuery::NONE).process, ..Report::default() };
     report.process.configuration.last_error = Some("line 7: unknown key `wieght`".into());
     check_golden("status-fresh.txt", &status_text(&report));
 }

@@ -10,11 +10,7 @@ pub(super) fn count(value: u64) -> String {
 
 /// Bytes with a binary suffix.
 pub(super) fn bytes(value: u64) -> String {
-    scaled(
-        value,
-        1_024,
-        &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"],
-    )
+    scaled(value, 1_024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
 }
 
 /// `value` divided by `base` until it has at most three digits before the point.

@@ -8,10 +8,7 @@ fn config(text: &str) -> Config {
 }
 
 fn lines(running: &Snapshot, new: &Config) -> Vec<String> {
-    difference(running, new)
-        .iter()
-        .map(Change::to_string)
-        .collect()
+    difference(running, new).iter().map(Change::to_string).collect()
 }
 
 const OLD: &str = "
@@ -101,18 +98,12 @@ fn every_change_is_one_line() {
 fn a_setting_that_waits_for_a_restart_is_named_again() {
     let running = config(OLD).snapshot(None);
     let running = config(NEW).snapshot(Some(&running));
-    assert_eq!(
-        lines(&running, &config(NEW)),
-        ["setting workers: 1 -> 2 (needs a restart)"]
-    );
+    assert_eq!(lines(&running, &config(NEW)), ["setting workers: 1 -> 2 (needs a restart)"]);
 }
 
 #[test]
 fn no_line_shows_a_password() {
     let running = config(OLD).snapshot(None);
     let shown = lines(&running, &config(NEW)).join("\n");
-    assert!(
-        !shown.contains("secret") && !shown.contains("terces"),
-        "{shown}"
-    );
+    assert!(!shown.contains("secret") && !shown.contains("terces"), "{shown}");
 }

@@ -45,26 +45,10 @@ impl Entries {
     pub(super) fn into_config(self, settings: Settings, rule_set: RuleSet) -> Config {
         Config {
             settings,
-            servers: self
-                .servers
-                .into_iter()
-                .map(|placed| placed.value)
-                .collect(),
-            users: self
-                .users
-                .into_iter()
-                .map(|(placed, _)| placed.value)
-                .collect(),
-            replication: self
-                .replication
-                .into_iter()
-                .map(|(placed, _)| placed.value)
-                .collect(),
-            rules: self
-                .rules
-                .into_iter()
-                .map(|placed| placed.value.rule)
-                .collect(),
+            servers: self.servers.into_iter().map(|placed| placed.value).collect(),
+            users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
+            replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
+            rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
             rule_set: Arc::new(rule_set),
         }
     }
@@ -115,9 +99,7 @@ fn check_users(entries: &Entries, report: &mut Report<'_>) {
     for (index, (user, hostgroup_at)) in entries.users.iter().enumerate() {
         let (name, hostgroup) = (user.value.name.as_str(), user.value.default_hostgroup);
         let what = format_args!("user `{name}`");
-        seen.once(report, name, what, user.at, || {
-            format!("user[{index}].name")
-        });
+        seen.once(report, name, what, user.at, || format!("user[{index}].name"));
         if let Some(at) = hostgroup_at
             && entries.is_empty(hostgroup)
         {
@@ -155,36 +137,22 @@ fn check_rules(entries: &Entries, settings: &Settings, report: &mut Report<'_>) 
     for placed in &entries.rules {
         let (entry, rule) = (&placed.value, &placed.value.rule);
         let key = || format!("rule[{}].id", entry.index);
-        if !seen.once(
-            report,
-            rule.id,
-            format_args!("rule {}", rule.id),
-            placed.at,
-            key,
-        ) {
+        if !seen.once(report, rule.id, format_args!("rule {}", rule.id), placed.at, key) {
             continue;
         }
         if let Some(hostgroup) = rule.destination_hostgroup
             && rule.active
             && entries.is_empty(hostgroup)
         {
-            let message = format!(
-                "rule {}: destination_hostgroup {hostgroup} has no [[server]]",
-                rule.id
-            );
+            let message =
+                format!("rule {}: destination_hostgroup {hostgroup} has no [[server]]", rule.id);
             let at = entry.place("destination_hostgroup").unwrap_or(placed.at);
-            report.add(
-                at,
-                &format!("rule[{}].destination_hostgroup", entry.index),
-                message,
-            );
+            report.add(at, &format!("rule[{}].destination_hostgroup", entry.index), message);
         }
         by_id.insert(rule.id, placed);
         rules.push(rule.clone());
     }
-    let options = Options {
-        iterations: settings.query_processor_iterations,
-    };
+    let options = Options { iterations: settings.query_processor_iterations };
     match RuleSet::compile(rules, options) {
         Ok(rule_set) => Some(rule_set),
         Err(errors) => {
@@ -226,11 +194,7 @@ impl<K: Eq + Hash> Seen<K> {
             }
             Entry::Occupied(first) => {
                 let line = report.line(*first.get());
-                report.add(
-                    at,
-                    &path(),
-                    format!("{what} is defined twice (first on line {line})"),
-                );
+                report.add(at, &path(), format!("{what} is defined twice (first on line {line})"));
                 false
             }
         }

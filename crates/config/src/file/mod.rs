@@ -97,10 +97,7 @@ fn read_settings(document: &DeTable<'_>, report: &mut Report<'_>) -> Settings {
 fn unknown_setting(name: &str) -> String {
     let names = || SETTINGS.iter().map(|row| row.name);
     // People paste ProxySQL's names, which carry the module they belong to.
-    if let Some(bare) = name
-        .strip_prefix("mysql-")
-        .filter(|bare| names().any(|n| n == *bare))
-    {
+    if let Some(bare) = name.strip_prefix("mysql-").filter(|bare| names().any(|n| n == *bare)) {
         return format!("unknown setting `{name}`; did you mean `{bare}`?");
     }
     let guess = did_you_mean(name, names().chain(SECTIONS));
@@ -123,11 +120,7 @@ fn read_section(
         DeValue::Array(rows) => rows,
         DeValue::Table(_) => {
             entries.unsure = true;
-            return report.add(
-                at,
-                section,
-                format!("[{section}] must be written [[{section}]]"),
-            );
+            return report.add(at, section, format!("[{section}] must be written [[{section}]]"));
         }
         DeValue::String(_)
         | DeValue::Integer(_)

@@ -24,12 +24,10 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
     };
     let writer = hostgroup("writer_hostgroup");
     let reader = hostgroup("reader_hostgroup");
-    let split = table.value(report, "read_write_split", |given| {
-        match read_text(given)? {
-            "auto" => Ok(ReadWriteSplit::Auto),
-            "rules" => Ok(ReadWriteSplit::Rules),
-            other => Err(format!("must be auto or rules, not `{other}`")),
-        }
+    let split = table.value(report, "read_write_split", |given| match read_text(given)? {
+        "auto" => Ok(ReadWriteSplit::Auto),
+        "rules" => Ok(ReadWriteSplit::Rules),
+        other => Err(format!("must be auto or rules, not `{other}`")),
     });
     let _comment = table.text(report, "comment");
     table.finish(report, &LATER);
@@ -38,16 +36,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         return;
     };
     let read_write_split = split.unwrap_or_default();
-    let group = ReplicationGroup {
-        writer_hostgroup,
-        reader_hostgroup,
-        read_write_split,
-    };
-    let place = Placed {
-        value: group,
-        at: table.place("writer_hostgroup"),
-    };
-    entries
-        .replication
-        .push((place, table.place("reader_hostgroup")));
+    let group = ReplicationGroup { writer_hostgroup, reader_hostgroup, read_write_split };
+    let place = Placed { value: group, at: table.place("writer_hostgroup") };
+    entries.replication.push((place, table.place("reader_hostgroup")));
 }

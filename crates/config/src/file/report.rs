@@ -14,29 +14,15 @@ pub(super) struct Report<'a> {
 impl<'a> Report<'a> {
     pub(super) fn new(file: &'a str, text: &'a str) -> Self {
         let after_newline = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let line_starts = [0]
-            .into_iter()
-            .chain(after_newline.map(|(at, _)| at + 1))
-            .collect();
-        Self {
-            file,
-            text,
-            line_starts,
-            errors: Vec::new(),
-        }
+        let line_starts = [0].into_iter().chain(after_newline.map(|(at, _)| at + 1)).collect();
+        Self { file, text, line_starts, errors: Vec::new() }
     }
 
     /// Adds an error at byte `at`.
     pub(super) fn add(&mut self, at: usize, key: &str, message: String) {
         let (line, column) = self.place(at);
         let (file, key) = (self.file.to_owned(), key.to_owned());
-        self.errors.push(ConfigError {
-            file,
-            line,
-            column,
-            key,
-            message,
-        });
+        self.errors.push(ConfigError { file, line, column, key, message });
     }
 
     /// The line of byte `at`, counted from 1.
@@ -58,11 +44,7 @@ impl<'a> Report<'a> {
     /// Line and column (in characters) of byte `at`, both counted from 1.
     fn place(&self, at: usize) -> (usize, usize) {
         let line = self.line(at);
-        let start = self
-            .line_starts
-            .get(line.saturating_sub(1))
-            .copied()
-            .unwrap_or(0);
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
         let before = self.text.get(start..at.min(self.text.len())).unwrap_or("");
         (line, before.chars().count() + 1)
     }

@@ -40,10 +40,7 @@ pub(super) struct RuleEntry {
 impl RuleEntry {
     /// Where the value of `column` is.
     pub(super) fn place(&self, column: &str) -> Option<usize> {
-        self.places
-            .iter()
-            .find(|(name, _)| *name == column)
-            .map(|(_, at)| *at)
+        self.places.iter().find(|(name, _)| *name == column).map(|(_, at)| *at)
     }
 }
 
@@ -104,13 +101,6 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
     }
     let present = PLACED.into_iter().filter(|name| table.has(name));
     let places = present.map(|name| (name, table.place(name))).collect();
-    let entry = RuleEntry {
-        rule,
-        places,
-        index: table.index(),
-    };
-    entries.rules.push(Placed {
-        value: entry,
-        at: table.place(id_key),
-    });
+    let entry = RuleEntry { rule, places, index: table.index() };
+    entries.rules.push(Placed { value: entry, at: table.place(id_key) });
 }

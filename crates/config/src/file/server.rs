@@ -15,13 +15,8 @@ use crate::{
 };
 
 /// Columns of ProxySQL's `mysql_servers` that come with later features.
-const LATER: [&str; 5] = [
-    "gtid_port",
-    "compression",
-    "max_replication_lag",
-    "use_ssl",
-    "max_latency_ms",
-];
+const LATER: [&str; 5] =
+    ["gtid_port", "compression", "max_replication_lag", "use_ssl", "max_latency_ms"];
 
 /// The default port of `hostname` without `port`.
 const DEFAULT_PORT: u32 = 3_306;
@@ -52,15 +47,8 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         status: status.unwrap_or(ServerState::Online),
         comment: comment.unwrap_or_default(),
     };
-    let name = if table.has("address") {
-        "address"
-    } else {
-        "hostname"
-    };
-    entries.servers.push(Placed {
-        value: entry,
-        at: table.place(name),
-    });
+    let name = if table.has("address") { "address" } else { "hostname" };
+    entries.servers.push(Placed { value: entry, at: table.place(name) });
 }
 
 /// `address`, or `hostname` and `port` as ProxySQL has them.
@@ -69,8 +57,7 @@ fn read_address(table: &mut Table<'_>, report: &mut Report<'_>) -> Option<Addres
     let port = table.number(report, "port", 0..=65_535);
     let address = table.value(report, "address", |given| {
         let text = read_text(given)?;
-        text.parse::<Address>()
-            .map_err(|error| format!("is wrong: {error}"))
+        text.parse::<Address>().map_err(|error| format!("is wrong: {error}"))
     });
     match (table.has("address"), table.has("hostname")) {
         (true, true) => {
@@ -85,14 +72,8 @@ fn read_address(table: &mut Table<'_>, report: &mut Report<'_>) -> Option<Addres
         }
         (true, false) => address,
         (false, true) => {
-            let port = if table.has("port") {
-                port?
-            } else {
-                DEFAULT_PORT
-            };
-            join(&hostname?, port)
-                .map_err(|message| table.error(report, "hostname", message))
-                .ok()
+            let port = if table.has("port") { port? } else { DEFAULT_PORT };
+            join(&hostname?, port).map_err(|message| table.error(report, "hostname", message)).ok()
         }
         (false, false) => {
             table.missing(report, "address");
@@ -122,9 +103,7 @@ fn join(hostname: &str, port: u32) -> Result<Address, String> {
         }
         false => format!("{hostname}:{port}"),
     };
-    joined
-        .parse()
-        .map_err(|error| format!("`hostname` in [[server]] is wrong: {error}"))
+    joined.parse().map_err(|error| format!("`hostname` in [[server]] is wrong: {error}"))
 }
 
 fn read_status(word: &str) -> Result<ServerState, String> {
@@ -132,8 +111,6 @@ fn read_status(word: &str) -> Result<ServerState, String> {
         "ONLINE" => Ok(ServerState::Online),
         "OFFLINE_SOFT" => Ok(ServerState::OfflineSoft),
         "OFFLINE_HARD" => Ok(ServerState::OfflineHard),
-        _ => Err(format!(
-            "must be ONLINE, OFFLINE_SOFT or OFFLINE_HARD, not `{word}`"
-        )),
+        _ => Err(format!("must be ONLINE, OFFLINE_SOFT or OFFLINE_HARD, not `{word}`")),
     }
 }

@@ -31,13 +31,7 @@ impl<'a> Table<'a> {
         fields: &'a DeTable<'a>,
         start: usize,
     ) -> Self {
-        Self {
-            section,
-            index,
-            fields,
-            start,
-            asked: Vec::with_capacity(24),
-        }
+        Self { section, index, fields, start, asked: Vec::with_capacity(24) }
     }
 
     /// Which table of its section it is, counted from 0.
@@ -47,9 +41,7 @@ impl<'a> Table<'a> {
 
     /// Where the value of `name` is; the table's beginning when it has none.
     pub(super) fn place(&self, name: &str) -> usize {
-        self.fields
-            .get(name)
-            .map_or(self.start, |value| value.span().start)
+        self.fields.get(name).map_or(self.start, |value| value.span().start)
     }
 
     /// Whether the table has `name`.
@@ -130,11 +122,7 @@ impl<'a> Table<'a> {
 
     /// Reports that `name` is missing.
     pub(super) fn missing(&self, report: &mut Report<'_>, name: &str) {
-        self.error(
-            report,
-            name,
-            format!("`{name}` is missing in [[{}]]", self.section),
-        );
+        self.error(report, name, format!("`{name}` is missing in [[{}]]", self.section));
     }
 
     /// Reports every key that nobody asked for. `later` are columns of ProxySQL's table that
@@ -154,11 +142,7 @@ impl<'a> Table<'a> {
                 let guess = did_you_mean(name, self.asked.iter().copied());
                 format!("unknown key `{name}` in [[{section}]]{guess}")
             };
-            report.add(
-                key.span().start,
-                &format!("{section}[{}].{name}", self.index),
-                message,
-            );
+            report.add(key.span().start, &format!("{section}[{}].{name}", self.index), message);
         }
     }
 }

@@ -35,11 +35,7 @@ fn good(text: &str) -> Config {
 /// Every error of `text` on a line of its own.
 fn errors(text: &str) -> String {
     let errors = parse(text, "t", &files).expect_err(text);
-    errors
-        .iter()
-        .map(ConfigError::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// A server and a user below `text`, so that it is a whole file.
@@ -66,15 +62,11 @@ fn rule(keys: &str) -> String {
 fn the_minimal_example_has_defaults_for_the_rest() {
     let config = good(MINIMAL);
     assert_eq!(config.settings, Settings::default());
-    let [server] = config.servers.as_slice() else {
-        panic!("{:?}", config.servers)
-    };
+    let [server] = config.servers.as_slice() else { panic!("{:?}", config.servers) };
     assert_eq!(server.key.hostgroup, HostgroupId(0));
     assert_eq!((server.weight, server.max_connections), (1, 1_000));
     assert_eq!(server.status, ServerState::Online);
-    let [user] = config.users.as_slice() else {
-        panic!("{:?}", config.users)
-    };
+    let [user] = config.users.as_slice() else { panic!("{:?}", config.users) };
     assert_eq!((user.name.as_str(), user.max_connections), ("app", 10_000));
     assert!(user.transaction_persistent && user.active && !user.fast_forward);
     assert!(config.rules.is_empty() && config.rule_set.is_empty());
@@ -88,21 +80,9 @@ fn the_full_example_is_read_as_written() {
     let servers: Vec<String> = config
         .servers
         .iter()
-        .map(|server| {
-            format!(
-                "{} {} {}",
-                server.key.hostgroup, server.key.address, server.weight
-            )
-        })
+        .map(|server| format!("{} {} {}", server.key.hostgroup, server.key.address, server.weight))
         .collect();
-    assert_eq!(
-        servers,
-        [
-            "10 10.0.0.1:3306 1",
-            "20 10.0.0.2:3306 2",
-            "20 10.0.0.3:3306 1"
-        ]
-    );
+    assert_eq!(servers, ["10 10.0.0.1:3306 1", "20 10.0.0.2:3306 2", "20 10.0.0.3:3306 1"]);
     assert_eq!(config.replication[0].read_write_split, ReadWriteSplit::Auto);
     assert!(matches!(config.users[1].password, Password::NativeHash(_)));
     assert_eq!(config.users[1].default_schema.as_deref(), Some("sales"));
@@ -119,14 +99,8 @@ fn settings_are_read() {
     let settings = good(&text).settings;
     let loopback: SocketAddr = "[::1]:0".parse().expect("an address");
     assert_eq!(settings.listen, [ListenAddress::Tcp(loopback)]);
-    assert_eq!(
-        (settings.http_listen, settings.state_file),
-        (None, StateFile::Off)
-    );
-    assert_eq!(
-        (settings.wait_timeout, settings.query_digests),
-        (1_000, false)
-    );
+    assert_eq!((settings.http_listen, settings.state_file), (None, StateFile::Off));
+    assert_eq!((settings.wait_timeout, settings.query_digests), (1_000, false));
     assert_eq!(settings.log_format, LogFormat::Json);
     assert_eq!(settings.server_version, "8.4.0");
 }
@@ -136,11 +110,7 @@ fn a_server_is_read_in_both_spellings() {
     let check = |keys: &str, expected: &str| {
         let config = good(&server(keys));
         let key = &config.servers[0].key;
-        assert_eq!(
-            format!("{} {}", key.hostgroup, key.address),
-            expected,
-            "{keys}"
-        );
+        assert_eq!(format!("{} {}", key.hostgroup, key.address), expected, "{keys}");
     };
     check("address='db'\nhostgroup_id=0", "0 db:3306");
     check("hostname='db'", "0 db:3306");
@@ -154,11 +124,7 @@ fn a_server_is_read_in_both_spellings() {
 
 #[test]
 fn passwords_come_from_three_keys() {
-    let password = |keys: &str| {
-        good(&user(&format!("name='u'\n{keys}"))).users[0]
-            .password
-            .clone()
-    };
+    let password = |keys: &str| good(&user(&format!("name='u'\n{keys}"))).users[0].password.clone();
     let clear = |password: Password| match password {
         Password::Clear(secret) => secret.expose().clone(),
         other => panic!("{other:?}"),
@@ -202,22 +168,13 @@ fn a_rule_has_every_column() {
         comment: text("c"),
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);
-    assert_eq!(
-        good(&rule("id=1")).rules,
-        [Rule {
-            id: 1,
-            ..Rule::default()
-        }]
-    );
+    assert_eq!(good(&rule("id=1")).rules, [Rule { id: 1, ..Rule::default() }]);
 }
 
 #[test]
 fn a_host_name_is_left_to_the_control_plane() {
     let config = good(&server("address='db.example:3306'"));
-    let expected = Address::Tcp {
-        host: "db.example".to_owned(),
-        port: 3_306,
-    };
+    let expected = Address::Tcp { host: "db.example".to_owned(), port: 3_306 };
     assert_eq!(config.servers[0].key.address, expected);
 }
 

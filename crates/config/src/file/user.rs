@@ -15,13 +15,7 @@ use crate::{
 };
 
 /// Columns of ProxySQL's `mysql_users` that come with later features.
-const LATER: [&str; 5] = [
-    "use_ssl",
-    "schema_locked",
-    "backend",
-    "frontend",
-    "attributes",
-];
+const LATER: [&str; 5] = ["use_ssl", "schema_locked", "backend", "frontend", "attributes"];
 
 /// The longest user name; MariaDB allows 128 characters, MySQL 32.
 const NAME_BYTES_MAX: usize = 512;
@@ -35,9 +29,9 @@ pub(super) fn read(
     let name_key = table.either(report, "name", "username");
     let name = table.value(report, name_key, |given| match read_text(given)? {
         "" => Err("must not be empty".to_owned()),
-        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => Err(format!(
-            "must be a name of at most {NAME_BYTES_MAX} bytes without NUL"
-        )),
+        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => {
+            Err(format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"))
+        }
         text => Ok(text.to_owned()),
     });
     if !table.has(name_key) {
@@ -68,10 +62,7 @@ pub(super) fn read(
     };
     let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
     let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));
-    let place = Placed {
-        value: Arc::new(user),
-        at: table.place(name_key),
-    };
+    let place = Placed { value: Arc::new(user), at: table.place(name_key) };
     entries.users.push((place, hostgroup_at));
 }
 
@@ -116,9 +107,7 @@ fn read_password(
 
 /// A file holds one line: the password, or a hash.
 fn password_of_file(path: &str, files: &dyn FileSource) -> Result<Password, String> {
-    let text = files
-        .read(path)
-        .map_err(|why| format!("cannot be read: {why}"))?;
+    let text = files.read(path).map_err(|why| format!("cannot be read: {why}"))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     match line.strip_suffix('\r').unwrap_or(line) {
         "" => Err("is empty".to_owned()),

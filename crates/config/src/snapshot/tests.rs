@@ -19,9 +19,7 @@ fn with(servers: &[(u32, &str, &str)], more: &str) -> Config {
             "\n[[server]]\nhostgroup={hostgroup}\naddress='{address}'\n{keys}\n"
         ));
     }
-    text.push_str(&format!(
-        "[[user]]\nname='u'\npassword='p'\ndefault_hostgroup={first}\n"
-    ));
+    text.push_str(&format!("[[user]]\nname='u'\npassword='p'\ndefault_hostgroup={first}\n"));
     if more.starts_with('[') {
         text.push_str(more);
     }
@@ -29,12 +27,8 @@ fn with(servers: &[(u32, &str, &str)], more: &str) -> Config {
 }
 
 fn only(snapshot: &Snapshot, hostgroup: u32) -> &Arc<Server> {
-    let hostgroup = snapshot
-        .hostgroup(HostgroupId(hostgroup))
-        .expect("the hostgroup");
-    let [server] = hostgroup.servers.as_slice() else {
-        panic!("{:?}", hostgroup.servers)
-    };
+    let hostgroup = snapshot.hostgroup(HostgroupId(hostgroup)).expect("the hostgroup");
+    let [server] = hostgroup.servers.as_slice() else { panic!("{:?}", hostgroup.servers) };
     server
 }
 
@@ -45,12 +39,8 @@ fn socket(text: &str) -> SocketAddr {
 #[test]
 fn the_first_snapshot_has_everything_and_resolves_literals() {
     let more = "[[replication]]\nwriter_hostgroup=10\nreader_hostgroup=20\n";
-    let servers = [
-        (10, "10.0.0.1:3307", ""),
-        (20, "[::1]", ""),
-        (20, "db", ""),
-        (30, "unix:/s", ""),
-    ];
+    let servers =
+        [(10, "10.0.0.1:3307", ""), (20, "[::1]", ""), (20, "db", ""), (30, "unix:/s", "")];
     let snapshot = with(&servers, more).snapshot(None);
     assert_eq!(snapshot.version, 1);
     assert_eq!(snapshot.hostgroups.len(), 3);
@@ -59,10 +49,7 @@ fn the_first_snapshot_has_everything_and_resolves_literals() {
     assert_eq!(readers[0].resolved, [socket("[::1]:3306")]);
     assert!(readers[1].resolved.is_empty());
     assert!(only(&snapshot, 30).resolved.is_empty());
-    assert_eq!(
-        snapshot.names_to_resolve(),
-        ["db".parse().expect("an address")]
-    );
+    assert_eq!(snapshot.names_to_resolve(), ["db".parse().expect("an address")]);
     let group = snapshot.writer_group(HostgroupId(10)).expect("a writer");
     assert_eq!(group.reader_hostgroup, HostgroupId(20));
     assert!(snapshot.writer_group(HostgroupId(20)).is_none());
@@ -78,10 +65,7 @@ fn health_goes_on_where_the_server_stays() {
     assert_eq!(second.version, 2);
     assert!(Arc::ptr_eq(&health, &only(&second, 1).health));
     assert_eq!(only(&second, 1).weight, 7);
-    assert!(!Arc::ptr_eq(
-        &only(&first, 2).health,
-        &only(&second, 2).health
-    ));
+    assert!(!Arc::ptr_eq(&only(&first, 2).health, &only(&second, 2).health));
 }
 
 #[test]
@@ -118,19 +102,13 @@ fn resolved_names_make_a_new_snapshot_only_when_they_change() {
     let literal: Address = "10.0.0.1".parse().expect("an address");
     let (one, two) = (socket("10.0.0.5:3306"), socket("10.0.0.6:3306"));
     let found = |addresses: &[SocketAddr]| {
-        HashMap::from([
-            (name.clone(), addresses.to_vec()),
-            (literal.clone(), vec![two]),
-        ])
+        HashMap::from([(name.clone(), addresses.to_vec()), (literal.clone(), vec![two])])
     };
     let second = first.with_resolved(&found(&[one, two])).expect("a change");
     assert_eq!(second.version, 2);
     assert_eq!(only(&second, 1).resolved, [one, two]);
     assert_eq!(only(&second, 2).resolved, [socket("10.0.0.1:3306")]);
-    assert!(Arc::ptr_eq(
-        &only(&first, 1).health,
-        &only(&second, 1).health
-    ));
+    assert!(Arc::ptr_eq(&only(&first, 1).health, &only(&second, 1).health));
     assert!(Arc::ptr_eq(only(&first, 2), only(&second, 2)));
     assert!(second.with_resolved(&found(&[two, one])).is_none());
     assert!(second.with_resolved(&found(&[])).is_none());
@@ -162,9 +140,6 @@ fn iterations_make_another_rule_set() {
 fn what_needs_a_restart_keeps_its_running_value() {
     let first = with(&[(1, "a", "")], "workers=2\nwait_timeout=5").snapshot(None);
     let second = with(&[(1, "a", "")], "workers=4\nwait_timeout=6").snapshot(Some(&first));
-    assert_eq!(
-        (second.settings.workers, second.settings.wait_timeout),
-        (2, 6)
-    );
+    assert_eq!((second.settings.workers, second.settings.wait_timeout), (2, 6));
     assert_eq!(second.config.settings.workers, 4);
 }

@@ -85,11 +85,7 @@ fn combine(text: &mut [u8], nonce: &[u8; NONCE_LEN]) {
 }
 
 fn mask(stage2: &[u8; DIGEST_LEN], nonce: &[u8; NONCE_LEN]) -> [u8; DIGEST_LEN] {
-    Sha256::new()
-        .chain_update(stage2)
-        .chain_update(nonce)
-        .finalize()
-        .into()
+    Sha256::new().chain_update(stage2).chain_update(nonce).finalize().into()
 }
 
 #[cfg(test)]

@@ -31,8 +31,7 @@ impl Plugin {
     /// The plug-in of that name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let all = [Self::Native, Self::CachingSha2, Self::Sha256, Self::Clear];
-        all.into_iter()
-            .find(|plugin| plugin.name().as_bytes() == name)
+        all.into_iter().find(|plugin| plugin.name().as_bytes() == name)
     }
 
     /// Its name on the wire.
@@ -66,12 +65,7 @@ mod tests {
 
     #[test]
     fn plugins_read_back_from_their_names() {
-        for plugin in [
-            Plugin::Native,
-            Plugin::CachingSha2,
-            Plugin::Sha256,
-            Plugin::Clear,
-        ] {
+        for plugin in [Plugin::Native, Plugin::CachingSha2, Plugin::Sha256, Plugin::Clear] {
             assert_eq!(Plugin::from_name(plugin.name().as_bytes()), Some(plugin));
         }
         assert_eq!(Plugin::from_name(b"client_ed25519"), None);

@@ -45,11 +45,7 @@ pub fn verify(
 }
 
 fn mask(stage2: &[u8; DIGEST_LEN], nonce: &[u8; NONCE_LEN]) -> [u8; DIGEST_LEN] {
-    Sha1::new()
-        .chain_update(nonce)
-        .chain_update(stage2)
-        .finalize()
-        .into()
+    Sha1::new().chain_update(nonce).chain_update(stage2).finalize().into()
 }
 
 #[cfg(test)]
@@ -60,9 +56,7 @@ mod tests {
 
     #[test]
     fn stage_2_is_what_servers_store() {
-        let stored = stage2(&stage1(b"secret"))
-            .map(|byte| format!("{byte:02X}"))
-            .concat();
+        let stored = stage2(&stage1(b"secret")).map(|byte| format!("{byte:02X}")).concat();
         assert_eq!(stored, "14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
     }
 

@@ -54,14 +54,10 @@ impl<'a> Stored<'a> {
         let rest = rest.strip_prefix(b"$")?;
         let (salt, rest) = rest.split_first_chunk()?;
         let digest = rest.try_into().ok()?;
-        let thousands = digits.iter().try_fold(0, |sum, digit| {
-            Some(sum * 16 + char::from(*digit).to_digit(16)?)
-        })?;
-        (thousands > 0).then_some(Self {
-            rounds: thousands * ROUNDS_UNIT,
-            salt,
-            digest,
-        })
+        let thousands = digits
+            .iter()
+            .try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))?;
+        (thousands > 0).then_some(Self { rounds: thousands * ROUNDS_UNIT, salt, digest })
     }
 }
 
@@ -76,10 +72,7 @@ pub fn verify(password: &[u8], stored: &[u8]) -> bool {
     if password.len() > PASSWORD_LEN_MAX {
         return false;
     }
-    is_equal(
-        &encode(&digest(password, stored.salt, stored.rounds)),
-        stored.digest,
-    )
+    is_equal(&encode(&digest(password, stored.salt, stored.rounds)), stored.digest)
 }
 
 /// Steps 1 to 21: the digest before its encoding.
@@ -88,34 +81,22 @@ fn digest(password: &[u8], salt: &[u8; SALT_LEN], rounds: u32) -> [u8; 32] {
     let [first, ..] = sum;
     // Steps 13 to 20: the password and the salt, each as long as before but hashed.
     let password_sum = hash_repeated(password, password.len());
-    let password_bytes: Vec<u8> = password_sum
-        .iter()
-        .copied()
-        .cycle()
-        .take(password.len())
-        .collect();
+    let password_bytes: Vec<u8> =
+        password_sum.iter().copied().cycle().take(password.len()).collect();
     let salt_sum = hash_repeated(salt, 16 + usize::from(first));
     let salt_bytes: Vec<u8> = salt_sum.iter().copied().cycle().take(salt.len()).collect();
     // Step 21.
     for round in 0..rounds {
         let is_odd = round % 2 == 1;
         let mut hasher = Sha256::new();
-        hasher.update(if is_odd {
-            &password_bytes[..]
-        } else {
-            &sum[..]
-        });
+        hasher.update(if is_odd { &password_bytes[..] } else { &sum[..] });
         if round % 3 != 0 {
             hasher.update(&salt_bytes);
         }
         if round % 7 != 0 {
             hasher.update(&password_bytes);
         }
-        hasher.update(if is_odd {
-            &sum[..]
-        } else {
-            &password_bytes[..]
-        });
+        hasher.update(if is_odd { &sum[..] } else { &password_bytes[..] });
         sum = hasher.finalize().into();
     }
     sum
@@ -200,9 +181,7 @@ mod tests {
     fn unhex(digits: &str) -> Vec<u8> {
         let pairs = digits.as_bytes().chunks(2);
         let text = |pair| std::str::from_utf8(pair).expect("ascii");
-        pairs
-            .map(|pair| u8::from_str_radix(text(pair), 16).expect("hex"))
-            .collect()
+        pairs.map(|pair| u8::from_str_radix(text(pair), 16).expect("hex")).collect()
     }
 
     #[test]

@@ -59,13 +59,7 @@ pub fn put_payload(out: &mut Vec<u8>, mut seq: u8, mut payload: &[u8]) -> u8 {
     loop {
         let len = payload.len().min(PAYLOAD_MAX);
         let (head, rest) = payload.split_at(len);
-        out.extend_from_slice(
-            &Header {
-                payload_len: len,
-                seq,
-            }
-            .bytes(),
-        );
+        out.extend_from_slice(&Header { payload_len: len, seq }.bytes());
         out.extend_from_slice(head);
         seq = seq.wrapping_add(1);
         payload = rest;
@@ -104,13 +98,7 @@ mod tests {
         let next = put_payload(&mut out, 255, &vec![7; PAYLOAD_MAX]);
         assert_eq!(next, 1);
         assert_eq!(out.len(), PAYLOAD_MAX + 2 * HEADER_LEN);
-        assert_eq!(
-            Header::read(&out),
-            Some(Header {
-                payload_len: PAYLOAD_MAX,
-                seq: 255
-            })
-        );
+        assert_eq!(Header::read(&out), Some(Header { payload_len: PAYLOAD_MAX, seq: 255 }));
         assert_eq!(&out[PAYLOAD_MAX + HEADER_LEN..], &[0, 0, 0, 0]);
     }
 

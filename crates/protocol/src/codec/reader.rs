@@ -123,16 +123,7 @@ mod tests {
 
     #[test]
     fn lenenc_integers_read_back_at_every_width() {
-        for value in [
-            0,
-            250,
-            251,
-            0xFFFF,
-            0x1_0000,
-            0xFF_FFFF,
-            0x100_0000,
-            u64::MAX,
-        ] {
+        for value in [0, 250, 251, 0xFFFF, 0x1_0000, 0xFF_FFFF, 0x100_0000, u64::MAX] {
             let mut bytes = Vec::new();
             put_lenenc_int(&mut bytes, value);
             let mut reader = Reader::new(&bytes);

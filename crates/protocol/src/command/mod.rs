@@ -125,10 +125,7 @@ impl<'a> Command<'a> {
             code::INIT_DB => Self::InitDb(body),
             code::FIELD_LIST => {
                 let table = reader.nul_str("table")?;
-                Self::FieldList {
-                    table,
-                    wildcard: reader.rest(),
-                }
+                Self::FieldList { table, wildcard: reader.rest() }
             }
             code::CREATE_DB => Self::CreateDb(body),
             code::DROP_DB => Self::DropDb(body),
@@ -156,39 +153,22 @@ impl<'a> Command<'a> {
             code::STMT_PREPARE => Self::StmtPrepare(body),
             code::STMT_EXECUTE => {
                 let stmt_id = reader.u32("statement id")?;
-                Self::StmtExecute {
-                    stmt_id,
-                    raw: reader.rest(),
-                }
+                Self::StmtExecute { stmt_id, raw: reader.rest() }
             }
             code::STMT_BULK_EXECUTE => {
                 let stmt_id = reader.u32("statement id")?;
-                Self::StmtBulkExecute {
-                    stmt_id,
-                    raw: reader.rest(),
-                }
+                Self::StmtBulkExecute { stmt_id, raw: reader.rest() }
             }
             code::STMT_SEND_LONG_DATA => {
                 let stmt_id = reader.u32("statement id")?;
                 let parameter = reader.u16("parameter")?;
-                Self::StmtSendLongData {
-                    stmt_id,
-                    parameter,
-                    data: reader.rest(),
-                }
+                Self::StmtSendLongData { stmt_id, parameter, data: reader.rest() }
             }
-            code::STMT_CLOSE => Self::StmtClose {
-                stmt_id: reader.u32("statement id")?,
-            },
-            code::STMT_RESET => Self::StmtReset {
-                stmt_id: reader.u32("statement id")?,
-            },
+            code::STMT_CLOSE => Self::StmtClose { stmt_id: reader.u32("statement id")? },
+            code::STMT_RESET => Self::StmtReset { stmt_id: reader.u32("statement id")? },
             code::STMT_FETCH => {
                 let stmt_id = reader.u32("statement id")?;
-                Self::StmtFetch {
-                    stmt_id,
-                    rows: reader.u32("rows")?,
-                }
+                Self::StmtFetch { stmt_id, rows: reader.u32("rows")? }
             }
             code => Self::Unknown(code),
         })
@@ -264,10 +244,7 @@ impl<'a> Command<'a> {
 
     /// Whether a server answers the command at all.
     pub const fn expects_response(&self) -> bool {
-        !matches!(
-            self,
-            Self::Quit | Self::StmtSendLongData { .. } | Self::StmtClose { .. }
-        )
+        !matches!(self, Self::Quit | Self::StmtSendLongData { .. } | Self::StmtClose { .. })
     }
 }
 

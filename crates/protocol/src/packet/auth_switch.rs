@@ -36,10 +36,7 @@ impl<'a> AuthSwitchRequest<'a> {
         }
         let plugin = reader.nul_str("auth plug-in")?;
         let data = reader.take_rest();
-        Ok(Self {
-            plugin,
-            data: data.strip_suffix(&[0]).unwrap_or(data),
-        })
+        Ok(Self { plugin, data: data.strip_suffix(&[0]).unwrap_or(data) })
     }
 
     /// The data as a nonce; anything but 20 bytes is malformed.
@@ -84,10 +81,7 @@ mod tests {
     #[test]
     fn a_switch_request_reads_back() {
         let nonce = *b"0123456789abcdefghij";
-        let request = AuthSwitchRequest {
-            plugin: b"mysql_native_password",
-            data: &nonce,
-        };
+        let request = AuthSwitchRequest { plugin: b"mysql_native_password", data: &nonce };
         let mut out = Vec::new();
         assert_eq!(request.put(&mut out, 255), 0);
         let (_, payload, _) = split_packet(&out).expect("whole");

@@ -66,14 +66,7 @@ impl<'a> ChangeUser<'a> {
             true => Attributes::default(),
             false => Attributes::read(&mut reader)?,
         };
-        Ok(Self {
-            user,
-            auth,
-            schema,
-            collation,
-            plugin,
-            attributes,
-        })
+        Ok(Self { user, auth, schema, collation, plugin, attributes })
     }
 
     /// Appends the command, code included, as the packet numbered `seq`, for a connection with

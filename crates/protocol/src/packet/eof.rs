@@ -51,22 +51,9 @@ pub fn parse(payload: &[u8]) -> Result<EofPacket, Malformed> {
 pub fn put_eof(out: &mut Vec<u8>, seq: u8, eof: EofPacket) -> u8 {
     let [warnings_low, warnings_high] = eof.warnings.to_le_bytes();
     let [status_low, status_high] = (eof.status & !status::SESSION_STATE_CHANGED).to_le_bytes();
-    let [a, b, c, d] = Header {
-        payload_len: LEN,
-        seq,
-    }
-    .bytes();
-    let packet: [u8; HEADER_LEN + LEN] = [
-        a,
-        b,
-        c,
-        d,
-        HEADER,
-        warnings_low,
-        warnings_high,
-        status_low,
-        status_high,
-    ];
+    let [a, b, c, d] = Header { payload_len: LEN, seq }.bytes();
+    let packet: [u8; HEADER_LEN + LEN] =
+        [a, b, c, d, HEADER, warnings_low, warnings_high, status_low, status_high];
     out.extend_from_slice(&packet);
     seq.wrapping_add(1)
 }
@@ -80,34 +67,16 @@ mod tests {
     fn an_eof_reads_back_without_the_session_state_flag() {
         let mut out = Vec::new();
         let status = status::AUTOCOMMIT | status::SESSION_STATE_CHANGED;
-        assert_eq!(
-            put_eof(
-                &mut out,
-                9,
-                EofPacket {
-                    warnings: 0x0102,
-                    status
-                }
-            ),
-            10
-        );
+        assert_eq!(put_eof(&mut out, 9, EofPacket { warnings: 0x0102, status }), 10);
         let (header, payload, _) = split_packet(&out).expect("whole");
         assert_eq!(header.seq, 9);
-        let expected = EofPacket {
-            warnings: 0x0102,
-            status: status::AUTOCOMMIT,
-        };
+        let expected = EofPacket { warnings: 0x0102, status: status::AUTOCOMMIT };
         assert_eq!(parse(payload), Ok(expected));
     }
 
     #[test]
     fn rows_and_fragments_are_no_eof() {
-        for payload in [
-            &b"\xFE"[..],
-            b"\xFE\0\0\x02",
-            b"\xFB\0\0\x02\0",
-            b"\xFE\0\0\0\0\0\0\0\0",
-        ] {
+        for payload in [&b"\xFE"[..], b"\xFE\0\0\x02", b"\xFB\0\0\x02\0", b"\xFE\0\0\0\0\0\0\0\0"] {
             assert!(parse(payload).is_err());
         }
     }

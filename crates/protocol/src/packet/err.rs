@@ -47,11 +47,7 @@ pub fn parse(payload: &[u8]) -> Result<ErrPacket<'_>, Malformed> {
         [b'#', a, b, c, d, e, message @ ..] => ([*a, *b, *c, *d, *e], message),
         message => (GENERAL_SQLSTATE, message),
     };
-    Ok(ErrPacket {
-        code,
-        sqlstate,
-        message,
-    })
+    Ok(ErrPacket { code, sqlstate, message })
 }
 
 /// Appends a whole ERR packet, framing included, and returns the sequence number after it.
@@ -79,11 +75,7 @@ mod tests {
         let next = put_err(&mut out, 255, 1045, b"28000", "Access denied");
         let (header, payload, rest) = split_packet(&out).expect("whole");
         assert_eq!((next, header.seq, rest.len()), (0, 255, 0));
-        let expected = ErrPacket {
-            code: 1045,
-            sqlstate: *b"28000",
-            message: b"Access denied",
-        };
+        let expected = ErrPacket { code: 1045, sqlstate: *b"28000", message: b"Access denied" };
         assert_eq!(parse(payload), Ok(expected));
     }
 
@@ -97,13 +89,7 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_at_a_character() {
         let mut out = Vec::new();
-        put_err(
-            &mut out,
-            1,
-            1064,
-            b"42000",
-            &"é".repeat(300).replacen('é', "e", 1),
-        );
+        put_err(&mut out, 1, 1064, b"42000", &"é".repeat(300).replacen('é', "e", 1));
         let (_, payload, _) = split_packet(&out).expect("whole");
         let message = parse(payload).expect("error").message;
         assert_eq!(message.len(), MESSAGE_MAX - 1);

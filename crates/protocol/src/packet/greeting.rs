@@ -45,10 +45,8 @@ impl Flavor {
     /// The flavor that a version text tells: MariaDB always names itself in it.
     pub fn of_version(version: &str) -> Self {
         let name = b"mariadb";
-        let named = version
-            .as_bytes()
-            .windows(name.len())
-            .any(|part| part.eq_ignore_ascii_case(name));
+        let named =
+            version.as_bytes().windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
         if named { Self::MariaDb } else { Self::MySql }
     }
 }
@@ -155,14 +153,7 @@ impl Greeting {
         out.push(if has_plugin { 21 } else { 0 });
         out.extend_from_slice(&[0; 6]);
         let is_extended = !self.capabilities.contains(Capabilities::LONG_PASSWORD);
-        put_u32(
-            out,
-            if is_extended {
-                self.capabilities.extended()
-            } else {
-                0
-            },
-        );
+        put_u32(out, if is_extended { self.capabilities.extended() } else { 0 });
         out.extend_from_slice(nonce_tail);
         out.push(0);
         if has_plugin {

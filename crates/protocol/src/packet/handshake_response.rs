@@ -96,11 +96,7 @@ impl Fixed {
         if capabilities.contains(Capabilities::LONG_PASSWORD) {
             capabilities.remove(Capabilities::EXTENDED);
         }
-        Ok(Self {
-            capabilities,
-            packet_len_max,
-            charset,
-        })
+        Ok(Self { capabilities, packet_len_max, charset })
     }
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -109,14 +105,7 @@ impl Fixed {
         out.push(self.charset);
         out.extend_from_slice(&[0; 19]);
         let is_extended = !self.capabilities.contains(Capabilities::LONG_PASSWORD);
-        put_u32(
-            out,
-            if is_extended {
-                self.capabilities.extended()
-            } else {
-                0
-            },
-        );
+        put_u32(out, if is_extended { self.capabilities.extended() } else { 0 });
     }
 }
 
@@ -210,25 +199,14 @@ mod tests {
     fn a_packet_that_ends_after_the_fixed_fields_asks_for_tls() {
         let capabilities = Capabilities::PROTOCOL_41 | Capabilities::SSL;
         let mut payload = Vec::new();
-        Fixed {
-            capabilities,
-            packet_len_max: 1,
-            charset: 45,
-        }
-        .put(&mut payload);
+        Fixed { capabilities, packet_len_max: 1, charset: 45 }.put(&mut payload);
         assert_eq!(payload.len(), 32);
-        assert_eq!(
-            ClientOpening::parse(&payload),
-            Ok(ClientOpening::TlsRequest(capabilities))
-        );
+        assert_eq!(ClientOpening::parse(&payload), Ok(ClientOpening::TlsRequest(capabilities)));
     }
 
     #[test]
     fn a_client_before_4_1_is_recognised() {
-        assert_eq!(
-            ClientOpening::parse(b"\x85\xa4\x03\0\0\x01u\0p"),
-            Ok(ClientOpening::Outdated)
-        );
+        assert_eq!(ClientOpening::parse(b"\x85\xa4\x03\0\0\x01u\0p"), Ok(ClientOpening::Outdated));
         assert!(ClientOpening::parse(&[]).is_err());
     }
 }

@@ -35,10 +35,7 @@ fn payload_of(packet: &[u8]) -> &[u8] {
 fn real_greetings_read_and_write_back_byte_for_byte() {
     let check = |packet: &[u8], flavor, plugin: &str, extended: Capabilities| {
         let greeting = Greeting::parse(payload_of(packet)).expect("greeting");
-        assert_eq!(
-            (greeting.flavor(), &*greeting.auth_plugin),
-            (flavor, plugin)
-        );
+        assert_eq!((greeting.flavor(), &*greeting.auth_plugin), (flavor, plugin));
         assert_eq!(greeting.capabilities & Capabilities::EXTENDED, extended);
         assert!(greeting.capabilities.contains(Capabilities::DEPRECATE_EOF));
         assert!(greeting.nonce.iter().all(|byte| *byte != 0));
@@ -50,39 +47,19 @@ fn real_greetings_read_and_write_back_byte_for_byte() {
         | Capabilities::STMT_BULK_OPERATIONS
         | Capabilities::EXTENDED_METADATA
         | Capabilities::CACHE_METADATA;
-    check(
-        MARIADB_GREETING,
-        Flavor::MariaDb,
-        "mysql_native_password",
-        extended,
-    );
-    check(
-        MYSQL_GREETING,
-        Flavor::MySql,
-        "caching_sha2_password",
-        Capabilities::EMPTY,
-    );
+    check(MARIADB_GREETING, Flavor::MariaDb, "mysql_native_password", extended);
+    check(MYSQL_GREETING, Flavor::MySql, "caching_sha2_password", Capabilities::EMPTY);
 }
 
 #[test]
 fn real_responses_read_and_write_back_byte_for_byte() {
     let check = |packet: &[u8], plugin: &str, extended: Capabilities| {
         let opening = ClientOpening::parse(payload_of(packet)).expect("response");
-        let ClientOpening::Response(response) = opening else {
-            panic!("not a response")
-        };
-        assert_eq!(
-            (response.user, response.schema),
-            (&b"app"[..], Some(&b"shop"[..]))
-        );
+        let ClientOpening::Response(response) = opening else { panic!("not a response") };
+        assert_eq!((response.user, response.schema), (&b"app"[..], Some(&b"shop"[..])));
         assert_eq!(response.plugin, Some(plugin.as_bytes()));
         assert_eq!(response.capabilities & Capabilities::EXTENDED, extended);
-        assert!(
-            response
-                .attributes
-                .pairs()
-                .any(|pair| pair == (b"_os", b"Linux"))
-        );
+        assert!(response.attributes.pairs().any(|pair| pair == (b"_os", b"Linux")));
         let mut out = Vec::new();
         assert_eq!(response.put(&mut out, 1), 2);
         assert_eq!(out, packet);
@@ -95,34 +72,19 @@ fn real_responses_read_and_write_back_byte_for_byte() {
     let answer = check(MARIADB_RESPONSE, auth::MYSQL_NATIVE_PASSWORD, extended);
     let stage1 = native::stage1(b"secret");
     assert_eq!(answer, native::scramble(&stage1, &CLIENT_NONCE));
-    assert_eq!(
-        native::verify(&answer, &native::stage2(&stage1), &CLIENT_NONCE),
-        Some(stage1)
-    );
-    let answer = check(
-        MYSQL_RESPONSE,
-        auth::CACHING_SHA2_PASSWORD,
-        Capabilities::EMPTY,
-    );
+    assert_eq!(native::verify(&answer, &native::stage2(&stage1), &CLIENT_NONCE), Some(stage1));
+    let answer = check(MYSQL_RESPONSE, auth::CACHING_SHA2_PASSWORD, Capabilities::EMPTY);
     let stage1 = caching_sha2::stage1(b"secret");
     assert_eq!(answer, caching_sha2::scramble(&stage1, &CLIENT_NONCE));
     let stage2 = caching_sha2::stage2(&stage1);
-    assert_eq!(
-        caching_sha2::verify(&answer, &stage2, &CLIENT_NONCE),
-        Some(stage1)
-    );
+    assert_eq!(caching_sha2::verify(&answer, &stage2, &CLIENT_NONCE), Some(stage1));
 }
 
 #[test]
 fn a_refusal_in_place_of_the_greeting_is_recognised() {
     let opening = Opening::parse(b"\xFF\x10\x04Too many connections").expect("error packet");
-    let Opening::Refused(error) = opening else {
-        panic!("a refusal is no greeting")
-    };
-    assert_eq!(
-        (error.code, error.message),
-        (1040, &b"Too many connections"[..])
-    );
+    let Opening::Refused(error) = opening else { panic!("a refusal is no greeting") };
+    assert_eq!((error.code, error.message), (1040, &b"Too many connections"[..]));
     assert!(Greeting::parse(b"\xFF\x10\x04Too many connections").is_err());
 }
 

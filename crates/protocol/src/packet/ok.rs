@@ -64,14 +64,8 @@ pub fn parse(payload: &[u8], session_track: bool) -> Result<OkPacket<'_>, Malfor
     let last_insert_id = reader.lenenc_int("last insert id")?;
     let status = reader.u16("ok status")?;
     let warnings = reader.u16("ok warnings")?;
-    let mut ok = OkPacket {
-        affected_rows,
-        last_insert_id,
-        status,
-        warnings,
-        info: b"",
-        changes: b"",
-    };
+    let mut ok =
+        OkPacket { affected_rows, last_insert_id, status, warnings, info: b"", changes: b"" };
     if reader.is_empty() {
         return Ok(ok);
     }
@@ -111,14 +105,7 @@ pub fn put_result_end(out: &mut Vec<u8>, seq: u8, ok: &OkPacket<'_>, format: Rep
     if format.deprecate_eof {
         put_with_header(out, seq, eof::HEADER, ok, format.session_track)
     } else {
-        eof::put_eof(
-            out,
-            seq,
-            EofPacket {
-                warnings: ok.warnings,
-                status: ok.status,
-            },
-        )
+        eof::put_eof(out, seq, EofPacket { warnings: ok.warnings, status: ok.status })
     }
 }
 
@@ -157,14 +144,8 @@ mod tests {
     use super::*;
     use crate::codec::frame::split_packet;
 
-    const BOTH: ReplyFormat = ReplyFormat {
-        deprecate_eof: true,
-        session_track: true,
-    };
-    const NEITHER: ReplyFormat = ReplyFormat {
-        deprecate_eof: false,
-        session_track: false,
-    };
+    const BOTH: ReplyFormat = ReplyFormat { deprecate_eof: true, session_track: true };
+    const NEITHER: ReplyFormat = ReplyFormat { deprecate_eof: false, session_track: false };
 
     fn check(ok: &OkPacket<'_>, format: ReplyFormat, expected: &OkPacket<'_>) {
         let mut out = Vec::new();
@@ -188,18 +169,10 @@ mod tests {
             changes: b"\x01\x03\x02db",
         };
         check(&full, BOTH, &full);
-        let plain = OkPacket {
-            status: status::AUTOCOMMIT,
-            changes: b"",
-            ..full
-        };
+        let plain = OkPacket { status: status::AUTOCOMMIT, changes: b"", ..full };
         check(&full, NEITHER, &plain);
         check(&plain, BOTH, &plain);
-        check(
-            &OkPacket { info: b"", ..full },
-            BOTH,
-            &OkPacket { info: b"", ..full },
-        );
+        check(&OkPacket { info: b"", ..full }, BOTH, &OkPacket { info: b"", ..full });
         check(&OkPacket::default(), BOTH, &OkPacket::default());
     }
 
@@ -211,11 +184,7 @@ mod tests {
 
     #[test]
     fn the_end_of_rows_follows_the_format() {
-        let ok = OkPacket {
-            status: status::AUTOCOMMIT,
-            warnings: 1,
-            ..OkPacket::default()
-        };
+        let ok = OkPacket { status: status::AUTOCOMMIT, warnings: 1, ..OkPacket::default() };
         let mut out = Vec::new();
         put_result_end(&mut out, 4, &ok, NEITHER);
         assert_eq!(out, b"\x05\x00\x00\x04\xFE\x01\x00\x02\x00");

@@ -48,10 +48,7 @@ pub struct Changes<'a> {
 impl<'a> Changes<'a> {
     /// Walks `raw`, the content of the packet's session state field.
     pub fn new(raw: &'a [u8]) -> Self {
-        Self {
-            entries: Reader::new(raw),
-            variables: Reader::new(b""),
-        }
+        Self { entries: Reader::new(raw), variables: Reader::new(b"") }
     }
 
     fn read(&mut self) -> Result<Option<Change<'a>>, Malformed> {
@@ -129,14 +126,8 @@ mod tests {
         .concat();
         let changes: Result<Vec<_>, _> = Changes::new(&raw).collect();
         let expected = vec![
-            Change::SystemVariable {
-                name: b"autocommit",
-                value: b"OFF",
-            },
-            Change::SystemVariable {
-                name: b"time_zone",
-                value: b"SYSTEM",
-            },
+            Change::SystemVariable { name: b"autocommit", value: b"OFF" },
+            Change::SystemVariable { name: b"time_zone", value: b"SYSTEM" },
             Change::Schema(b"shop"),
             Change::State(true),
             Change::Gtids(b"ab"),

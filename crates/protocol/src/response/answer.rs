@@ -124,14 +124,7 @@ impl Relay {
         let status = self.outcome.status.unwrap_or(status::AUTOCOMMIT) & !END_FLAGS | extra;
         let seq = seq.wrapping_add(self.shift);
         pass.put(|out| {
-            eof::put_eof(
-                out,
-                seq,
-                EofPacket {
-                    warnings: 0,
-                    status,
-                },
-            );
+            eof::put_eof(out, seq, EofPacket { warnings: 0, status });
         });
         self.shift = self.shift.wrapping_add(1);
     }
@@ -220,11 +213,7 @@ impl Relay {
         let params = reader.u16("prepared parameters")?;
         reader.u8("prepare filler")?;
         self.outcome.warnings = reader.u16("prepare warnings")?;
-        self.outcome.prepared = Some(Prepared {
-            stmt_id,
-            params,
-            columns,
-        });
+        self.outcome.prepared = Some(Prepared { stmt_id, params, columns });
         self.keep(packet, pass);
         self.stage = match params {
             0 => prepared_columns(columns),
@@ -282,11 +271,7 @@ impl Relay {
         let ok = if is_eof && !self.server.deprecate_eof {
             let EofPacket { warnings, status } = eof::parse(packet.payload)?;
             let status = status | std::mem::take(&mut self.carried);
-            OkPacket {
-                warnings,
-                status,
-                ..OkPacket::default()
-            }
+            OkPacket { warnings, status, ..OkPacket::default() }
         } else {
             ok::parse(packet.payload, self.server.session_track)?
         };
@@ -352,10 +337,7 @@ impl Relay {
     #[inline(never)]
     fn copy(&self, packet: &Packet<'_>, pass: &mut Pass<'_, '_>) {
         let seq = packet.header.seq.wrapping_add(self.shift);
-        pass.put_header(Header {
-            seq,
-            ..packet.header
-        });
+        pass.put_header(Header { seq, ..packet.header });
         pass.put(|out| out.extend_from_slice(packet.payload));
         pass.skip(packet.in_input);
     }

@@ -80,10 +80,6 @@ impl Outcome {
         self.status = self.status.map(|flags| flags & !status::MORE_RESULTS);
         let message = error.message.get(..MESSAGE_MAX).unwrap_or(error.message);
         let ErrPacket { code, sqlstate, .. } = *error;
-        self.error = Some(ServerError {
-            code,
-            sqlstate,
-            message: message.into(),
-        });
+        self.error = Some(ServerError { code, sqlstate, message: message.into() });
     }
 }

@@ -19,13 +19,7 @@ pub(super) struct Pass<'i, 'o> {
 impl<'i, 'o> Pass<'i, 'o> {
     /// A pass over `input`. Without `deliver` nothing is ever written to `out`.
     pub(super) fn new(input: &'i [u8], out: &'o mut Vec<u8>, deliver: bool) -> Self {
-        Self {
-            input,
-            at: 0,
-            run_start: 0,
-            out,
-            deliver,
-        }
+        Self { input, at: 0, run_start: 0, out, deliver }
     }
 
     /// The bytes not consumed yet.

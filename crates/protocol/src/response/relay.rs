@@ -240,14 +240,7 @@ impl Relay {
         if held == 0
             && let Some(payload) = pass.rest().get(HEADER_LEN..len)
         {
-            self.on_packet(
-                &Packet {
-                    header,
-                    payload,
-                    in_input: len,
-                },
-                pass,
-            )?;
+            self.on_packet(&Packet { header, payload, in_input: len }, pass)?;
             return Ok(true);
         }
         self.begin_gathering(held, len);
@@ -257,8 +250,7 @@ impl Relay {
     #[inline(never)]
     fn begin_gathering(&mut self, held: usize, len: usize) {
         self.gathered.clear();
-        self.gathered
-            .extend_from_slice(self.head.get(..held).unwrap_or_default());
+        self.gathered.extend_from_slice(self.head.get(..held).unwrap_or_default());
         self.head_len = 0;
         self.place = Place::Gathering { len };
     }
@@ -277,14 +269,7 @@ impl Relay {
         let packet = std::mem::take(&mut self.gathered);
         self.place = Place::Start;
         if let (Some(header), Some(payload)) = (Header::read(&packet), packet.get(HEADER_LEN..)) {
-            self.on_packet(
-                &Packet {
-                    header,
-                    payload,
-                    in_input: 0,
-                },
-                pass,
-            )?;
+            self.on_packet(&Packet { header, payload, in_input: 0 }, pass)?;
         }
         self.gathered = packet;
         Ok(true)
@@ -350,10 +335,7 @@ impl Relay {
             }
         }
         self.head_len = 0;
-        self.place = Place::Inside {
-            left,
-            continued: header.is_continued(),
-        };
+        self.place = Place::Inside { left, continued: header.is_continued() };
     }
 
     /// Lets payload bytes through; false when the input is used up before them.
@@ -361,10 +343,7 @@ impl Relay {
         let len = left.min(pass.rest().len());
         pass.keep(len);
         if len < left {
-            self.place = Place::Inside {
-                left: left - len,
-                continued,
-            };
+            self.place = Place::Inside { left: left - len, continued };
             return false;
         }
         if continued {
@@ -379,11 +358,7 @@ impl Relay {
     /// Reads the header of a packet that continues a payload.
     #[inline(never)]
     fn begin_continuation(&mut self, pass: &mut Pass<'_, '_>) -> Result<bool, Malformed> {
-        let in_place = if self.head_len == 0 {
-            Header::read(pass.rest())
-        } else {
-            None
-        };
+        let in_place = if self.head_len == 0 { Header::read(pass.rest()) } else { None };
         let (header, held) = match in_place {
             Some(header) => (header, 0),
             None => {

@@ -38,11 +38,7 @@ pub(super) fn scan(input: &[u8], seq: u8, packets_max: u64) -> Run {
         next_seq = next_seq.wrapping_add(1);
         packets += 1;
     }
-    Run {
-        bytes: input.len() - rest.len(),
-        packets,
-        next_seq,
-    }
+    Run { bytes: input.len() - rest.len(), packets, next_seq }
 }
 
 /// Adds `shift` to the sequence number of each packet in `packets`, which holds whole packets.
@@ -52,9 +48,7 @@ pub(super) fn renumber(packets: &mut [u8], shift: u8) {
         if let Some(seq) = rest.get_mut(HEADER_LEN - 1) {
             *seq = header.seq.wrapping_add(shift);
         }
-        rest = rest
-            .get_mut(HEADER_LEN + header.payload_len..)
-            .unwrap_or_default();
+        rest = rest.get_mut(HEADER_LEN + header.payload_len..).unwrap_or_default();
     }
 }
 
@@ -78,11 +72,7 @@ mod tests {
         let run_bytes = packets(254, rows).len();
         for stop in [&b"\xFE\0\0\x02\0"[..], b"\xFF\x10\x04", b""] {
             let input = packets(254, &[rows, &[stop, b"\x01b"]].concat());
-            let expected = Run {
-                bytes: run_bytes,
-                packets: 3,
-                next_seq: 1,
-            };
+            let expected = Run { bytes: run_bytes, packets: 3, next_seq: 1 };
             assert_eq!(scan(&input, 254, u64::MAX), expected);
         }
     }

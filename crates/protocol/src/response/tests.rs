@@ -12,22 +12,10 @@ use super::*;
 use crate::packet::status;
 
 const FORMATS: [ReplyFormat; 4] = [
-    ReplyFormat {
-        deprecate_eof: false,
-        session_track: false,
-    },
-    ReplyFormat {
-        deprecate_eof: false,
-        session_track: true,
-    },
-    ReplyFormat {
-        deprecate_eof: true,
-        session_track: false,
-    },
-    ReplyFormat {
-        deprecate_eof: true,
-        session_track: true,
-    },
+    ReplyFormat { deprecate_eof: false, session_track: false },
+    ReplyFormat { deprecate_eof: false, session_track: true },
+    ReplyFormat { deprecate_eof: true, session_track: false },
+    ReplyFormat { deprecate_eof: true, session_track: true },
 ];
 
 /// The content of an OK packet, or of the packet that ends a result set.
@@ -64,10 +52,7 @@ enum Event {
 }
 
 fn done(status: u16) -> Done {
-    Done {
-        status,
-        ..Done::default()
-    }
+    Done { status, ..Done::default() }
 }
 
 /// What of `events` a client can see: the translation loses session state that one of the two
@@ -79,10 +64,7 @@ fn visible(events: &[Event], server: ReplyFormat, client: ReplyFormat) -> Vec<Ev
             done.changes.clear();
         }
         if !carries_counts {
-            done = Done {
-                warnings: done.warnings,
-                ..self::done(done.status)
-            };
+            done = Done { warnings: done.warnings, ..self::done(done.status) };
         }
         if done.changes.is_empty() {
             done.status &= !status::SESSION_STATE_CHANGED;
@@ -107,17 +89,12 @@ fn visible(events: &[Event], server: ReplyFormat, client: ReplyFormat) -> Vec<Ev
 fn relay_in_chunks(mut relay: Relay, bytes: &[u8], lens: &[usize]) -> (Vec<u8>, Relay) {
     let mut delivered = Vec::new();
     let mut rest = bytes;
-    let mut lens = lens
-        .iter()
-        .copied()
-        .chain(std::iter::repeat(*lens.last().expect("a length")));
+    let mut lens = lens.iter().copied().chain(std::iter::repeat(*lens.last().expect("a length")));
     loop {
         let len = lens.next().unwrap_or(1).clamp(1, rest.len().max(1));
         let (chunk, after) = rest.split_at(len.min(rest.len()));
         let before = delivered.len();
-        let fed = relay
-            .feed(chunk, &mut delivered)
-            .expect("a well-formed response");
+        let fed = relay.feed(chunk, &mut delivered).expect("a well-formed response");
         assert!(delivered.len() - before <= relay.gathered.len() + 2 * chunk.len() + 64);
         if fed.ended || after.is_empty() {
             assert!(fed.ended, "{relay:?} did not end");

@@ -36,14 +36,7 @@ pub fn put_text_result(
         seq = put_payload(out, seq, &payload);
     }
     if !format.deprecate_eof {
-        seq = put_eof(
-            out,
-            seq,
-            EofPacket {
-                warnings: 0,
-                status,
-            },
-        );
+        seq = put_eof(out, seq, EofPacket { warnings: 0, status });
     }
     for row in rows {
         debug_assert_eq!(row.len(), columns.len());
@@ -56,15 +49,7 @@ pub fn put_text_result(
         }
         seq = put_payload(out, seq, &payload);
     }
-    put_result_end(
-        out,
-        seq,
-        &OkPacket {
-            status,
-            ..OkPacket::default()
-        },
-        format,
-    )
+    put_result_end(out, seq, &OkPacket { status, ..OkPacket::default() }, format)
 }
 
 fn put_column(payload: &mut Vec<u8>, name: &str) {

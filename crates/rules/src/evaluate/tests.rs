@@ -27,34 +27,18 @@ fn compile(rules: Vec<Rule>) -> RuleSet {
 
 /// Gives each rule its place in the list as id and destination.
 fn numbered(rules: Vec<Rule>) -> Vec<Rule> {
-    let number = |(id, rule)| Rule {
-        id,
-        destination_hostgroup: Some(HostgroupId(id)),
-        ..rule
-    };
+    let number = |(id, rule)| Rule { id, destination_hostgroup: Some(HostgroupId(id)), ..rule };
     (1..).zip(rules).map(number).collect()
 }
 
 fn decide(rules: &RuleSet, question: &Question<'_>) -> Decision {
     let mut hits = Hits::new(rules);
     let decision = rules.evaluate(question, &mut hits);
-    let matched = rules
-        .explain(question)
-        .into_iter()
-        .filter(|v| v.outcome == Outcome::Matched);
-    let ids: Vec<Option<u32>> = decision
-        .matched()
-        .iter()
-        .map(|&index| rules.rule_id(index as usize))
-        .collect();
-    assert_eq!(
-        matched.map(|visit| Some(visit.rule_id)).collect::<Vec<_>>(),
-        ids
-    );
-    assert_eq!(
-        hits.by_rule(rules).map(|(_, hits)| hits).sum::<u64>(),
-        ids.len() as u64
-    );
+    let matched = rules.explain(question).into_iter().filter(|v| v.outcome == Outcome::Matched);
+    let ids: Vec<Option<u32>> =
+        decision.matched().iter().map(|&index| rules.rule_id(index as usize)).collect();
+    assert_eq!(matched.map(|visit| Some(visit.rule_id)).collect::<Vec<_>>(), ids);
+    assert_eq!(hits.by_rule(rules).map(|(_, hits)| hits).sum::<u64>(), ids.len() as u64);
     decision
 }
 
@@ -62,10 +46,7 @@ fn decide(rules: &RuleSet, question: &Question<'_>) -> Decision {
 fn check(rule: Rule, question: Question<'_>, expected: Outcome) {
     let rules = compile(numbered(vec![rule]));
     let decision = decide(&rules, &question);
-    assert_eq!(
-        decision.destination_hostgroup.is_some(),
-        expected == Outcome::Matched
-    );
+    assert_eq!(decision.destination_hostgroup.is_some(), expected == Outcome::Matched);
     let outcomes: Vec<Outcome> = rules.explain(&question).iter().map(|v| v.outcome).collect();
     assert_eq!(outcomes, [expected]);
 }
@@ -97,44 +78,19 @@ fn each_session_column_passes_or_fails_by_itself() {
     use Outcome::{FirstFailed, Matched};
     let q = QUESTION;
     check(rule(|rule| rule.username = text("alice")), q, Matched);
-    check(
-        rule(|rule| rule.username = text("Alice")),
-        q,
-        FirstFailed(Column::Username),
-    );
+    check(rule(|rule| rule.username = text("Alice")), q, FirstFailed(Column::Username));
     check(rule(|rule| rule.schemaname = text("shop")), q, Matched);
-    check(
-        rule(|rule| rule.schemaname = text("Shop")),
-        q,
-        FirstFailed(Column::Schemaname),
-    );
-    check(
-        rule(|rule| rule.flag_in = 3),
-        q,
-        FirstFailed(Column::FlagIn),
-    );
-    check(
-        rule(|rule| rule.flag_in = 3),
-        Question { flag: 3, ..q },
-        Matched,
-    );
-    check(
-        rule(|rule| rule.flag_in = 0),
-        Question { flag: 3, ..q },
-        FirstFailed(Column::FlagIn),
-    );
+    check(rule(|rule| rule.schemaname = text("Shop")), q, FirstFailed(Column::Schemaname));
+    check(rule(|rule| rule.flag_in = 3), q, FirstFailed(Column::FlagIn));
+    check(rule(|rule| rule.flag_in = 3), Question { flag: 3, ..q }, Matched);
+    check(rule(|rule| rule.flag_in = 0), Question { flag: 3, ..q }, FirstFailed(Column::FlagIn));
 }
 
 #[test]
 fn each_address_column_passes_or_fails_by_itself() {
     use Outcome::{FirstFailed, Matched};
     let q = QUESTION;
-    let local = Question {
-        client_addr: None,
-        proxy_addr: None,
-        proxy_port: None,
-        ..q
-    };
+    let local = Question { client_addr: None, proxy_addr: None, proxy_port: None, ..q };
     let addr = |addr: &str| rule(|rule| rule.client_addr = text(addr));
     check(addr("10.0.0.7"), q, Matched);
     check(addr("10.0.%"), q, Matched);
@@ -165,10 +121,7 @@ fn each_statement_column_passes_or_fails_by_itself() {
     check(pattern("^select .* where"), q, Matched);
     check(pattern("id=5"), q, FirstFailed(Column::MatchDigest));
     check(pattern("id=5"), no_digest, Matched);
-    let exact = Rule {
-        re_modifiers: None,
-        ..pattern("^select")
-    };
+    let exact = Rule { re_modifiers: None, ..pattern("^select") };
     check(exact, q, FirstFailed(Column::MatchDigest));
     let pattern = |pattern: &str| rule(|rule| rule.match_pattern = text(pattern));
     check(pattern("id=5$"), q, Matched);
@@ -187,35 +140,17 @@ fn negation_turns_round_both_pattern_tests_and_no_other() {
         })
     };
     check(negated("UPDATE", "id=6"), q, Matched);
-    check(
-        negated("SELECT", "id=6"),
-        q,
-        FirstFailed(Column::MatchDigest),
-    );
-    check(
-        negated("UPDATE", "id=5"),
-        q,
-        FirstFailed(Column::MatchPattern),
-    );
-    check(
-        negated("SELECT", ""),
-        Question { digest: None, ..q },
-        Matched,
-    );
-    let of_bob = Rule {
-        username: text("bob"),
-        ..negated("", "")
-    };
+    check(negated("SELECT", "id=6"), q, FirstFailed(Column::MatchDigest));
+    check(negated("UPDATE", "id=5"), q, FirstFailed(Column::MatchPattern));
+    check(negated("SELECT", ""), Question { digest: None, ..q }, Matched);
+    let of_bob = Rule { username: text("bob"), ..negated("", "") };
     check(of_bob, q, FirstFailed(Column::Username));
 }
 
 #[test]
 fn a_search_given_up_passes_neither_a_test_nor_its_negation() {
     let query = format!("{}d", "ab".repeat(30));
-    let question = Question {
-        query: query.as_bytes(),
-        ..QUESTION
-    };
+    let question = Question { query: query.as_bytes(), ..QUESTION };
     for negate_match_pattern in [false, true] {
         let rule = Rule {
             match_pattern: text(r"^(a|b|ab)*\1c$"),
@@ -234,11 +169,7 @@ fn rules_run_in_ascending_id_and_the_last_match_wins_column_by_column() {
         error_msg: error.map(str::to_owned),
         ..Rule::default()
     };
-    let rules = compile(vec![
-        rule(30, 3, None),
-        rule(10, 1, Some("no")),
-        rule(20, 2, None),
-    ]);
+    let rules = compile(vec![rule(30, 3, None), rule(10, 1, Some("no")), rule(20, 2, None)]);
     let decision = decide(&rules, &QUESTION);
     assert_eq!(decision.destination_hostgroup, Some(HostgroupId(3)));
     assert_eq!(decision.answer(), Some(Answer::Error(&Arc::from("no"))));
@@ -248,38 +179,21 @@ fn rules_run_in_ascending_id_and_the_last_match_wins_column_by_column() {
 
 #[test]
 fn apply_ends_the_evaluation_only_where_it_matches() {
-    let apply = Rule {
-        apply: true,
-        ..Rule::default()
-    };
-    let other = Rule {
-        username: text("bob"),
-        ..apply.clone()
-    };
+    let apply = Rule { apply: true, ..Rule::default() };
+    let other = Rule { username: text("bob"), ..apply.clone() };
     let rules = compile(numbered(vec![other, apply, Rule::default()]));
     let decision = decide(&rules, &QUESTION);
     assert_eq!((decision.matched(), decision.applied), (&[1][..], true));
-    let rules = compile(numbered(vec![Rule {
-        username: text("bob"),
-        apply: true,
-        ..Rule::default()
-    }]));
+    let rules =
+        compile(numbered(vec![Rule { username: text("bob"), apply: true, ..Rule::default() }]));
     assert!(!decide(&rules, &QUESTION).applied);
 }
 
 #[test]
 fn a_chain_goes_to_higher_ids_only() {
-    let link = |flag_in, flag_out| Rule {
-        flag_in,
-        flag_out,
-        ..Rule::default()
-    };
-    let rules = compile(numbered(vec![
-        link(5, None),
-        link(0, Some(5)),
-        link(0, None),
-        link(5, Some(7)),
-    ]));
+    let link = |flag_in, flag_out| Rule { flag_in, flag_out, ..Rule::default() };
+    let rules =
+        compile(numbered(vec![link(5, None), link(0, Some(5)), link(0, None), link(5, Some(7))]));
     let decision = decide(&rules, &QUESTION);
     assert_eq!(decision.matched(), [1, 3]);
     assert_eq!(decision.final_flag, 7);
@@ -287,64 +201,27 @@ fn a_chain_goes_to_higher_ids_only() {
 
 #[test]
 fn iterations_send_a_chain_back_to_the_top() {
-    let link = |flag_in, flag_out| Rule {
-        flag_in,
-        flag_out,
-        ..Rule::default()
-    };
-    let rules = numbered(vec![
-        link(5, None),
-        link(0, Some(5)),
-        link(5, Some(6)),
-        link(6, Some(0)),
-    ]);
+    let link = |flag_in, flag_out| Rule { flag_in, flag_out, ..Rule::default() };
+    let rules = numbered(vec![link(5, None), link(0, Some(5)), link(5, Some(6)), link(6, Some(0))]);
     let check = |iterations, expected: &[u32]| {
         let rules = RuleSet::compile(rules.clone(), Options { iterations }).expect("compiles");
-        assert_eq!(
-            decide(&rules, &QUESTION).matched(),
-            expected,
-            "{iterations}"
-        );
+        assert_eq!(decide(&rules, &QUESTION).matched(), expected, "{iterations}");
     };
     check(0, &[1, 2, 3]);
     check(1, &[1, 0, 2, 3]);
     check(2, &[1, 0, 2, 3]);
     check(3, &[1, 0, 2, 3, 1, 2, 3]);
-    let endless = vec![Rule {
-        id: 1,
-        flag_out: Some(0),
-        ..Rule::default()
-    }];
-    let rules = RuleSet::compile(
-        endless,
-        Options {
-            iterations: u32::MAX,
-        },
-    )
-    .expect("compiles");
-    assert_eq!(
-        decide(&rules, &QUESTION).matched().len(),
-        ITERATIONS_MAX as usize + 1
-    );
+    let endless = vec![Rule { id: 1, flag_out: Some(0), ..Rule::default() }];
+    let rules = RuleSet::compile(endless, Options { iterations: u32::MAX }).expect("compiles");
+    assert_eq!(decide(&rules, &QUESTION).matched().len(), ITERATIONS_MAX as usize + 1);
 }
 
 #[test]
 fn an_answered_statement_leaves_the_sessions_flag_alone() {
-    let next = Rule {
-        id: 1,
-        next_query_flag_in: Some(4),
-        ..Rule::default()
-    };
+    let next = Rule { id: 1, next_query_flag_in: Some(4), ..Rule::default() };
     let decision = decide(&compile(vec![next.clone()]), &QUESTION);
-    assert_eq!(
-        (decision.session_flag(), decision.answer()),
-        (Some(4), None)
-    );
-    let ok = Rule {
-        ok_msg: text(""),
-        error_msg: text("no"),
-        ..next
-    };
+    assert_eq!((decision.session_flag(), decision.answer()), (Some(4), None));
+    let ok = Rule { ok_msg: text(""), error_msg: text("no"), ..next };
     let decision = decide(&compile(vec![ok]), &QUESTION);
     assert_eq!(decision.session_flag(), None);
     assert_eq!(decision.answer(), Some(Answer::Ok(&Arc::from(""))));
@@ -352,52 +229,21 @@ fn an_answered_statement_leaves_the_sessions_flag_alone() {
 
 #[test]
 fn only_a_look_at_the_statements_text_makes_a_decision_depend_on_it() {
-    let by_text = Rule {
-        match_pattern: text("id"),
-        ..Rule::default()
-    };
+    let by_text = Rule { match_pattern: text("id"), ..Rule::default() };
     let check = |rule: Rule, expected: bool| {
         let rules = compile(numbered(vec![rule]));
         assert_eq!(decide(&rules, &QUESTION).depends_on_text, expected);
     };
     check(by_text.clone(), true);
-    check(
-        Rule {
-            match_pattern: text("no"),
-            ..Rule::default()
-        },
-        true,
-    );
-    check(
-        Rule {
-            username: text("bob"),
-            ..by_text.clone()
-        },
-        false,
-    );
-    check(
-        Rule {
-            match_digest: text("UPDATE"),
-            ..by_text.clone()
-        },
-        false,
-    );
-    check(
-        Rule {
-            flag_in: 1,
-            ..by_text
-        },
-        false,
-    );
+    check(Rule { match_pattern: text("no"), ..Rule::default() }, true);
+    check(Rule { username: text("bob"), ..by_text.clone() }, false);
+    check(Rule { match_digest: text("UPDATE"), ..by_text.clone() }, false);
+    check(Rule { flag_in: 1, ..by_text }, false);
 }
 
 #[test]
 fn inactive_rules_are_as_good_as_absent() {
-    let off = Rule {
-        active: false,
-        match_digest: text("("),
-        ..Rule::default()
-    };
+    let off = Rule { active: false, match_digest: text("("), ..Rule::default() };
     let rules = compile(numbered(vec![off.clone(), off]));
     assert!(rules.is_empty());
     assert_eq!(decide(&rules, &QUESTION), Decision::default());
@@ -406,35 +252,13 @@ fn inactive_rules_are_as_good_as_absent() {
 #[test]
 fn every_refused_rule_is_named_with_its_columns() {
     let rules = vec![
-        Rule {
-            id: 4,
-            match_digest: text("("),
-            match_pattern: text("[a-"),
-            ..Rule::default()
-        },
-        Rule {
-            id: 2,
-            client_addr: text("127.0.%.5"),
-            digest: text("zzz"),
-            ..Rule::default()
-        },
-        Rule {
-            id: 3,
-            proxy_addr: text("host"),
-            digest: text("0x0"),
-            ..Rule::default()
-        },
-        Rule {
-            id: 3,
-            digest: text("1E092DAEFFBBF262"),
-            ..Rule::default()
-        },
+        Rule { id: 4, match_digest: text("("), match_pattern: text("[a-"), ..Rule::default() },
+        Rule { id: 2, client_addr: text("127.0.%.5"), digest: text("zzz"), ..Rule::default() },
+        Rule { id: 3, proxy_addr: text("host"), digest: text("0x0"), ..Rule::default() },
+        Rule { id: 3, digest: text("1E092DAEFFBBF262"), ..Rule::default() },
     ];
     let errors = RuleSet::compile(rules, Options::default()).expect_err("broken rules");
-    let shown: Vec<(u32, &str)> = errors
-        .iter()
-        .map(|e| (e.rule_id, e.column.name()))
-        .collect();
+    let shown: Vec<(u32, &str)> = errors.iter().map(|e| (e.rule_id, e.column.name())).collect();
     let expected = [
         (2, "client_addr"),
         (2, "digest"),
@@ -446,30 +270,15 @@ fn every_refused_rule_is_named_with_its_columns() {
         (4, "match_pattern"),
     ];
     assert_eq!(shown, expected);
-    assert_eq!(
-        errors[6].to_string(),
-        "rule 4: match_digest: pattern `(`: missing )"
-    );
+    assert_eq!(errors[6].to_string(), "rule 4: match_digest: pattern `(`: missing )");
 }
 
 #[test]
 fn slow_patterns_are_reported() {
-    let slow = Rule {
-        match_digest: text("^(?!SELECT)"),
-        match_pattern: text("a"),
-        ..Rule::default()
-    };
-    let rules = compile(numbered(vec![
-        Rule {
-            match_digest: text("a"),
-            ..Rule::default()
-        },
-        slow,
-    ]));
-    assert_eq!(
-        rules.backtracking_rules().collect::<Vec<_>>(),
-        [(2, Column::MatchDigest)]
-    );
+    let slow =
+        Rule { match_digest: text("^(?!SELECT)"), match_pattern: text("a"), ..Rule::default() };
+    let rules = compile(numbered(vec![Rule { match_digest: text("a"), ..Rule::default() }, slow]));
+    assert_eq!(rules.backtracking_rules().collect::<Vec<_>>(), [(2, Column::MatchDigest)]);
 }
 
 #[test]
@@ -498,35 +307,10 @@ fn among_twenty_thousand_rules_only_candidates_are_visited() {
         assert_eq!(decision.visited, visited);
         assert_eq!(decision.destination_hostgroup, destination.map(HostgroupId));
     };
-    check(
-        Question {
-            schema: b"schema_12345",
-            ..QUESTION
-        },
-        1,
-        Some(12_346),
-    );
-    check(
-        Question {
-            schema: b"none",
-            ..QUESTION
-        },
-        0,
-        None,
-    );
-    check(
-        Question {
-            username: "user_42",
-            ..QUESTION
-        },
-        1,
-        Some(20_043),
-    );
-    let both = Question {
-        username: "user_42",
-        digest: Some(4_900),
-        ..QUESTION
-    };
+    check(Question { schema: b"schema_12345", ..QUESTION }, 1, Some(12_346));
+    check(Question { schema: b"none", ..QUESTION }, 0, None);
+    check(Question { username: "user_42", ..QUESTION }, 1, Some(20_043));
+    let both = Question { username: "user_42", digest: Some(4_900), ..QUESTION };
     check(both, 2, Some(29_900));
 }
 

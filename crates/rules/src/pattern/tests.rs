@@ -8,25 +8,16 @@ fn found(pattern: &str, text: &[u8]) -> bool {
 }
 
 fn is_linear(pattern: &str) -> bool {
-    Pattern::compile(pattern, false)
-        .expect(pattern)
-        .source()
-        .is_some()
+    Pattern::compile(pattern, false).expect(pattern).source().is_some()
 }
 
 #[track_caller]
 fn check(pattern: &str, matching: &[&str], others: &[&str]) {
     for text in matching {
-        assert!(
-            found(pattern, text.as_bytes()),
-            "{pattern:?} must be found in {text:?}"
-        );
+        assert!(found(pattern, text.as_bytes()), "{pattern:?} must be found in {text:?}");
     }
     for text in others {
-        assert!(
-            !found(pattern, text.as_bytes()),
-            "{pattern:?} must not be found in {text:?}"
-        );
+        assert!(!found(pattern, text.as_bytes()), "{pattern:?} must not be found in {text:?}");
     }
 }
 
@@ -67,11 +58,7 @@ fn texts_are_bytes() {
 fn only_ascii_letters_have_a_case() {
     let check = |pattern: &str, text: &str, expected: bool| {
         let compiled = Pattern::compile(pattern, true).expect(pattern);
-        assert_eq!(
-            compiled.is_found(text.as_bytes()),
-            Some(expected),
-            "{pattern} {text}"
-        );
+        assert_eq!(compiled.is_found(text.as_bytes()), Some(expected), "{pattern} {text}");
     };
     check("select", "SELECT", true);
     check("É", "é", false);
@@ -128,11 +115,7 @@ fn what_needs_backtracking_gets_it() {
     check(r"(?<x>a)b\k<x>", &["aba"], &["abb"]);
     check(r"(?<x>a)b(?P=x)", &["aba"], &["abb"]);
     check(r"(a)(b)\g{-1}\g1", &["abba"], &["abab"]);
-    check(
-        r"(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)\10",
-        &["abcdefghijj"],
-        &["abcdefghija0"],
-    );
+    check(r"(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)\10", &["abcdefghijj"], &["abcdefghija0"]);
     check(r"(a)\g{1}2", &["aa2"], &["a12"]);
     check(r"é(?=x)", &["éx"], &["éy"]);
     check(r"a\Kb", &["ab"], &["b"]);

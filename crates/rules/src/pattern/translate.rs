@@ -209,10 +209,7 @@ impl Translator<'_> {
             let mut parts = inner.splitn(2, |&byte| byte == b',');
             let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
             let least = parts.next().is_some_and(is_number);
-            least
-                && parts
-                    .next()
-                    .is_none_or(|most| most.is_empty() || is_number(most))
+            least && parts.next().is_none_or(|most| most.is_empty() || is_number(most))
         });
         let Some(counts) = counts else {
             return self.literal(b'{');
@@ -261,10 +258,7 @@ impl Translator<'_> {
 
     fn group(&mut self, head: &[u8]) -> Step {
         self.atom(head)?;
-        self.groups.push(Group {
-            modes: self.modes,
-            end: self.end,
-        });
+        self.groups.push(Group { modes: self.modes, end: self.end });
         self.end = EndState::default();
         Ok(())
     }

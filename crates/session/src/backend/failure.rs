@@ -40,12 +40,7 @@ impl ServerFailure {
     pub(super) fn reported(error: &ErrPacket<'_>) -> Self {
         let mut message = String::from_utf8_lossy(error.message).into_owned();
         message.truncate(message.floor_char_boundary(MESSAGE_MAX));
-        Self {
-            code: error.code,
-            sqlstate: error.sqlstate,
-            message,
-            kind: kind_of(error.code),
-        }
+        Self { code: error.code, sqlstate: error.sqlstate, message, kind: kind_of(error.code) }
     }
 
     /// CR_SERVER_HANDSHAKE_ERR.
@@ -115,11 +110,7 @@ mod tests {
     #[test]
     fn errors_are_sorted_by_what_they_mean() {
         let check = |code, expected| {
-            let error = ErrPacket {
-                code,
-                sqlstate: *b"HY000",
-                message: b"text",
-            };
+            let error = ErrPacket { code, sqlstate: *b"HY000", message: b"text" };
             assert_eq!(ServerFailure::reported(&error).kind, expected, "{code}");
         };
         check(1045, FailureKind::AuthenticationDenied);
@@ -131,11 +122,7 @@ mod tests {
     #[test]
     fn a_servers_text_is_bounded() {
         let long = [b'\xFF'; 4000];
-        let error = ErrPacket {
-            code: 1,
-            sqlstate: *b"HY000",
-            message: &long,
-        };
+        let error = ErrPacket { code: 1, sqlstate: *b"HY000", message: &long };
         let failure = ServerFailure::reported(&error);
         assert!(failure.message.len() <= MESSAGE_MAX);
         assert!(failure.to_string().starts_with("error 1 (HY000): "));

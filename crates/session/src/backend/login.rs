@@ -66,24 +66,14 @@ impl ServerLogin {
 
     /// The schema; none when a NUL would end it early and so name another one.
     pub(super) fn schema(&self) -> Option<&[u8]> {
-        self.schema
-            .as_deref()
-            .and_then(without_nul)
-            .filter(|schema| !schema.is_empty())
+        self.schema.as_deref().and_then(without_nul).filter(|schema| !schema.is_empty())
     }
 
     /// The pairs as they travel.
     pub(super) fn encoded_attributes(&self) -> Vec<u8> {
-        let pairs = self
-            .attributes
-            .iter()
-            .map(|(name, value)| (&name[..], &value[..]));
+        let pairs = self.attributes.iter().map(|(name, value)| (&name[..], &value[..]));
         let raw = attributes::encode(pairs);
-        if raw.len() <= ATTRIBUTES_LEN_MAX {
-            raw
-        } else {
-            Vec::new()
-        }
+        if raw.len() <= ATTRIBUTES_LEN_MAX { raw } else { Vec::new() }
     }
 
     /// The collation as far as one byte can name it.

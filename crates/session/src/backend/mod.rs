@@ -64,11 +64,7 @@ enum State {
 impl ServerHandshake {
     /// Awaits the greeting of a new connection; nothing is written before it.
     pub fn new(login: ServerLogin) -> Self {
-        Self {
-            state: State::Greeting(AwaitGreeting {
-                login: Box::new(login),
-            }),
-        }
+        Self { state: State::Greeting(AwaitGreeting { login: Box::new(login) }) }
     }
 
     /// Becomes another user on a live connection: writes `COM_CHANGE_USER` as packet 0.
@@ -76,18 +72,13 @@ impl ServerHandshake {
     /// `identity` is the connection's; its capabilities stay, whatever `login` wants.
     pub fn change_user(login: ServerLogin, identity: ServerIdentity, out: &mut Vec<u8>) -> Self {
         let exchange = Exchange::change_user(login, identity, out);
-        Self {
-            state: State::AuthReply(AwaitAuthReply { exchange }),
-        }
+        Self { state: State::AuthReply(AwaitAuthReply { exchange }) }
     }
 
     /// Feeds one whole packet from the server.
     pub fn on_packet(&mut self, header: Header, payload: &[u8], out: &mut Vec<u8>) -> ServerStep {
         let state = std::mem::replace(&mut self.state, State::Finished);
-        if state
-            .expected_seq()
-            .is_some_and(|expected| expected != header.seq)
-        {
+        if state.expected_seq().is_some_and(|expected| expected != header.seq) {
             return ServerStep::Failed(ServerFailure::protocol("packet number out of order"));
         }
         let (next, step) = match state {

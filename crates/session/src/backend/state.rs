@@ -65,15 +65,7 @@ impl Exchange {
         };
         let seq = response.put(out, 1);
         let collation = u16::from(charset);
-        Box::new(Self {
-            login,
-            greeting,
-            capabilities,
-            collation,
-            plugin,
-            switches: 0,
-            seq,
-        })
+        Box::new(Self { login, greeting, capabilities, collation, plugin, switches: 0, seq })
     }
 
     pub(super) fn change_user(
@@ -81,11 +73,7 @@ impl Exchange {
         identity: ServerIdentity,
         out: &mut Vec<u8>,
     ) -> Box<Self> {
-        let ServerIdentity {
-            greeting,
-            capabilities,
-            ..
-        } = identity;
+        let ServerIdentity { greeting, capabilities, .. } = identity;
         let (plugin, answer) = first_answer(&login, &greeting);
         let raw = login.encoded_attributes();
         let request = ChangeUser {
@@ -98,15 +86,7 @@ impl Exchange {
         };
         let seq = request.put(out, 0, capabilities);
         let collation = login.collation;
-        Box::new(Self {
-            login,
-            greeting,
-            capabilities,
-            collation,
-            plugin,
-            switches: 0,
-            seq,
-        })
+        Box::new(Self { login, greeting, capabilities, collation, plugin, switches: 0, seq })
     }
 
     fn put(&mut self, out: &mut Vec<u8>, payload: &[u8]) {
@@ -127,27 +107,14 @@ impl Exchange {
     }
 
     fn needs_password(&self, plugin: Plugin) -> Transition {
-        fail(ServerFailure::needs_password(
-            &self.login.user,
-            plugin.name(),
-        ))
+        fail(ServerFailure::needs_password(&self.login.user, plugin.name()))
     }
 
     fn ready(self: Box<Self>, payload: &[u8]) -> Result<ServerStep, Malformed> {
         let has_changes = self.capabilities.contains(Capabilities::SESSION_TRACK);
         let status = ok::parse(payload, has_changes)?.status;
-        let Self {
-            greeting,
-            capabilities,
-            collation,
-            ..
-        } = *self;
-        let identity = ServerIdentity {
-            greeting,
-            capabilities,
-            collation,
-            status,
-        };
+        let Self { greeting, capabilities, collation, .. } = *self;
+        let identity = ServerIdentity { greeting, capabilities, collation, status };
         Ok(ServerStep::Ready(Box::new(identity)))
     }
 
@@ -179,10 +146,7 @@ impl Exchange {
             return self.needs_password(plugin);
         };
         self.put(out, &answer);
-        (
-            State::AuthReply(AwaitAuthReply { exchange: self }),
-            ServerStep::Continue,
-        )
+        (State::AuthReply(AwaitAuthReply { exchange: self }), ServerStep::Continue)
     }
 
     /// Sends the password itself, or asks for the key to encrypt it with.
@@ -194,16 +158,10 @@ impl Exchange {
             let mut text = Vec::with_capacity(password.len() + 1);
             clear::put(&mut text, password);
             self.put(out, &text);
-            return (
-                State::AuthReply(AwaitAuthReply { exchange: self }),
-                ServerStep::Continue,
-            );
+            return (State::AuthReply(AwaitAuthReply { exchange: self }), ServerStep::Continue);
         }
         self.put(out, &[caching_sha2::REQUEST_KEY]);
-        (
-            State::PublicKey(AwaitPublicKey { exchange: self }),
-            ServerStep::Continue,
-        )
+        (State::PublicKey(AwaitPublicKey { exchange: self }), ServerStep::Continue)
     }
 
     /// Has the password encrypted with the key that the server sent.
@@ -212,10 +170,7 @@ impl Exchange {
             return self.needs_password(plugin);
         };
         let plaintext = Secret::new(caching_sha2::obscure(password, &self.greeting.nonce));
-        let step = ServerStep::Encrypt {
-            public_key_pem: public_key_pem.to_vec(),
-            plaintext,
-        };
+        let step = ServerStep::Encrypt { public_key_pem: public_key_pem.to_vec(), plaintext };
         (State::Encryption(AwaitEncryption { exchange: self }), step)
     }
 }
@@ -243,11 +198,7 @@ fn answer(login: &ServerLogin, greeting: &Greeting, plugin: Plugin) -> Option<Ve
             let password = credential.clear()?;
             // Unlike its successor this plug-in takes a Unix socket for an open transport.
             let is_empty = password.is_empty();
-            Some(vec![if is_empty {
-                0
-            } else {
-                caching_sha2::REQUEST_KEY_SHA256
-            }])
+            Some(vec![if is_empty { 0 } else { caching_sha2::REQUEST_KEY_SHA256 }])
         }
         Plugin::Clear => None,
     }
@@ -267,22 +218,14 @@ impl AwaitGreeting {
             Err(malformed) => return fail(malformed),
         };
         if !greeting.capabilities.contains(REQUIRED) {
-            return fail(ServerFailure::protocol(
-                "the server is older than protocol 4.1",
-            ));
+            return fail(ServerFailure::protocol("the server is older than protocol 4.1"));
         }
         if self.login.credential.is_unknown() {
             // An attempt without a password could only count against the proxy's address.
-            return fail(ServerFailure::needs_password(
-                &self.login.user,
-                &greeting.auth_plugin,
-            ));
+            return fail(ServerFailure::needs_password(&self.login.user, &greeting.auth_plugin));
         }
         let exchange = Exchange::respond(*self.login, greeting, out);
-        (
-            State::AuthReply(AwaitAuthReply { exchange }),
-            ServerStep::Continue,
-        )
+        (State::AuthReply(AwaitAuthReply { exchange }), ServerStep::Continue)
     }
 }
 
@@ -355,9 +298,7 @@ pub(super) struct AwaitEncryption {
 impl AwaitEncryption {
     pub(super) fn on_encrypted(mut self, ciphertext: &[u8], out: &mut Vec<u8>) -> Transition {
         self.exchange.put(out, ciphertext);
-        let state = AwaitAuthReply {
-            exchange: self.exchange,
-        };
+        let state = AwaitAuthReply { exchange: self.exchange };
         (State::AuthReply(state), ServerStep::Continue)
     }
 }

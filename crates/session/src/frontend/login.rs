@@ -182,18 +182,9 @@ impl Login {
             let step = Refusal::OutdatedAuthentication.refuse(out, self.seq);
             return (State::Finished, step);
         }
-        let request = AuthSwitchRequest {
-            plugin: plugin.name().as_bytes(),
-            data: &self.nonce,
-        };
+        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data: &self.nonce };
         self.seq = request.put(out, self.seq);
-        (
-            State::SwitchResponse(AwaitSwitchResponse {
-                login: self,
-                plugin,
-            }),
-            Step::Continue,
-        )
+        (State::SwitchResponse(AwaitSwitchResponse { login: self, plugin }), Step::Continue)
     }
 
     fn check(&self, plugin: Plugin, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
@@ -234,11 +225,7 @@ impl Login {
             }
             Plugin::Sha256 | Plugin::Clear => false,
         };
-        if is_right {
-            Verdict::Right(Credential::from_clear(password))
-        } else {
-            Verdict::Wrong
-        }
+        if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
     }
 
     fn check_remembered(&self, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
@@ -271,17 +258,11 @@ impl Login {
                 if plugin == Plugin::CachingSha2 && !credential.is_empty_password() {
                     self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
                 }
-                (
-                    State::Finished,
-                    self.accept(credential, None, accounts, out),
-                )
+                (State::Finished, self.accept(credential, None, accounts, out))
             }
             Verdict::Undecided => {
                 self.seq = put_more_data(out, self.seq, &[caching_sha2::FULL_AUTH]);
-                (
-                    State::Sha2Answer(AwaitSha2Answer::new(self)),
-                    Step::Continue,
-                )
+                (State::Sha2Answer(AwaitSha2Answer::new(self)), Step::Continue)
             }
             Verdict::Wrong => (State::Finished, self.deny(accounts, out)),
         }
@@ -297,13 +278,8 @@ impl Login {
         let Some(user) = self.user.clone() else {
             return self.deny(accounts, out);
         };
-        let default_schema = user
-            .default_schema
-            .as_deref()
-            .filter(|schema| !schema.is_empty());
-        let schema = self
-            .schema
-            .or_else(|| default_schema.map(|name| name.as_bytes().to_vec()));
+        let default_schema = user.default_schema.as_deref().filter(|schema| !schema.is_empty());
+        let schema = self.schema.or_else(|| default_schema.map(|name| name.as_bytes().to_vec()));
         Step::Accepted(Box::new(ClientIdentity {
             schema,
             user,
@@ -317,13 +293,7 @@ impl Login {
     }
 
     pub(super) fn deny(&self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
-        Refusal::deny(
-            out,
-            self.seq,
-            &self.name,
-            accounts.client_host(),
-            self.has_password,
-        )
+        Refusal::deny(out, self.seq, &self.name, accounts.client_host(), self.has_password)
     }
 
     pub(super) fn nonce(&self) -> &Nonce {
@@ -340,9 +310,7 @@ impl Login {
 }
 
 fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>) {
-    let known = std::str::from_utf8(name)
-        .ok()
-        .and_then(|name| accounts.user(name));
+    let known = std::str::from_utf8(name).ok().and_then(|name| accounts.user(name));
     let name = String::from_utf8_lossy(name).into_owned();
     (name, known.filter(|user| user.active))
 }

@@ -143,10 +143,7 @@ impl ClientHandshake {
     ) -> Step {
         let state = std::mem::replace(&mut self.state, State::Finished);
         let answer_seq = header.seq.wrapping_add(1);
-        if state
-            .expected_seq()
-            .is_some_and(|expected| expected != header.seq)
-        {
+        if state.expected_seq().is_some_and(|expected| expected != header.seq) {
             return Refusal::OutOfOrder.refuse(out, answer_seq);
         }
         if payload.len() > HANDSHAKE_PAYLOAD_MAX {
@@ -157,10 +154,9 @@ impl ClientHandshake {
             State::SwitchResponse(state) => state.on_answer(payload, accounts, out),
             State::Sha2Answer(state) => state.on_answer(payload, accounts, out),
             // The client has to wait here: a packet now was sent without regard to the protocol.
-            State::Decryption(_) | State::Verification(_) | State::Finished => (
-                State::Finished,
-                Refusal::BadHandshake.refuse(out, answer_seq),
-            ),
+            State::Decryption(_) | State::Verification(_) | State::Finished => {
+                (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq))
+            }
         };
         self.state = next;
         step

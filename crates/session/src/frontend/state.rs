@@ -38,13 +38,7 @@ impl AwaitResponse {
             }
         };
         let login = Login::from_response(&response, self.offered, self.nonce, accounts);
-        login.begin(
-            response.plugin,
-            response.auth,
-            self.default_plugin,
-            accounts,
-            out,
-        )
+        login.begin(response.plugin, response.auth, self.default_plugin, accounts, out)
     }
 }
 
@@ -76,10 +70,7 @@ pub(super) struct AwaitSha2Answer {
 
 impl AwaitSha2Answer {
     pub(super) fn new(login: Box<Login>) -> Self {
-        Self {
-            login,
-            key_sent: false,
-        }
+        Self { login, key_sent: false }
     }
 
     pub(super) fn on_answer(
@@ -100,18 +91,12 @@ impl AwaitSha2Answer {
             return (State::Finished, self.login.deny(accounts, out));
         }
         let step = Step::Decrypt(payload.to_vec());
-        (
-            State::Decryption(AwaitDecryption { login: self.login }),
-            step,
-        )
+        (State::Decryption(AwaitDecryption { login: self.login }), step)
     }
 
     fn send_key(mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
         if self.key_sent {
-            return (
-                State::Finished,
-                Refusal::BadHandshake.refuse(out, self.login.seq),
-            );
+            return (State::Finished, Refusal::BadHandshake.refuse(out, self.login.seq));
         }
         let Some(key) = accounts.public_key_pem() else {
             return (State::Finished, self.login.deny(accounts, out));
@@ -159,12 +144,7 @@ impl AwaitVerification {
         }
         let password = self.password.expose();
         let proven = caching_sha2::stage2(&caching_sha2::stage1(password));
-        self.login.accept(
-            Credential::from_clear(password),
-            Some(proven),
-            accounts,
-            out,
-        )
+        self.login.accept(Credential::from_clear(password), Some(proven), accounts, out)
     }
 }
 
@@ -178,12 +158,6 @@ fn await_verification(
         return (State::Finished, login.deny(accounts, out));
     };
     let password = Secret::new(password);
-    let step = Step::VerifyHash {
-        clear: password.clone(),
-        hash,
-    };
-    (
-        State::Verification(AwaitVerification { login, password }),
-        step,
-    )
+    let step = Step::VerifyHash { clear: password.clone(), hash };
+    (State::Verification(AwaitVerification { login, password }), step)
 }

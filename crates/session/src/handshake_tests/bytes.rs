@@ -13,10 +13,7 @@ use super::*;
 use crate::{backend::FailureKind, frontend::HANDSHAKE_PAYLOAD_MAX};
 
 fn header(seq: u8, payload: &[u8]) -> Header {
-    Header {
-        payload_len: payload.len(),
-        seq,
-    }
+    Header { payload_len: payload.len(), seq }
 }
 
 /// A client's machine that has got as far as `state`, and the number of the next packet.
@@ -29,19 +26,13 @@ fn client_in(state: &str, users: &Users) -> (ClientHandshake, u8) {
     // The client begins with native, the user's hash needs sha2.
     let mut response = Vec::new();
     let mut peer = ServerHandshake::new(login_as("app", Credential::from_clear(b"five2")));
-    let native = Greeting {
-        auth_plugin: "mysql_native_password".into(),
-        ..greeting("")
-    };
+    let native = Greeting { auth_plugin: "mysql_native_password".into(), ..greeting("") };
     let mut native_bytes = Vec::new();
     native.put(&mut native_bytes, 0);
     let (head, payload, _) = split_packet(&native_bytes).expect("greeting");
     peer.on_packet(head, payload, &mut response);
     let (head, payload, _) = split_packet(&response).expect("response");
-    assert!(matches!(
-        client.on_packet(head, payload, users, &mut out),
-        Step::Continue
-    ));
+    assert!(matches!(client.on_packet(head, payload, users, &mut out), Step::Continue));
     if state == "switch" {
         return (client, 3);
     }
@@ -75,10 +66,7 @@ fn server_in(state: &str) -> (ServerHandshake, u8) {
     let mut bytes = Vec::new();
     greeting("caching_sha2_password").put(&mut bytes, 0);
     let (head, payload, _) = split_packet(&bytes).expect("greeting");
-    assert!(matches!(
-        server.on_packet(head, payload, &mut out),
-        ServerStep::Continue
-    ));
+    assert!(matches!(server.on_packet(head, payload, &mut out), ServerStep::Continue));
     if state == "reply" {
         return (server, 2);
     }
@@ -110,17 +98,11 @@ fn a_packet_out_of_order_ends_a_clients_handshake() {
             let mut out = Vec::new();
             let head = header(seq.wrapping_add(skip), b"x");
             let step = client.on_packet(head, b"x", &users, &mut out);
-            assert!(
-                matches!(step, Step::Refused(Refusal::OutOfOrder)),
-                "{state}"
-            );
+            assert!(matches!(step, Step::Refused(Refusal::OutOfOrder)), "{state}");
             assert_eq!(error_code(&out), 1156);
             out.clear();
             let step = client.on_packet(header(seq, b"x"), b"x", &users, &mut out);
-            assert!(
-                matches!(step, Step::Refused(Refusal::BadHandshake)),
-                "{state}"
-            );
+            assert!(matches!(step, Step::Refused(Refusal::BadHandshake)), "{state}");
         }
     }
 }
@@ -150,10 +132,7 @@ fn what_no_client_of_today_sends_is_a_bad_handshake() {
     };
     check(b"", Refusal::BadHandshake);
     check(b"\x85\xa4\x03\0\0\x01app\0", Refusal::BadHandshake);
-    check(
-        &vec![0xFF; HANDSHAKE_PAYLOAD_MAX + 1],
-        Refusal::BadHandshake,
-    );
+    check(&vec![0xFF; HANDSHAKE_PAYLOAD_MAX + 1], Refusal::BadHandshake);
     let tls = Capabilities::PROTOCOL_41 | Capabilities::SSL;
     let mut request = [0; 32];
     request[..4].copy_from_slice(&tls.low().to_le_bytes());
@@ -163,10 +142,7 @@ fn what_no_client_of_today_sends_is_a_bad_handshake() {
 /// What MySQL 9.7's client does towards a greeting of MariaDB: it has no native plug-in.
 #[test]
 fn a_client_without_the_greetings_plug_in_is_asked_again() {
-    for (password, end) in [
-        (clear(PASSWORD), "accepted"),
-        (sha2_hash(), "full authentication"),
-    ] {
+    for (password, end) in [(clear(PASSWORD), "accepted"), (sha2_hash(), "full authentication")] {
         let users = Users::with("app", password);
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         let mut client = ClientHandshake::start(&greeting("mysql_native_password"), &mut out);
@@ -184,16 +160,10 @@ fn a_client_without_the_greetings_plug_in_is_asked_again() {
         }
         .put(&mut bytes, 1);
         let (head, payload, _) = split_packet(&bytes).expect("response");
-        assert!(matches!(
-            client.on_packet(head, payload, &users, &mut out),
-            Step::Continue
-        ));
+        assert!(matches!(client.on_packet(head, payload, &users, &mut out), Step::Continue));
         let (_, payload, _) = split_packet(&out).expect("request");
         let request = AuthSwitchRequest::parse(payload).expect("request");
-        assert_eq!(
-            (request.plugin, request.data),
-            (&b"caching_sha2_password"[..], &NONCE[..])
-        );
+        assert_eq!((request.plugin, request.data), (&b"caching_sha2_password"[..], &NONCE[..]));
         let answer = caching_sha2::scramble(&caching_sha2::stage1(PASSWORD.as_bytes()), &NONCE);
         let step = client.on_packet(header(3, &answer), &answer, &users, &mut out);
         assert_eq!(matches!(step, Step::Accepted(_)), end == "accepted");
@@ -249,9 +219,8 @@ fn a_long_name_in_the_error_is_cut_at_a_character() {
     let users = Users::with("app", clear(PASSWORD));
     let name = "ä".repeat(300);
     let login = login_as(&name, Credential::from_clear(b"x"));
-    let failure = Wire::login(&users, "mysql_native_password", login)
-        .server
-        .expect_err("unknown user");
+    let failure =
+        Wire::login(&users, "mysql_native_password", login).server.expect_err("unknown user");
     let shown = "ä".repeat(48);
     let expected = format!("Access denied for user '{shown}'@'10.0.0.9' (using password: YES)");
     assert_eq!(failure.message, expected);
@@ -261,19 +230,13 @@ fn a_long_name_in_the_error_is_cut_at_a_character() {
 fn attributes_beyond_the_limit_are_left_out() {
     let users = Users::with("app", clear(PASSWORD));
     let mut login = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
-    login.attributes = (0..300)
-        .map(|n| (format!("{n:03}").into_bytes(), vec![b'v'; 200]))
-        .collect();
-    let identity = Wire::login(&users, "mysql_native_password", login.clone())
-        .client
-        .expect("accepted");
+    login.attributes =
+        (0..300).map(|n| (format!("{n:03}").into_bytes(), vec![b'v'; 200])).collect();
+    let identity =
+        Wire::login(&users, "mysql_native_password", login.clone()).client.expect("accepted");
     assert_eq!(identity.attributes.len(), 300);
-    login
-        .attributes
-        .extend(vec![(b"more".to_vec(), vec![b'v'; 6000])]);
-    let identity = Wire::login(&users, "mysql_native_password", login)
-        .client
-        .expect("accepted");
+    login.attributes.extend(vec![(b"more".to_vec(), vec![b'v'; 6000])]);
+    let identity = Wire::login(&users, "mysql_native_password", login).client.expect("accepted");
     assert_eq!(identity.attributes.len(), 0);
 }
 
@@ -282,26 +245,12 @@ fn a_refusal_in_place_of_the_greeting_is_reported() {
     let check = |payload: &[u8], code: u16, kind: FailureKind| {
         let (mut server, seq) = server_in("greeting");
         let step = server.on_packet(header(seq, payload), payload, &mut Vec::new());
-        let ServerStep::Failed(failure) = step else {
-            panic!("a refusal")
-        };
+        let ServerStep::Failed(failure) = step else { panic!("a refusal") };
         assert_eq!((failure.code, failure.kind), (code, kind));
     };
-    check(
-        b"\xFF\x10\x04Too many connections",
-        1040,
-        FailureKind::TooManyConnections,
-    );
-    check(
-        b"\xFF\x6A\x04Host 'h' is not allowed",
-        1130,
-        FailureKind::AuthenticationDenied,
-    );
-    check(
-        b"\xFF\x69\x04#HY000Host 'h' is blocked",
-        1129,
-        FailureKind::Other,
-    );
+    check(b"\xFF\x10\x04Too many connections", 1040, FailureKind::TooManyConnections);
+    check(b"\xFF\x6A\x04Host 'h' is not allowed", 1130, FailureKind::AuthenticationDenied);
+    check(b"\xFF\x69\x04#HY000Host 'h' is blocked", 1129, FailureKind::Other);
     check(b"\xFF", 2012, FailureKind::Protocol);
     check(b"\x09old", 2012, FailureKind::Protocol);
 }
@@ -311,21 +260,12 @@ fn a_server_that_asks_for_the_clear_password_does_not_get_it() {
     for name in ["mysql_clear_password", "dialog", "client_ed25519"] {
         let (mut server, seq) = server_in("reply");
         let mut bytes = Vec::new();
-        AuthSwitchRequest {
-            plugin: name.as_bytes(),
-            data: &NONCE,
-        }
-        .put(&mut bytes, seq);
+        AuthSwitchRequest { plugin: name.as_bytes(), data: &NONCE }.put(&mut bytes, seq);
         let (head, payload, _) = split_packet(&bytes).expect("request");
         let mut out = Vec::new();
         let step = server.on_packet(head, payload, &mut out);
-        let ServerStep::Failed(failure) = step else {
-            panic!("{name} is not spoken")
-        };
-        assert_eq!(
-            (failure.code, failure.kind),
-            (2059, FailureKind::AuthenticationDenied)
-        );
+        let ServerStep::Failed(failure) = step else { panic!("{name} is not spoken") };
+        assert_eq!((failure.code, failure.kind), (2059, FailureKind::AuthenticationDenied));
         assert!(out.is_empty());
     }
     let (mut server, seq) = server_in("reply");
@@ -338,34 +278,19 @@ fn sha256_password_gets_the_password_encrypted() {
     let (mut server, seq) = server_in("reply");
     let mut bytes = Vec::new();
     let nonce = *b"zyxwvutsrq9876543210";
-    AuthSwitchRequest {
-        plugin: Plugin::Sha256.name().as_bytes(),
-        data: &nonce,
-    }
-    .put(&mut bytes, seq);
+    AuthSwitchRequest { plugin: Plugin::Sha256.name().as_bytes(), data: &nonce }
+        .put(&mut bytes, seq);
     let (head, payload, _) = split_packet(&bytes).expect("request");
     let mut out = Vec::new();
-    assert!(matches!(
-        server.on_packet(head, payload, &mut out),
-        ServerStep::Continue
-    ));
+    assert!(matches!(server.on_packet(head, payload, &mut out), ServerStep::Continue));
     assert_eq!(out, b"\x01\0\0\x03\x01");
     let step = server.on_packet(header(4, b"\x01key"), b"\x01key", &mut out);
-    let ServerStep::Encrypt {
-        public_key_pem,
-        plaintext,
-    } = step
-    else {
-        panic!("a key came")
-    };
+    let ServerStep::Encrypt { public_key_pem, plaintext } = step else { panic!("a key came") };
     assert_eq!(public_key_pem, b"key");
     let password = caching_sha2::reveal(plaintext.expose().clone(), &nonce);
     assert_eq!(password.as_deref(), Some(PASSWORD.as_bytes()));
     out.clear();
-    assert!(matches!(
-        server.on_encrypted(Some(b"c".to_vec()), &mut out),
-        ServerStep::Continue
-    ));
+    assert!(matches!(server.on_encrypted(Some(b"c".to_vec()), &mut out), ServerStep::Continue));
     assert_eq!(out, b"\x01\0\0\x05c");
 }
 
@@ -374,11 +299,7 @@ fn a_server_that_goes_on_switching_is_left() {
     let (mut server, mut seq) = server_in("reply");
     for round in 0..3 {
         let mut bytes = Vec::new();
-        AuthSwitchRequest {
-            plugin: b"mysql_native_password",
-            data: &NONCE,
-        }
-        .put(&mut bytes, seq);
+        AuthSwitchRequest { plugin: b"mysql_native_password", data: &NONCE }.put(&mut bytes, seq);
         let (head, payload, _) = split_packet(&bytes).expect("request");
         let step = server.on_packet(head, payload, &mut Vec::new());
         assert_eq!(matches!(step, ServerStep::Failed(_)), round == 2);
@@ -392,9 +313,7 @@ fn a_servers_packet_out_of_order_fails_the_login() {
         let (mut server, seq) = server_in(state);
         let ok = b"\0\0\0\x02\0\0\0";
         let step = server.on_packet(header(seq + 1, ok), ok, &mut Vec::new());
-        let ServerStep::Failed(failure) = step else {
-            panic!("{state}")
-        };
+        let ServerStep::Failed(failure) = step else { panic!("{state}") };
         assert_eq!(failure.kind, FailureKind::Protocol);
     }
     let (mut server, _) = server_in("encryption");
@@ -405,10 +324,7 @@ fn a_servers_packet_out_of_order_fails_the_login() {
 #[test]
 fn a_long_collation_id_is_not_cut_to_another_one() {
     let (credential, mut out) = (Credential::from_clear(b"x"), Vec::new());
-    let login = ServerLogin {
-        collation: 2305,
-        ..login_as("app", credential)
-    };
+    let login = ServerLogin { collation: 2305, ..login_as("app", credential) };
     let mut server = ServerHandshake::new(login);
     let mut bytes = Vec::new();
     greeting("mysql_native_password").put(&mut bytes, 0);

@@ -5,66 +5,38 @@ use super::*;
 const DEFAULTS: [&str; 2] = ["mysql_native_password", "caching_sha2_password"];
 
 fn assert_accepted(ended: &Ended, case: &str) {
-    let identity = ended
-        .client
-        .as_ref()
-        .unwrap_or_else(|refusal| panic!("{case}: {refusal:?}"));
-    let server = ended
-        .server
-        .as_ref()
-        .unwrap_or_else(|failure| panic!("{case}: {failure}"));
+    let identity = ended.client.as_ref().unwrap_or_else(|refusal| panic!("{case}: {refusal:?}"));
+    let server = ended.server.as_ref().unwrap_or_else(|failure| panic!("{case}: {failure}"));
     assert_eq!(identity.user.name, "app");
     assert_eq!(identity.schema.as_deref(), Some(&b"shop"[..]));
-    assert_eq!(
-        (identity.capabilities, identity.collation),
-        (server.capabilities, 45)
-    );
-    let attributes: Vec<_> = identity
-        .attributes
-        .iter()
-        .map(|(a, b)| (&a[..], &b[..]))
-        .collect();
+    assert_eq!((identity.capabilities, identity.collation), (server.capabilities, 45));
+    let attributes: Vec<_> = identity.attributes.iter().map(|(a, b)| (&a[..], &b[..])).collect();
     assert_eq!(attributes, [(&b"program_name"[..], &b"test"[..])]);
     assert_eq!((server.status, server.collation), (status::AUTOCOMMIT, 45));
     assert!(!identity.credential.is_unknown(), "{case}");
 }
 
 fn assert_denied(ended: &Ended, has_password: bool, case: &str) {
-    assert_eq!(
-        ended.client.as_ref().err(),
-        Some(&Refusal::AccessDenied),
-        "{case}"
-    );
+    assert_eq!(ended.client.as_ref().err(), Some(&Refusal::AccessDenied), "{case}");
     let failure = ended.server.as_ref().expect_err(case);
     let answer = if has_password { "YES" } else { "NO" };
     let text = format!("Access denied for user 'app'@'10.0.0.9' (using password: {answer})");
-    assert_eq!(
-        (failure.code, &failure.sqlstate, &*failure.message),
-        (1045, b"28000", &*text)
-    );
+    assert_eq!((failure.code, &failure.sqlstate, &*failure.message), (1045, b"28000", &*text));
 }
 
 #[test]
 fn the_right_password_is_accepted_whatever_is_stored_and_whoever_begins() {
-    for (kind, password) in [
-        ("clear", clear(PASSWORD)),
-        ("native", native_hash(PASSWORD)),
-        ("sha2", sha2_hash()),
-    ] {
+    for (kind, password) in
+        [("clear", clear(PASSWORD)), ("native", native_hash(PASSWORD)), ("sha2", sha2_hash())]
+    {
         for plugin in DEFAULTS {
             for is_secure in [false, true] {
-                let users = Users {
-                    is_secure,
-                    ..Users::with("app", password.clone())
-                };
+                let users = Users { is_secure, ..Users::with("app", password.clone()) };
                 // The second login of a user with a sha2 hash takes the fast path.
                 for round in 0..2 {
                     let case = format!("{kind} {plugin} secure {is_secure} round {round}");
                     let credential = Credential::from_clear(PASSWORD.as_bytes());
-                    let login = ServerLogin {
-                        is_local: is_secure,
-                        ..login_as("app", credential)
-                    };
+                    let login = ServerLogin { is_local: is_secure, ..login_as("app", credential) };
                     let ended = Wire::login(&users, plugin, login);
                     assert_accepted(&ended, &case);
                     let is_first = kind == "sha2" && round == 0;
@@ -78,12 +50,7 @@ fn the_right_password_is_accepted_whatever_is_stored_and_whoever_begins() {
 
 #[test]
 fn a_wrong_or_missing_password_is_denied() {
-    for password in [
-        clear(PASSWORD),
-        native_hash(PASSWORD),
-        sha2_hash(),
-        clear(""),
-    ] {
+    for password in [clear(PASSWORD), native_hash(PASSWORD), sha2_hash(), clear("")] {
         for plugin in DEFAULTS {
             for is_warm in [false, true] {
                 for answer in ["wrong", ""] {
@@ -111,13 +78,7 @@ fn an_empty_password_is_accepted_where_it_is_configured() {
         let users = Users::with("app", clear(""));
         let ended = Wire::login(&users, plugin, login_as("app", Credential::from_clear(b"")));
         assert_accepted(&ended, plugin);
-        assert!(
-            ended
-                .client
-                .expect("accepted")
-                .credential
-                .is_empty_password()
-        );
+        assert!(ended.client.expect("accepted").credential.is_empty_password());
     }
 }
 
@@ -146,11 +107,7 @@ fn unknown_users_cannot_be_told_from_wrong_passwords() {
 fn nobody_gets_in_with_the_nonce_for_a_password() {
     let users = Users::with("other", clear(PASSWORD));
     for plugin in DEFAULTS {
-        let ended = Wire::login(
-            &users,
-            plugin,
-            login_as("app", Credential::from_clear(&NONCE)),
-        );
+        let ended = Wire::login(&users, plugin, login_as("app", Credential::from_clear(&NONCE)));
         assert_denied(&ended, true, plugin);
     }
 }
@@ -163,9 +120,7 @@ fn what_a_login_proves_is_enough_to_log_in_elsewhere() {
         let mut credential = Credential::from_password(&password);
         // Of two logins the second takes the fast path, where there is one.
         for _ in 0..2 {
-            let proven = Wire::login(&users, plugin, login.clone())
-                .client
-                .expect("accepted");
+            let proven = Wire::login(&users, plugin, login.clone()).client.expect("accepted");
             credential.learn(&proven.credential);
         }
         let elsewhere = Users::with("app", elsewhere);
@@ -196,10 +151,7 @@ fn a_hash_of_the_other_kind_says_what_it_lacks() {
             let users = Users::with("app", stored);
             let ended = Wire::login(&users, plugin, login_as("app", credential.clone()));
             let failure = ended.server.expect_err("the other kind is needed");
-            assert_eq!(
-                (failure.code, failure.kind),
-                (1045, FailureKind::NeedsPassword)
-            );
+            assert_eq!((failure.code, failure.kind), (1045, FailureKind::NeedsPassword));
         };
         check(&native, sha2_hash());
         check(&sha2, native_hash(PASSWORD));
@@ -215,9 +167,7 @@ fn a_user_is_changed_on_a_live_connection() {
         for password in [clear(PASSWORD), native_hash(PASSWORD), sha2_hash()] {
             let users = Users::with("app", password);
             let right = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
-            let first = Wire::login(&users, plugin, right.clone())
-                .server
-                .expect("ready");
+            let first = Wire::login(&users, plugin, right.clone()).server.expect("ready");
             let ended = Wire::change_user(&users, (*first).clone(), right);
             assert_accepted(&ended, plugin);
             let wrong = login_as("app", Credential::from_clear(b"wrong"));
@@ -233,27 +183,13 @@ fn a_user_is_changed_on_a_live_connection() {
 fn the_users_default_schema_is_taken_when_the_client_names_none() {
     let users = Users::with("app", clear(PASSWORD));
     let credential = Credential::from_clear(PASSWORD.as_bytes());
-    let login = ServerLogin {
-        schema: None,
-        ..login_as("app", credential.clone())
-    };
-    let identity = Wire::login(&users, DEFAULTS[0], login)
-        .client
-        .expect("accepted");
+    let login = ServerLogin { schema: None, ..login_as("app", credential.clone()) };
+    let identity = Wire::login(&users, DEFAULTS[0], login).client.expect("accepted");
     assert_eq!(identity.schema.as_deref(), Some(&b"usual"[..]));
-    assert!(
-        !identity
-            .capabilities
-            .contains(Capabilities::CONNECT_WITH_DB)
-    );
+    assert!(!identity.capabilities.contains(Capabilities::CONNECT_WITH_DB));
     // A NUL would make another schema of the name, so it is not sent.
-    let login = ServerLogin {
-        schema: Some(b"a\0b".to_vec()),
-        ..login_as("app", credential)
-    };
-    let identity = Wire::login(&users, DEFAULTS[0], login)
-        .client
-        .expect("accepted");
+    let login = ServerLogin { schema: Some(b"a\0b".to_vec()), ..login_as("app", credential) };
+    let identity = Wire::login(&users, DEFAULTS[0], login).client.expect("accepted");
     assert_eq!(identity.schema.as_deref(), Some(&b"usual"[..]));
 }
 
@@ -269,13 +205,7 @@ fn clients_that_cannot_be_switched_are_told_so() {
         let client = ClientHandshake::start(&old_greeting, &mut to_client);
         let login = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
         let server = ServerHandshake::new(login);
-        let wire = Wire {
-            users: &users,
-            client,
-            server,
-            to_client,
-            to_proxy: Vec::new(),
-        };
+        let wire = Wire { users: &users, client, server, to_client, to_proxy: Vec::new() };
         assert_eq!(wire.run(None).client.err(), expected);
     };
     check(clear(PASSWORD), None);
@@ -285,10 +215,7 @@ fn clients_that_cannot_be_switched_are_told_so() {
 
 #[test]
 fn without_a_key_a_client_that_asks_for_it_is_denied() {
-    let users = Users {
-        key: None,
-        ..Users::with("app", sha2_hash())
-    };
+    let users = Users { key: None, ..Users::with("app", sha2_hash()) };
     let login = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
     let ended = Wire::login(&users, DEFAULTS[1], login);
     assert_denied(&ended, true, "no key");

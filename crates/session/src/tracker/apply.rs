@@ -42,12 +42,7 @@ pub fn apply_outcome(
             return Applied::default();
         }
     }
-    let mut step = Step {
-        state: state.clone(),
-        pins,
-        said: Vec::new(),
-        unknown: Vec::new(),
-    };
+    let mut step = Step { state: state.clone(), pins, said: Vec::new(), unknown: Vec::new() };
     if outcome.error.is_none() {
         for effect in effects {
             step.effect(effect);
@@ -63,9 +58,7 @@ pub fn apply_outcome(
         }
     }
     let changed = step.state != *state;
-    Applied {
-        state: changed.then_some(step.state),
-    }
+    Applied { state: changed.then_some(step.state) }
 }
 
 /// One statement's effects, taken over one by one.
@@ -209,8 +202,7 @@ impl Step<'_> {
             TransactionScope::Session => {
                 if let Some(isolation) = setting.isolation {
                     let value = format!("'{}'", isolation.name());
-                    self.state
-                        .set_variable("transaction_isolation", value.as_bytes());
+                    self.state.set_variable("transaction_isolation", value.as_bytes());
                     self.said.push("transaction_isolation".to_owned());
                 }
                 if let Some(read_only) = setting.read_only {
@@ -288,9 +280,7 @@ fn names_text(charset: Option<&[u8]>, collation: Option<&[u8]>) -> Vec<u8> {
 /// A reported value as it stands behind the `=` of a `SET`.
 fn value_text(name: &str, value: &[u8]) -> Vec<u8> {
     let is_number = !value.is_empty()
-        && value
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
+        && value.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
         && value.iter().any(u8::is_ascii_digit)
         && !value.contains(&b':');
     if is_number {

@@ -116,9 +116,7 @@ impl Pins {
 
     /// The reasons that hold.
     pub fn reasons(&self) -> impl Iterator<Item = PinReason> + '_ {
-        PinReason::ALL
-            .into_iter()
-            .filter(|reason| self.has(*reason))
+        PinReason::ALL.into_iter().filter(|reason| self.has(*reason))
     }
 
     /// Holds the session for a reason without a name.
@@ -150,10 +148,7 @@ impl Pins {
         self.pin(reason);
         let named = self.named.get_or_insert_default();
         match named.len() < NAMED_MAX {
-            true => named.push(Named {
-                reason,
-                name: name.into(),
-            }),
+            true => named.push(Named { reason, name: name.into() }),
             // From here on only a reset can end it, which is safe.
             false => self.pin(PinReason::Other),
         }
@@ -202,10 +197,7 @@ mod tests {
         pins.pin(PinReason::UserVariable);
         pins.pin_name(PinReason::Handler, b"h");
         pins.unpin(PinReason::Handler);
-        assert_eq!(
-            pins.reasons().collect::<Vec<_>>(),
-            [PinReason::UserVariable]
-        );
+        assert_eq!(pins.reasons().collect::<Vec<_>>(), [PinReason::UserVariable]);
         assert!(!pins.has_other_than(&[PinReason::UserVariable]));
     }
 

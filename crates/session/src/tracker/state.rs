@@ -62,11 +62,7 @@ pub struct SessionState {
 impl SessionState {
     /// The state of a session that has set nothing since its handshake.
     pub fn new(schema: Schema, charset: Charset) -> Self {
-        Self {
-            schema,
-            charset,
-            variables: Vec::new(),
-        }
+        Self { schema, charset, variables: Vec::new() }
     }
 
     /// The variables in order of their names.
@@ -81,8 +77,7 @@ impl SessionState {
     }
 
     fn place(&self, name: &str) -> Result<usize, usize> {
-        self.variables
-            .binary_search_by(|(known, _)| (**known).cmp(name))
+        self.variables.binary_search_by(|(known, _)| (**known).cmp(name))
     }
 
     /// Sets a variable; `name` is lower case.

@@ -40,10 +40,7 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
 
 /// One `SET` that changes everything that differs but the schema.
 fn set_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Option<Vec<u8>> {
-    let mut text = SetText {
-        text: Vec::new(),
-        flavor,
-    };
+    let mut text = SetText { text: Vec::new(), flavor };
     let charset_differs = server.charset != session.charset;
     if charset_differs {
         text.charset(&session.charset);
@@ -119,8 +116,7 @@ impl SetText {
     fn variable(&mut self, name: &str, value: &[u8]) {
         self.separate();
         self.text.extend_from_slice(b"@@SESSION.");
-        self.text
-            .extend_from_slice(server_name(name, self.flavor).as_bytes());
+        self.text.extend_from_slice(server_name(name, self.flavor).as_bytes());
         self.text.push(b'=');
         self.text.extend_from_slice(value);
     }
@@ -149,9 +145,9 @@ mod tests {
 
     fn set_of(server: &SessionState, session: &SessionState, flavor: Flavor) -> String {
         match difference(server, session, flavor) {
-            Difference::Sync(Sync {
-                set: Some(text), ..
-            }) => String::from_utf8(text).expect("text"),
+            Difference::Sync(Sync { set: Some(text), .. }) => {
+                String::from_utf8(text).expect("text")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -183,18 +179,9 @@ mod tests {
     fn a_schema_is_chosen_but_never_given_back() {
         let none = state("", &[]);
         let app = state("app", &[]);
-        let expected = Sync {
-            schema: Some(b"app".as_slice().into()),
-            set: None,
-        };
-        assert_eq!(
-            difference(&none, &app, Flavor::MySql),
-            Difference::Sync(expected)
-        );
-        assert_eq!(
-            difference(&app, &none, Flavor::MySql),
-            Difference::ChangeUser
-        );
+        let expected = Sync { schema: Some(b"app".as_slice().into()), set: None };
+        assert_eq!(difference(&none, &app, Flavor::MySql), Difference::Sync(expected));
+        assert_eq!(difference(&app, &none, Flavor::MySql), Difference::ChangeUser);
     }
 
     #[test]
@@ -208,9 +195,6 @@ mod tests {
         session.set_charset(Charset::Names(b"latin1".as_slice().into()));
         session.set_variable("character_set_results", b"NULL");
         let text = set_of(&server, &session, Flavor::MySql);
-        assert_eq!(
-            text,
-            "SET NAMES latin1,@@SESSION.character_set_results=NULL"
-        );
+        assert_eq!(text, "SET NAMES latin1,@@SESSION.character_set_results=NULL");
     }
 }

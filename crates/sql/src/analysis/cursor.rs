@@ -26,10 +26,7 @@ impl<'a> Cursor<'a> {
     /// The token after the next one.
     pub(super) fn peek_second(&self) -> Option<Token<'a>> {
         self.peek()?;
-        self.tokens
-            .clone()
-            .next()
-            .filter(|token| token.kind != TokenKind::Semicolon)
+        self.tokens.clone().next().filter(|token| token.kind != TokenKind::Semicolon)
     }
 
     /// The next token's keyword; empty at the end and for anything that is no word.
@@ -86,16 +83,10 @@ impl<'a> Cursor<'a> {
     pub(super) fn table_name(&mut self) -> Option<TableName> {
         let first = self.name()?;
         if !self.accept_kind(TokenKind::Dot) {
-            return Some(TableName {
-                schema: None,
-                table: first,
-            });
+            return Some(TableName { schema: None, table: first });
         }
         let table = self.name()?;
-        Some(TableName {
-            schema: Some(first),
-            table,
-        })
+        Some(TableName { schema: Some(first), table })
     }
 }
 

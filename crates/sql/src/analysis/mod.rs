@@ -134,9 +134,7 @@ pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
         weigh_versions(&mut analysis, &tokens, text, modes);
     }
     if tokens.is_ambiguous() {
-        analysis.effects.push(Effect::OtherSession(
-            "text that servers may read differently",
-        ));
+        analysis.effects.push(Effect::OtherSession("text that servers may read differently"));
     }
     analysis.is_complete = tokens.is_complete();
     if !analysis.is_complete || !analysis.effects.is_empty() || !analysis.depends.is_empty() {
@@ -148,18 +146,40 @@ pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
 /// A server may run the versioned comments or skip them: both readings must be harmless.
 fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, text: &[u8], modes: &Modes) {
     let skipped = read(&mut Tokens::new(text, modes).skipping_versioned());
-    if skipped.access == Access::MayWrite || code.versions_differ() {
+    let may_write = skipped.access == Access::MayWrite && skipped.statements > 0;
+    if may_write || code.versions_differ() {
         analysis.access = Access::MayWrite;
     }
+    analysis.depends.insert(skipped.depends);
     let mut known = analysis.effects.iter();
-    let is_covered = skipped
-        .effects
-        .iter()
-        .all(|effect| known.any(|other| other == effect));
-    if !is_covered {
-        analysis.effects.push(Effect::OtherSession(
-            "effects that depend on the server's version",
-        ));
+    let is_covered = skipped.effects.iter().all(|effect| known.any(|other| other == effect));
+    let merged = merge(analysis.transaction, skipped.transaction);
+    analysis.transaction = merged.unwrap_or(analysis.transaction);
+    if !is_covered || merged.is_none() {
+        analysis.effects.push(Effect::OtherSession("effects that depend on the server's version"));
+    }
+}
+
+/// What a transaction becomes by one reading or the other; `None` if they cannot be one effect.
+fn merge(code: TransactionEffect, skipped: TransactionEffect) -> Option<TransactionEffect> {
+    use TransactionEffect as Tx;
+    match (code, skipped) {
+        (
+            Tx::Begin { read_only, consistent_snapshot },
+            Tx::Begin { read_only: also, consistent_snapshot: other },
+        ) => Some(Tx::Begin {
+            read_only: read_only && also,
+            consistent_snapshot: consistent_snapshot || other,
+        }),
+        (code, skipped) if skipped == code || skipped == Tx::None => Some(code),
+        _ => None,
+    }
+}
+
+/// Puts a statement's transaction effect before its other effects, at `place`.
+fn name_transaction(effects: &mut Vec<Effect>, place: usize, transaction: TransactionEffect) {
+    if transaction != TransactionEffect::None {
+        effects.insert(place, Effect::Transaction(transaction));
     }
 }
 
@@ -175,8 +195,6 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         is_complete: true,
     };
     let mut reads_only = true;
-    // The transaction effect of a first statement, until it is known whether others follow.
-    let mut first_transaction = TransactionEffect::None;
     loop {
         let ahead = tokens.clone();
         match tokens.next() {
@@ -184,25 +202,21 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
             Some(token) if token.kind == TokenKind::Semicolon => continue,
             Some(_) => *tokens = ahead,
         }
+        let place = analysis.effects.len();
         let statement = head::read(tokens, &mut analysis.effects);
         if analysis.statements == 0 {
             analysis.kind = statement.kind;
-            first_transaction = statement.transaction;
         } else {
-            if first_transaction != TransactionEffect::None {
-                let effect = std::mem::replace(&mut first_transaction, TransactionEffect::None);
-                analysis.effects.insert(0, Effect::Transaction(effect));
-            }
-            if statement.transaction != TransactionEffect::None {
-                analysis
-                    .effects
-                    .push(Effect::Transaction(statement.transaction));
-            }
+            name_transaction(&mut analysis.effects, place, statement.transaction);
         }
-        analysis.statements = analysis.statements.saturating_add(1);
+        if analysis.statements == 1 {
+            // Only now is it known that the first statement was not the only one.
+            name_transaction(&mut analysis.effects, 0, analysis.transaction);
+        }
         if statement.transaction != TransactionEffect::None {
             analysis.transaction = statement.transaction;
         }
+        analysis.statements = analysis.statements.saturating_add(1);
         analysis.depends.insert(statement.depends);
         reads_only &= statement.reads_only;
     }

@@ -43,8 +43,16 @@ pub(super) enum Calls {
 struct Suspect {
     /// Whether its parenthesis has been passed.
     is_open: bool,
-    /// `) AS x (a, b)` needs nothing more; `x (a, b)` must be followed by `AS (`.
-    is_derived: bool,
+    place: Place,
+}
+
+/// Where a list of columns may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// `(SELECT …) AS x (a, b)`, where no call can stand.
+    Derived,
+    /// `WITH x (a, b) AS (SELECT …)`, if `AS (` follows.
+    With,
 }
 
 struct Walk<'e> {
@@ -90,29 +98,14 @@ impl<'a> Window<'a> {
 pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Vec<Effect>) -> Facts {
     let is_mariadb = tokens.modes().flavor_mariadb;
     let facts = Facts::default();
-    let mut walk = Walk {
-        facts,
-        effects,
-        calls,
-        is_mariadb,
-        depth: 0,
-        suspect: None,
-    };
-    let mut statement = tokens
-        .take_while(|token| token.kind != TokenKind::Semicolon)
-        .fuse();
+    let mut walk = Walk { facts, effects, calls, is_mariadb, depth: 0, suspect: None };
+    let mut statement = tokens.take_while(|token| token.kind != TokenKind::Semicolon).fuse();
     let (mut before, mut previous) = (None, None);
     let mut current = statement.next();
     let mut next = statement.next();
     while let Some(token) = current {
         let after = statement.next();
-        walk.token(&Window {
-            before,
-            previous,
-            current: token,
-            next,
-            after,
-        });
+        walk.token(&Window { before, previous, current: token, next, after });
         before = previous;
         previous = current;
         current = next;
@@ -133,9 +126,8 @@ impl Walk<'_> {
             TokenKind::Assign => {
                 // In SET it may assign a system variable; the parser of SET knows.
                 self.facts.may_write = true;
-                self.facts.assigns_user_variable |= window
-                    .previous
-                    .is_some_and(|token| token.kind == TokenKind::UserVariable);
+                self.facts.assigns_user_variable |=
+                    window.previous.is_some_and(|token| token.kind == TokenKind::UserVariable);
             }
             TokenKind::UserVariable => self.user_variable(window),
             TokenKind::SystemVariable => self.system_variable(window.current.text),
@@ -171,19 +163,14 @@ impl Walk<'_> {
 
     fn system_variable(&mut self, text: &[u8]) {
         self.facts.may_write = true;
-        let name = text
-            .rsplit(|byte| matches!(byte, b'.' | b'@'))
-            .next()
-            .unwrap_or_default();
+        let name = text.rsplit(|byte| matches!(byte, b'.' | b'@')).next().unwrap_or_default();
         let name = crate::token::unquote(name);
-        self.facts
-            .depends
-            .insert(match name.to_ascii_lowercase().as_slice() {
-                b"identity" | b"last_insert_id" => Depends::LAST_INSERT_ID,
-                b"warning_count" | b"error_count" => Depends::DIAGNOSTICS,
-                b"pseudo_thread_id" => Depends::CONNECTION_ID,
-                _ => Depends::empty(),
-            });
+        self.facts.depends.insert(match name.to_ascii_lowercase().as_slice() {
+            b"identity" | b"last_insert_id" => Depends::LAST_INSERT_ID,
+            b"warning_count" | b"error_count" => Depends::DIAGNOSTICS,
+            b"pseudo_thread_id" => Depends::CONNECTION_ID,
+            _ => Depends::empty(),
+        });
     }
 
     fn word(&mut self, window: &Window<'_>) {
@@ -236,10 +223,7 @@ impl Walk<'_> {
 
     /// After the table of an INSERT and its columns, `name (` is a call.
     fn end_target(&mut self, upper: &[u8]) {
-        let ends = matches!(
-            upper,
-            b"VALUES" | b"VALUE" | b"SELECT" | b"SET" | b"WITH" | b"TABLE"
-        );
+        let ends = matches!(upper, b"VALUES" | b"VALUE" | b"SELECT" | b"SET" | b"WITH" | b"TABLE");
         if ends && self.calls == Calls::JudgedAfterTarget {
             self.calls = Calls::Judged;
         }
@@ -249,10 +233,7 @@ impl Walk<'_> {
     fn known_call(&mut self, upper: &[u8], window: &Window<'_>) -> bool {
         let depends = match upper {
             b"LAST_INSERT_ID" => {
-                if window
-                    .after
-                    .is_some_and(|token| token.kind != TokenKind::Close)
-                {
+                if window.after.is_some_and(|token| token.kind != TokenKind::Close) {
                     self.effects.push(Effect::LastInsertIdAssigned);
                 }
                 Depends::LAST_INSERT_ID
@@ -298,12 +279,23 @@ impl Walk<'_> {
         }
         let is_close =
             |token: Option<Token<'_>>| token.is_some_and(|token| token.kind == TokenKind::Close);
-        let is_after_as = window.is_previous_word(b"AS") && is_close(window.before);
-        let is_derived = is_after_as || is_close(window.previous);
-        self.suspect = Some(Suspect {
-            is_open: false,
-            is_derived,
-        });
+        let previous = window.previous.map(|token| token.keyword());
+        let place = match previous.unwrap_or_default().as_bytes() {
+            b"WITH" | b"RECURSIVE" => Some(Place::With),
+            b"AS" if is_close(window.before) => Some(Place::Derived),
+            _ if is_close(window.previous) => Some(Place::Derived),
+            // The comma after the query of another common table expression.
+            _ if window.previous.is_some_and(|token| token.kind == TokenKind::Comma)
+                && is_close(window.before) =>
+            {
+                Some(Place::With)
+            }
+            _ => None,
+        };
+        match place {
+            Some(place) => self.suspect = Some(Suspect { is_open: false, place }),
+            None => self.unknown_call(),
+        }
     }
 
     fn unknown_call(&mut self) {
@@ -323,10 +315,8 @@ impl Walk<'_> {
             }
             TokenKind::Close => {
                 let is_with = window.is_next_word(b"AS")
-                    && window
-                        .after
-                        .is_some_and(|token| token.kind == TokenKind::Open);
-                let is_list = suspect.is_derived || is_with;
+                    && window.after.is_some_and(|token| token.kind == TokenKind::Open);
+                let is_list = suspect.place == Place::Derived || is_with;
                 self.suspect = None;
                 is_list
             }

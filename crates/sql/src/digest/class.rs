@@ -28,10 +28,7 @@ pub(super) enum Class {
 
 const CLASSES: [Class; 256] = classes();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the loop's bound is the table's length"
-)]
+#[expect(clippy::indexing_slicing, reason = "the loop's bound is the table's length")]
 const fn classes() -> [Class; 256] {
     let mut table = [Class::Inert; 256];
     let mut byte = 0_usize;
@@ -89,10 +86,7 @@ pub(super) const RUN_BACKTICK_SHIFT: u8 = 3;
 
 const RUN_FLAGS: [u8; 256] = all_run_flags();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the loop's bound is the tables' length"
-)]
+#[expect(clippy::indexing_slicing, reason = "the loop's bound is the tables' length")]
 const fn all_run_flags() -> [u8; 256] {
     const ALWAYS: u8 = RUN_TAKES | RUN_TAKES << 1;
     let mut table = [0; 256];

@@ -93,11 +93,7 @@ impl Grouper {
         let mut rest = run;
         while !matches!(self.list, List::Outside) {
             let [first, after @ ..] = rest else { return };
-            self.byte(if lowercase {
-                first.to_ascii_lowercase()
-            } else {
-                *first
-            });
+            self.byte(if lowercase { first.to_ascii_lowercase() } else { *first });
             rest = after;
         }
         let start = self.out.len();
@@ -232,11 +228,7 @@ impl Grouper {
         let Some(start) = self.out.len().checked_sub(group_len) else {
             return;
         };
-        if !self
-            .out
-            .get(start..)
-            .is_some_and(|group| is_group(group, self.list_limit))
-        {
+        if !self.out.get(start..).is_some_and(|group| is_group(group, self.list_limit)) {
             return;
         }
         if self.full_chain && start == self.chain_end && self.chain_comma {
@@ -261,10 +253,7 @@ impl Grouper {
 
 /// Whether `text` is `(`, as many `?,` as the limit says, and `...)`.
 fn is_group(text: &[u8], list_limit: usize) -> bool {
-    let Some(values) = text
-        .strip_prefix(b"(")
-        .and_then(|rest| rest.strip_suffix(b"...)"))
-    else {
+    let Some(values) = text.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b"...)")) else {
         return false;
     };
     values.len() == 2 * list_limit && values.chunks(2).all(|pair| pair == b"?,")

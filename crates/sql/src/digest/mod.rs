@@ -119,9 +119,7 @@ impl Default for Digester {
 impl Digester {
     /// A digester; it allocates with its first statements.
     pub const fn new() -> Self {
-        Self {
-            spacer: Spacer::new(),
-        }
+        Self { spacer: Spacer::new() }
     }
 
     /// The digest of `text`, the text of a `COM_QUERY` in any encoding that extends ASCII.

@@ -122,10 +122,7 @@ impl<'a, 's> Scanner<'a, 's> {
                 break;
             }
         }
-        Seen {
-            is_clean: self.is_clean && !self.in_backticks,
-            first_comment: self.first_comment,
-        }
+        Seen { is_clean: self.is_clean && !self.in_backticks, first_comment: self.first_comment }
     }
 
     /// The byte `ahead` places on, 0 behind the end.
@@ -223,10 +220,7 @@ impl<'a, 's> Scanner<'a, 's> {
 
     fn word(&mut self) {
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let len = rest
-            .iter()
-            .position(|&byte| !is_word(byte))
-            .unwrap_or(rest.len());
+        let len = rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
         let word = rest.get(..len).unwrap_or_default();
         if self.replace_null && !is_word(self.before) && word.eq_ignore_ascii_case(b"NULL") {
             self.put(b'?');
@@ -244,14 +238,8 @@ impl<'a, 's> Scanner<'a, 's> {
             return self.word();
         }
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let digits = rest
-            .iter()
-            .position(|byte| !byte.is_ascii_digit())
-            .unwrap_or(rest.len());
-        if rest
-            .get(digits)
-            .is_some_and(|&end| !is_word(end) && end != b'.')
-        {
+        let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+        if rest.get(digits).is_some_and(|&end| !is_word(end) && end != b'.') {
             self.put_number(digits);
             self.before = b'?';
             self.at += digits;
@@ -284,10 +272,7 @@ impl<'a, 's> Scanner<'a, 's> {
                 _ => len,
             };
             number.iter().take(end).for_each(|&byte| self.put(byte));
-            self.before = end
-                .checked_sub(1)
-                .and_then(|last| number.get(last))
-                .map_or(0, |&b| b);
+            self.before = end.checked_sub(1).and_then(|last| number.get(last)).map_or(0, |&b| b);
             self.at += end;
         }
     }
@@ -295,11 +280,7 @@ impl<'a, 's> Scanner<'a, 's> {
     /// Passes on the `?` of a number of `len` bytes. The buffer takes all of them before they
     /// become one.
     fn put_number(&mut self, len: usize) {
-        let residue = Residue {
-            start: self.out.taken,
-            offset: self.at,
-            len,
-        };
+        let residue = Residue { start: self.out.taken, offset: self.at, len };
         if self.residue.end() > residue.end() {
             self.older_residue = self.residue;
         }
@@ -380,16 +361,10 @@ impl<'a, 's> Scanner<'a, 's> {
             }
         };
         if self.first_comment.is_none() {
-            let whole = self
-                .text
-                .get(self.at + 2..end.saturating_sub(1))
-                .unwrap_or_default();
+            let whole = self.text.get(self.at + 2..end.saturating_sub(1)).unwrap_or_default();
             self.first_comment = Some(whole.get(..FIRST_COMMENT_MAX).unwrap_or(whole));
         }
-        let content = self
-            .text
-            .get(content..end.saturating_sub(1))
-            .unwrap_or_default();
+        let content = self.text.get(content..end.saturating_sub(1)).unwrap_or_default();
         self.put_comment(content, command == 1);
         if self.out.taken > 0 && self.out.last != b' ' {
             self.put_raw(b" ");
@@ -510,7 +485,5 @@ fn is_number(bytes: &[u8]) -> bool {
     if let [b'0', b'x' | b'X', hex @ ..] = bytes {
         return hex.iter().all(u8::is_ascii_hexdigit);
     }
-    bytes
-        .iter()
-        .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+    bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
 }

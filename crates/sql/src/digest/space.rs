@@ -54,8 +54,7 @@ impl Spacer {
 
     /// Starts a new text.
     pub(super) fn begin(&mut self, settings: &super::Settings) {
-        self.grouper
-            .begin(settings.grouping_limit, settings.groups_grouping_limit);
+        self.grouper.begin(settings.grouping_limit, settings.groups_grouping_limit);
         self.pending = None;
         self.last = 0;
         self.last_but_one = 0;
@@ -100,11 +99,7 @@ impl Spacer {
     /// Takes one byte of the statement; letters are lowercased if the settings say so.
     #[inline]
     pub(super) fn byte(&mut self, byte: u8) {
-        self.raw_byte(if self.lowercase {
-            byte.to_ascii_lowercase()
-        } else {
-            byte
-        });
+        self.raw_byte(if self.lowercase { byte.to_ascii_lowercase() } else { byte });
     }
 
     /// Takes one byte as it is.
@@ -136,22 +131,14 @@ impl Spacer {
 
     fn pend(&self, byte: u8) -> Pending {
         let written = |source: u8| {
-            if self.no_digits && source.is_ascii_digit() {
-                b'?'
-            } else {
-                source
-            }
+            if self.no_digits && source.is_ascii_digit() { b'?' } else { source }
         };
         let (before, before_that) = match self.removed {
             0 => (written(self.last), written(self.last_but_one)),
             1 => (self.last, self.passed),
             _ => (self.last, self.last_but_one),
         };
-        Pending {
-            byte,
-            before,
-            before_that,
-        }
+        Pending { byte, before, before_that }
     }
 
     #[inline]
@@ -196,11 +183,7 @@ impl Spacer {
 
 /// Whether a `+` or `-` before `next` is taken for the sign of a value and goes.
 fn drops_sign(sign: Pending, next: u8) -> bool {
-    let Pending {
-        before,
-        before_that,
-        ..
-    } = sign;
+    let Pending { before, before_that, .. } = sign;
     let spaced = before == b' ';
     if before == 0 || is_word(before) || before == b')' || before == b'?' {
         return false;

@@ -7,17 +7,11 @@ fn text(statement: &str, settings: &Settings) -> String {
 }
 
 fn check(statement: &str, expected: &str) {
-    assert_eq!(
-        text(statement, &Settings::default()),
-        expected,
-        "{statement}"
-    );
+    assert_eq!(text(statement, &Settings::default()), expected, "{statement}");
 }
 
 fn is_clean(statement: &str) -> bool {
-    Digester::new()
-        .digest(statement.as_bytes(), &Settings::default())
-        .is_clean
+    Digester::new().digest(statement.as_bytes(), &Settings::default()).is_clean
 }
 
 /// The examples in ProxySQL's documentation and tests.
@@ -44,53 +38,23 @@ fn documented_examples() {
         "SELECT * tablename where id IN (1,2,3,4,5,6,7,8,  AND j in (1,2,3,4,5,6  and k=1",
         "SELECT * tablename where id IN (?,?,?,...,AND j in (?,?,?,...,? and k=?",
     );
-    check(
-        "INSERT INTO db.table( col1) VALUES ( 'val' )",
-        "INSERT INTO db.table(col1) VALUES (?)",
-    );
+    check("INSERT INTO db.table( col1) VALUES ( 'val' )", "INSERT INTO db.table(col1) VALUES (?)");
 }
 
 #[test]
 fn settings_change_what_they_say() {
     let default = Settings::default();
-    let no_digits = Settings {
-        no_digits: true,
-        ..default.clone()
-    };
-    assert_eq!(
-        text("select * from 1_value, t12", &no_digits),
-        "select * from ?_value,t?"
-    );
-    let lowercase = Settings {
-        lowercase: true,
-        ..default.clone()
-    };
+    let no_digits = Settings { no_digits: true, ..default.clone() };
+    assert_eq!(text("select * from 1_value, t12", &no_digits), "select * from ?_value,t?");
+    let lowercase = Settings { lowercase: true, ..default.clone() };
     assert_eq!(text("SELECT `A`, B", &lowercase), "select `a`,b");
-    let replace_null = Settings {
-        replace_null: true,
-        ..default.clone()
-    };
-    assert_eq!(
-        text("SELECT NULL, NULL8, nUlL", &replace_null),
-        "SELECT ?,NULL8,?"
-    );
-    let keep_comment = Settings {
-        keep_comment: true,
-        ..default.clone()
-    };
-    assert_eq!(
-        text("SELECT /* kept */ +1", &keep_comment),
-        "SELECT /* kept */ ?"
-    );
-    let short = Settings {
-        max_digest_length: 7,
-        ..default.clone()
-    };
+    let replace_null = Settings { replace_null: true, ..default.clone() };
+    assert_eq!(text("SELECT NULL, NULL8, nUlL", &replace_null), "SELECT ?,NULL8,?");
+    let keep_comment = Settings { keep_comment: true, ..default.clone() };
+    assert_eq!(text("SELECT /* kept */ +1", &keep_comment), "SELECT /* kept */ ?");
+    let short = Settings { max_digest_length: 7, ..default.clone() };
     assert_eq!(text("SELECT abc", &short), "SELECT ");
-    let small = Settings {
-        max_query_length: 12,
-        ..default
-    };
+    let small = Settings { max_query_length: 12, ..default };
     assert_eq!(text("SELECT 12, abcdefghi", &small), "SELECT ?,abc");
 }
 
@@ -103,21 +67,14 @@ fn lists_and_groups_collapse() {
     check("f(1,2,3,4,5,ab)", "f(?,?,?,...,ab)");
     check("f(1,2,3,4,5+1)", "f(?,?,?,?,?+?)");
     check("1,2,3,4,5,6", "?,?,?,?,?,?");
-    let limits = Settings {
-        grouping_limit: 1,
-        groups_grouping_limit: 2,
-        ..Settings::default()
-    };
+    let limits = Settings { grouping_limit: 1, groups_grouping_limit: 2, ..Settings::default() };
     let group = "(1,2,3)";
     let rows = |n: usize| format!("VALUES {}", vec![group; n].join(" , "));
     assert_eq!(text(&rows(2), &limits), "VALUES (?,...),(?,...)");
     assert_eq!(text(&rows(3), &limits), "VALUES (?,...),(?,...),...");
     assert_eq!(text(&rows(9), &limits), "VALUES (?,...),(?,...),...");
     let mixed = format!("{},(1,a),{}", rows(4), group);
-    assert_eq!(
-        text(&mixed, &limits),
-        "VALUES (?,...),(?,...),...(?,a),(?,...)"
-    );
+    assert_eq!(text(&mixed, &limits), "VALUES (?,...),(?,...),...(?,a),(?,...)");
 }
 
 #[test]
@@ -163,10 +120,7 @@ fn only_texts_that_determine_the_structure_are_clean() {
     let long = format!("SELECT {}", "a, ".repeat(2000));
     assert!(!is_clean(&long), "cut by max_digest_length");
     let longer = format!("SELECT '{}', 1", "a".repeat(70_000));
-    assert!(
-        is_clean(&longer),
-        "the compressed text fits into the buffer"
-    );
+    assert!(is_clean(&longer), "the compressed text fits into the buffer");
 }
 
 #[test]
@@ -174,22 +128,14 @@ fn first_comment_is_the_first_block_comment() {
     let first = |statement: &str| {
         let mut digester = Digester::new();
         let digest = digester.digest(statement.as_bytes(), &Settings::default());
-        digest
-            .first_comment
-            .map(|comment| String::from_utf8_lossy(comment).into_owned())
+        digest.first_comment.map(|comment| String::from_utf8_lossy(comment).into_owned())
     };
-    assert_eq!(
-        first("/* hostgroup=1 */ SELECT 1 /* b */").as_deref(),
-        Some(" hostgroup=1 ")
-    );
+    assert_eq!(first("/* hostgroup=1 */ SELECT 1 /* b */").as_deref(), Some(" hostgroup=1 "));
     assert_eq!(first("SELECT '/* no */' /**/").as_deref(), Some(""));
     assert_eq!(first("SELECT 1 # /* c */"), None);
     assert_eq!(first("SELECT 1 /* open"), None);
     let long = format!("/*{}*/ SELECT 1", "x".repeat(5000));
-    assert_eq!(
-        first(&long).map(|comment| comment.len()),
-        Some(FIRST_COMMENT_MAX)
-    );
+    assert_eq!(first(&long).map(|comment| comment.len()), Some(FIRST_COMMENT_MAX));
 }
 
 #[test]
@@ -215,11 +161,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
             ..Settings::default()
         };
         if is_small {
-            Settings {
-                max_digest_length: digest_len,
-                max_query_length: query_len,
-                ..settings
-            }
+            Settings { max_digest_length: digest_len, max_query_length: query_len, ..settings }
         } else {
             settings
         }

@@ -18,10 +18,7 @@ pub fn parse(text: &[u8], modes: &Modes) -> Result<Vec<Assignment>, SetError> {
 
 /// Parses the `SET` statement at the front of `tokens`, up to and with its `;`.
 pub(crate) fn parse_tokens(tokens: &mut Tokens<'_>) -> Result<Vec<Assignment>, SetError> {
-    let mut parser = Parser {
-        next: tokens.next(),
-        tokens,
-    };
+    let mut parser = Parser { next: tokens.next(), tokens };
     if !parser.accept(b"SET") {
         return Err(SetError::NotOneSet);
     }
@@ -71,18 +68,12 @@ impl<'a> Parser<'_, 'a> {
 
     /// Whether the token after the next one is `word`.
     fn is_word_second(&self, word: &[u8]) -> bool {
-        self.tokens
-            .clone()
-            .next()
-            .is_some_and(|token| token.is_word(word))
+        self.tokens.clone().next().is_some_and(|token| token.is_word(word))
     }
 
     /// Whether the next token is followed by `=` or `:=`, so that it names a variable.
     fn is_assigned(&self) -> bool {
-        self.tokens
-            .clone()
-            .next()
-            .is_some_and(|token| is_equals(&token))
+        self.tokens.clone().next().is_some_and(|token| is_equals(&token))
     }
 
     fn expected<T>(&self, what: &'static str) -> Result<T, SetError> {
@@ -130,11 +121,7 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn transaction(&mut self, scope: TransactionScope) -> Result<Vec<Assignment>, SetError> {
-        let mut setting = TransactionSetting {
-            scope,
-            isolation: None,
-            read_only: None,
-        };
+        let mut setting = TransactionSetting { scope, isolation: None, read_only: None };
         loop {
             if self.accept(b"ISOLATION") {
                 if !self.accept(b"LEVEL") {
@@ -201,11 +188,7 @@ impl<'a> Parser<'_, 'a> {
                 let name = unquote(name).to_ascii_lowercase();
                 self.equals()?;
                 let value = self.value()?;
-                return Ok(Assignment::Variable {
-                    scope: Scope::UserVariable,
-                    name,
-                    value,
-                });
+                return Ok(Assignment::Variable { scope: Scope::UserVariable, name, value });
             }
             TokenKind::SystemVariable => {
                 self.bump();
@@ -242,9 +225,7 @@ impl<'a> Parser<'_, 'a> {
             || (self.is_word_second(b"SET") && (self.accept(b"CHARACTER") || self.accept(b"CHAR")))
                 && self.accept(b"SET");
         match is_character_set {
-            true => Ok(Some(Assignment::CharacterSet {
-                charset: self.charset()?,
-            })),
+            true => Ok(Some(Assignment::CharacterSet { charset: self.charset()? })),
             false => Ok(None),
         }
     }
@@ -328,11 +309,7 @@ impl<'a> Parser<'_, 'a> {
             end = token.end();
             self.bump();
         }
-        let raw = self
-            .tokens
-            .text()
-            .get(first.offset..end)
-            .unwrap_or_default();
+        let raw = self.tokens.text().get(first.offset..end).unwrap_or_default();
         if first.end() != end && memchr::memmem::find(raw, b"*/").is_some() {
             // Half of an executable comment may be in the value, the other half outside it.
             return Err(SetError::Ambiguous);
@@ -377,9 +354,7 @@ impl Shape {
 fn is_evaluated(token: &Token<'_>) -> bool {
     let keyword = token.keyword();
     let word = keyword.as_bytes();
-    [&b"CURRENT_"[..], b"LOCALTIME", b"UTC_"]
-        .iter()
-        .any(|prefix| word.starts_with(prefix))
+    [&b"CURRENT_"[..], b"LOCALTIME", b"UTC_"].iter().any(|prefix| word.starts_with(prefix))
 }
 
 fn is_equals(token: &Token<'_>) -> bool {
@@ -400,14 +375,9 @@ fn scope_of(upper: &[u8]) -> Option<Scope> {
 fn split_system_variable(text: &[u8]) -> (Scope, Vec<u8>) {
     let text = text.strip_prefix(b"@@").unwrap_or(text);
     if let Some(dot) = memchr::memchr(b'.', text)
-        && let Some(scope) = text
-            .get(..dot)
-            .and_then(|word| scope_of(&word.to_ascii_uppercase()))
+        && let Some(scope) = text.get(..dot).and_then(|word| scope_of(&word.to_ascii_uppercase()))
     {
-        return (
-            scope,
-            unquote_parts(text.get(dot + 1..).unwrap_or_default()),
-        );
+        return (scope, unquote_parts(text.get(dot + 1..).unwrap_or_default()));
     }
     (Scope::NextTransaction, unquote_parts(text))
 }

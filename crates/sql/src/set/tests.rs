@@ -21,18 +21,11 @@ fn show(assignment: &Assignment) -> String {
             };
             format!("{scope:?} {}={value}", show_bytes(name))
         }
-        Assignment::Names {
-            charset,
-            collation: None,
-        } => {
+        Assignment::Names { charset, collation: None } => {
             format!("names {}", show_option(charset.as_ref()))
         }
         Assignment::Names { charset, collation } => {
-            format!(
-                "names {}/{}",
-                show_option(charset.as_ref()),
-                show_option(collation.as_ref())
-            )
+            format!("names {}/{}", show_option(charset.as_ref()), show_option(collation.as_ref()))
         }
         Assignment::CharacterSet { charset } => {
             format!("charset {}", show_option(charset.as_ref()))
@@ -54,24 +47,15 @@ fn show(assignment: &Assignment) -> String {
 const CASES: &[(&str, &str)] = &[
     ("SET a=1", "LocalDefault a=1"),
     ("set A = 'x';", "LocalDefault a='x'"),
-    (
-        "SET @@session.b='x', @@c:=2",
-        "Session b='x' | LocalDefault c=2",
-    ),
-    (
-        "SET SESSION d=ON, LOCAL e=OFF",
-        "Session d=ON | Session e=OFF",
-    ),
+    ("SET @@session.b='x', @@c:=2", "Session b='x' | LocalDefault c=2"),
+    ("SET SESSION d=ON, LOCAL e=OFF", "Session d=ON | Session e=OFF"),
     (
         "SET GLOBAL a=1, b=2, SESSION c=3, d=4",
         "Global a=1 | Global b=2 | Session c=3 | Session d=4",
     ),
     ("SET GLOBAL a=1, @@b=2", "Global a=1 | LocalDefault b=2"),
     ("SET PERSIST a=1", "Persist a=1"),
-    (
-        "SET PERSIST_ONLY a=1, @@persist.b=2",
-        "PersistOnly a=1 | Persist b=2",
-    ),
+    ("SET PERSIST_ONLY a=1, @@persist.b=2", "PersistOnly a=1 | Persist b=2"),
     (
         "SET @@GLOBAL.a=1, @@local.b=2, @@persist_only.c=3",
         "Global a=1 | Session b=2 | PersistOnly c=3",
@@ -85,115 +69,55 @@ const CASES: &[(&str, &str)] = &[
         "SET @@`sql_mode`='', @@session.`time_zone`='+00:00'",
         "LocalDefault sql_mode='' | Session time_zone='+00:00'",
     ),
-    (
-        "SET hot.key_buffer_size=1",
-        "LocalDefault hot.key_buffer_size=1",
-    ),
-    (
-        "SET @@hot.key_buffer_size=1",
-        "LocalDefault hot.key_buffer_size=1",
-    ),
-    (
-        "SET GLOBAL hot.key_buffer_size=1",
-        "Global hot.key_buffer_size=1",
-    ),
+    ("SET hot.key_buffer_size=1", "LocalDefault hot.key_buffer_size=1"),
+    ("SET @@hot.key_buffer_size=1", "LocalDefault hot.key_buffer_size=1"),
+    ("SET GLOBAL hot.key_buffer_size=1", "Global hot.key_buffer_size=1"),
     (
         "SET a=-1, b=+2.5, c=1e3, d=0x1F",
         "LocalDefault a=-1 | LocalDefault b=+2.5 | LocalDefault c=1e3 | LocalDefault d=0x1F",
     ),
-    (
-        "SET a=DEFAULT, b=default",
-        "LocalDefault a=DEFAULT | LocalDefault b=DEFAULT",
-    ),
-    (
-        "SET character_set_results=utf8mb4",
-        "LocalDefault character_set_results=utf8mb4",
-    ),
-    (
-        "SET character_set_results=NULL",
-        "LocalDefault character_set_results=NULL",
-    ),
-    (
-        "SET tx_isolation='READ-COMMITTED'",
-        "LocalDefault transaction_isolation='READ-COMMITTED'",
-    ),
-    (
-        "SET tx_isolation=READ-COMMITTED",
-        "LocalDefault transaction_isolation=READ-COMMITTED",
-    ),
-    (
-        "SET @@tx_isolation='SERIALIZABLE'",
-        "NextTransaction transaction_isolation='SERIALIZABLE'",
-    ),
+    ("SET a=DEFAULT, b=default", "LocalDefault a=DEFAULT | LocalDefault b=DEFAULT"),
+    ("SET character_set_results=utf8mb4", "LocalDefault character_set_results=utf8mb4"),
+    ("SET character_set_results=NULL", "LocalDefault character_set_results=NULL"),
+    ("SET tx_isolation='READ-COMMITTED'", "LocalDefault transaction_isolation='READ-COMMITTED'"),
+    ("SET tx_isolation=READ-COMMITTED", "LocalDefault transaction_isolation=READ-COMMITTED"),
+    ("SET @@tx_isolation='SERIALIZABLE'", "NextTransaction transaction_isolation='SERIALIZABLE'"),
     (
         "SET @@session.transaction_isolation='SERIALIZABLE'",
         "Session transaction_isolation='SERIALIZABLE'",
     ),
-    (
-        "SET @@transaction_read_only=1",
-        "NextTransaction transaction_read_only=1",
-    ),
+    ("SET @@transaction_read_only=1", "NextTransaction transaction_read_only=1"),
     ("SET tx_read_only=1", "LocalDefault transaction_read_only=1"),
     (
         "SET sql_mode=CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
         "LocalDefault sql_mode=expr(CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'))",
     ),
-    (
-        "SET a=(SELECT 1, 2), b=3",
-        "LocalDefault a=expr((SELECT 1, 2)) | LocalDefault b=3",
-    ),
-    (
-        "SET a=@@b, @c=@d",
-        "LocalDefault a=expr(@@b) | UserVariable c=expr(@d)",
-    ),
+    ("SET a=(SELECT 1, 2), b=3", "LocalDefault a=expr((SELECT 1, 2)) | LocalDefault b=3"),
+    ("SET a=@@b, @c=@d", "LocalDefault a=expr(@@b) | UserVariable c=expr(@d)"),
     ("SET a='x' 'y'", "LocalDefault a=expr('x' 'y')"),
     ("SET a=1+1", "LocalDefault a=expr(1+1)"),
     ("SET a=_utf8'x'", "LocalDefault a=expr(_utf8'x')"),
-    (
-        "SET timestamp=CURRENT_TIMESTAMP",
-        "LocalDefault timestamp=expr(CURRENT_TIMESTAMP)",
-    ),
+    ("SET timestamp=CURRENT_TIMESTAMP", "LocalDefault timestamp=expr(CURRENT_TIMESTAMP)"),
     ("SET a=?", "LocalDefault a=expr(?)"),
-    (
-        "SET a='it''s, (x)', b=1",
-        "LocalDefault a='it''s, (x)' | LocalDefault b=1",
-    ),
+    ("SET a='it''s, (x)', b=1", "LocalDefault a='it''s, (x)' | LocalDefault b=1"),
     ("SET NAMES utf8", "names utf8"),
-    (
-        "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_bin'",
-        "names utf8mb4/utf8mb4_bin",
-    ),
+    ("SET NAMES 'utf8mb4' COLLATE 'utf8mb4_bin'", "names utf8mb4/utf8mb4_bin"),
     ("SET NAMES DEFAULT", "names default"),
-    (
-        "SET NAMES utf8, autocommit=1",
-        "names utf8 | LocalDefault autocommit=1",
-    ),
+    ("SET NAMES utf8, autocommit=1", "names utf8 | LocalDefault autocommit=1"),
     ("SET @x=1, NAMES binary", "UserVariable x=1 | names binary"),
     ("SET CHARACTER SET latin1", "charset latin1"),
     ("SET CHARSET 'utf8'", "charset utf8"),
     ("SET CHAR SET utf8", "charset utf8"),
-    (
-        "SET CHARACTER SET DEFAULT, a=1",
-        "charset default | LocalDefault a=1",
-    ),
+    ("SET CHARACTER SET DEFAULT, a=1", "charset default | LocalDefault a=1"),
     ("SET names=1", "LocalDefault names=1"),
     ("SET SESSION autocommit=0", "Session autocommit=0"),
-    (
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "transaction Next READ-COMMITTED None",
-    ),
+    ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "transaction Next READ-COMMITTED None"),
     (
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
         "transaction Session REPEATABLE-READ Some(true)",
     ),
-    (
-        "SET LOCAL TRANSACTION READ WRITE",
-        "transaction Session - Some(false)",
-    ),
-    (
-        "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE",
-        "transaction Global SERIALIZABLE None",
-    ),
+    ("SET LOCAL TRANSACTION READ WRITE", "transaction Session - Some(false)"),
+    ("SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE", "transaction Global SERIALIZABLE None"),
     (
         "SET TRANSACTION READ ONLY, ISOLATION LEVEL READ UNCOMMITTED",
         "transaction Next READ-UNCOMMITTED Some(true)",
@@ -207,8 +131,8 @@ const CASES: &[(&str, &str)] = &[
     ("SET STATEMENT max_statement_time=1 FOR SELECT 1", ""),
     ("/*!40101 SET NAMES utf8 */;", "names utf8"),
     (
-        "/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */;",
-        "UserVariable old_sql_mode=expr(@@SQL_MODE) | LocalDefault sql_mode='NO_AUTO_VALUE_ON_ZERO'",
+        "/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='ANSI' */;",
+        "UserVariable old_sql_mode=expr(@@SQL_MODE) | LocalDefault sql_mode='ANSI'",
     ),
     ("SET a=1 -- end", "LocalDefault a=1"),
     ("SET/**/a/**/=/**/1", "LocalDefault a=1"),
@@ -278,10 +202,7 @@ fn switches_are_read_from_literals() {
 
 #[test]
 fn double_quotes_follow_the_mode() {
-    let ansi = Modes {
-        ansi_quotes: true,
-        ..Modes::default()
-    };
+    let ansi = Modes { ansi_quotes: true, ..Modes::default() };
     let assignments = parse(br#"SET "sql_mode"="ANSI""#, &ansi).unwrap();
     assert_eq!(show(&assignments[0]), r#"LocalDefault sql_mode="ANSI""#);
     assert!(parse(br#"SET "sql_mode"="ANSI""#, &Modes::default()).is_err());

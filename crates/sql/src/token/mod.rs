@@ -5,15 +5,15 @@
 //! code; where the two families or two versions would disagree, [`Tokens::is_ambiguous`] says so
 //! and the caller takes the careful way.
 
+mod lexeme;
 mod scan;
-mod token;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use lexeme::unquote;
+pub use lexeme::{Keyword, Token, TokenKind};
 pub use scan::Tokens;
-pub(crate) use token::unquote;
-pub use token::{Keyword, Token, TokenKind};
 
 /// How the server that will run a text reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -92,10 +92,7 @@ const fn classes() -> [Class; 256] {
 }
 
 fn class(byte: u8) -> Class {
-    CLASSES
-        .get(usize::from(byte))
-        .copied()
-        .unwrap_or(Class::Space)
+    CLASSES.get(usize::from(byte)).copied().unwrap_or(Class::Space)
 }
 
 fn is_word_byte(byte: u8) -> bool {
@@ -174,12 +171,7 @@ impl<'a> Tokens<'a> {
         let end = end.max(self.at + 1).min(self.text.len());
         let text = self.text.get(self.at..end).unwrap_or_default();
         let is_versioned = self.comment == Executable::Versioned;
-        let token = Token {
-            kind,
-            text,
-            offset: self.at,
-            is_versioned,
-        };
+        let token = Token { kind, text, offset: self.at, is_versioned };
         self.at = end;
         self.last = match kind {
             TokenKind::Word => Last::Name(end),
@@ -219,11 +211,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn skip_digits(&self, from: usize) -> usize {
-        from + self
-            .rest(from)
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count()
+        from + self.rest(from).iter().take_while(|byte| byte.is_ascii_digit()).count()
     }
 
     /// The end of `e10`, `E+10` or `e-10` at `from`.
@@ -269,12 +257,7 @@ impl<'a> Tokens<'a> {
             _ => return None,
         };
         let first = self.at + 2;
-        let end = first
-            + self
-                .rest(first)
-                .iter()
-                .take_while(|byte| is_digit(byte))
-                .count();
+        let end = first + self.rest(first).iter().take_while(|byte| is_digit(byte)).count();
         (end > first && !is_word_byte(self.byte(end))).then_some(end)
     }
 
@@ -290,13 +273,12 @@ impl<'a> Tokens<'a> {
                 return self.text.len();
             };
             at += step;
-            if self.byte(at) != quote {
-                at += 2;
-            } else if self.text.get(at + 1) == Some(&quote) {
-                at += 2;
-            } else {
+            let is_end = self.byte(at) == quote && self.text.get(at + 1) != Some(&quote);
+            if is_end {
                 return at + 1;
             }
+            // An escape and what it escapes, or a doubled quote.
+            at += 2;
         }
     }
 
@@ -394,11 +376,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn enter_executable(&mut self, body: usize) {
-        let digits = self
-            .rest(body)
-            .iter()
-            .take(6)
-            .take_while(|byte| byte.is_ascii_digit());
+        let digits = self.rest(body).iter().take(6).take_while(|byte| byte.is_ascii_digit());
         let len = digits.count();
         // Fewer than five digits are no version but code.
         if len < 5 {

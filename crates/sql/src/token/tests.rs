@@ -31,60 +31,33 @@ fn check(text: &str, expected: &str) {
 
 #[test]
 fn words_and_numbers() {
-    check(
-        "SELECT a1,_b$ FROM é",
-        "w<SELECT> w<a1> o<,> w<_b$> w<FROM> w<é>",
-    );
+    check("SELECT a1,_b$ FROM é", "w<SELECT> w<a1> o<,> w<_b$> w<FROM> w<é>");
     check(
         "1 1.5 .5 5. 1e3 1.5E-3 0x1f 0b01",
         "n<1> n<1.5> n<.5> n<5.> n<1e3> n<1.5E-3> n<0x1f> n<0b01>",
     );
-    check(
-        "1a 1e 1ex 0xg 0b2 1_1",
-        "w<1a> w<1e> w<1ex> w<0xg> w<0b2> w<1_1>",
-    );
+    check("1a 1e 1ex 0xg 0b2 1_1", "w<1a> w<1e> w<1ex> w<0xg> w<0b2> w<1_1>");
     check("1.for", "n<1.> w<for>");
-    check(
-        "t.1a t.5 a.b.c",
-        "w<t> o<.> w<1a> w<t> o<.> w<5> w<a> o<.> w<b> o<.> w<c>",
-    );
+    check("t.1a t.5 a.b.c", "w<t> o<.> w<1a> w<t> o<.> w<5> w<a> o<.> w<b> o<.> w<c>");
     check("1e5abc 1.5e", "n<1e5> w<abc> n<1.5> w<e>");
 }
 
 #[test]
 fn quotes() {
-    check(
-        r#"'a''b' "c""d" `e``f` 'g\'h'"#,
-        r#"s<'a''b'> s<"c""d"> q<`e``f`> s<'g\'h'>"#,
-    );
+    check(r#"'a''b' "c""d" `e``f` 'g\'h'"#, r#"s<'a''b'> s<"c""d"> q<`e``f`> s<'g\'h'>"#);
     check(r"`a\` 'b'", r"q<`a\`> s<'b'>");
     check("'a' 'b'", "s<'a'> s<'b'>");
-    check(
-        "x'41' N'a' _utf8'b'",
-        "w<x> s<'41'> w<N> s<'a'> w<_utf8> s<'b'>",
-    );
-    let ansi = Modes {
-        ansi_quotes: true,
-        ..Modes::default()
-    };
+    check("x'41' N'a' _utf8'b'", "w<x> s<'41'> w<N> s<'a'> w<_utf8> s<'b'>");
+    let ansi = Modes { ansi_quotes: true, ..Modes::default() };
     assert_eq!(all(br#""a\" 'b'"#, &ansi).0, r#"q<"a\"> s<'b'>"#);
-    let plain = Modes {
-        no_backslash_escapes: true,
-        ..Modes::default()
-    };
+    let plain = Modes { no_backslash_escapes: true, ..Modes::default() };
     assert_eq!(all(br"'a\' 'b'", &plain).0, r"s<'a\'> s<'b'>");
 }
 
 #[test]
 fn variables() {
-    check(
-        "@a @a.b @`c d` @'e' @\"f\" @",
-        "u<@a> u<@a.b> u<@`c d`> u<@'e'> u<@\"f\"> u<@>",
-    );
-    check(
-        "@@x @@session.x @@global.`y`",
-        "v<@@x> v<@@session.x> v<@@global.`y`>",
-    );
+    check("@a @a.b @`c d` @'e' @\"f\" @", "u<@a> u<@a.b> u<@`c d`> u<@'e'> u<@\"f\"> u<@>");
+    check("@@x @@session.x @@global.`y`", "v<@@x> v<@@session.x> v<@@global.`y`>");
     check("@a:=1", "u<@a> o<:=> n<1>");
     check("root@localhost", "w<root> u<@localhost>");
 }
@@ -102,10 +75,7 @@ fn comments() {
     check("/*!100100 a */ /*! b */ c", "w<a> w<b> w<c>");
     check("/*!123 a */", "n<123> w<a>");
     check("a /*M! b */ c", "w<a> w<c>");
-    let maria = Modes {
-        flavor_mariadb: true,
-        ..Modes::default()
-    };
+    let maria = Modes { flavor_mariadb: true, ..Modes::default() };
     assert_eq!(all(b"a /*M! b */ c", &maria).0, "w<a> w<b> w<c>");
     assert_eq!(all(b"a /*M!100100 b */ c", &maria).0, "w<a> w<b> w<c>");
     check("a * /b", "w<a> o<*> o</> w<b>");
@@ -121,22 +91,8 @@ fn versioned_comments_can_be_left_out() {
 
 #[test]
 fn what_does_not_end_is_told() {
-    for text in [
-        "'a",
-        "\"a",
-        "`a",
-        "'a\\'",
-        "/* a",
-        "/*! a",
-        "/*!50000 a",
-        "@'a",
-        "@@`a",
-        "a\0b",
-    ] {
-        assert!(
-            !all(text.as_bytes(), &Modes::default()).1.is_complete(),
-            "{text}"
-        );
+    for text in ["'a", "\"a", "`a", "'a\\'", "/* a", "/*! a", "/*!50000 a", "@'a", "@@`a", "a\0b"] {
+        assert!(!all(text.as_bytes(), &Modes::default()).1.is_complete(), "{text}");
     }
 }
 
@@ -154,27 +110,18 @@ fn what_servers_read_differently_is_told() {
     ] {
         assert!(all(text, &Modes::default()).1.is_ambiguous(), "{text:?}");
     }
-    let latin = Modes {
-        encoding: Encoding::SingleByte,
-        ..Modes::default()
-    };
+    let latin = Modes { encoding: Encoding::SingleByte, ..Modes::default() };
     assert!(all("à".as_bytes(), &latin).1.is_ambiguous());
     assert!(!all("à".as_bytes(), &Modes::default()).1.is_ambiguous());
 }
 
 #[test]
 fn second_bytes_of_characters_do_not_quote_or_escape() {
-    let sjis = Modes {
-        encoding: Encoding::ShiftJis,
-        ..Modes::default()
-    };
+    let sjis = Modes { encoding: Encoding::ShiftJis, ..Modes::default() };
     assert_eq!(all(b"'\x95\x5c' a", &sjis).0.matches('w').count(), 1);
     // A half-width kana is one byte, and the backslash after it escapes.
     assert!(!all(b"'\xb1\x5c' a", &sjis).1.is_complete());
-    let gbk = Modes {
-        encoding: Encoding::Chinese,
-        ..Modes::default()
-    };
+    let gbk = Modes { encoding: Encoding::Chinese, ..Modes::default() };
     assert_eq!(all(b"'\xb1\x5c' a", &gbk).0.matches('w').count(), 1);
     assert_eq!(all(b"\xb1\x60 a", &gbk).0.matches('w').count(), 2);
     assert!(!all(b"'\xb1\x5c' a", &Modes::default()).1.is_complete());

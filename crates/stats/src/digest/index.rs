@@ -5,10 +5,7 @@
 pub(super) const ROWS_MAX: usize = 1 << 30;
 
 const SLOTS_MIN: usize = 16;
-const EMPTY: Slot = Slot {
-    hash: 0,
-    row: u32::MAX,
-};
+const EMPTY: Slot = Slot { hash: 0, row: u32::MAX };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {

@@ -33,15 +33,9 @@ pub struct DigestQuery {
 
 impl DigestQuery {
     /// No rows at all.
-    pub const NONE: Self = Self {
-        order: DigestOrder::SumTime,
-        rows_max: 0,
-    };
+    pub const NONE: Self = Self { order: DigestOrder::SumTime, rows_max: 0 };
     /// Every row.
-    pub const ALL: Self = Self {
-        order: DigestOrder::SumTime,
-        rows_max: usize::MAX,
-    };
+    pub const ALL: Self = Self { order: DigestOrder::SumTime, rows_max: usize::MAX };
 }
 
 /// Rows by (digest, username, schema, hostgroup), at most as many as it was made for.
@@ -88,10 +82,7 @@ struct Key<'a> {
 
 impl Row {
     fn parts(&self) -> (&[u8], &[u8], &[u8]) {
-        let (username, rest) = self
-            .text
-            .split_at_checked(self.username_len)
-            .unwrap_or_default();
+        let (username, rest) = self.text.split_at_checked(self.username_len).unwrap_or_default();
         let (schema, text) = rest.split_at_checked(self.schema_len).unwrap_or_default();
         (username, schema, text)
     }
@@ -121,10 +112,7 @@ impl Row {
     /// Total time, halved for each day that the row was not seen.
     fn weight(&self, now_unix_sec: u64) -> u64 {
         let days = now_unix_sec.saturating_sub(self.sums.last_seen) / HALF_LIFE_SEC;
-        u32::try_from(days)
-            .ok()
-            .and_then(|days| self.sums.sum_time.checked_shr(days))
-            .unwrap_or(0)
+        u32::try_from(days).ok().and_then(|days| self.sums.sum_time.checked_shr(days)).unwrap_or(0)
     }
 
     fn to_owned_row(&self) -> DigestRow {
@@ -173,9 +161,7 @@ impl DigestTable {
         };
         let hash = self.hash(&key);
         let rows = &self.rows;
-        let found = self
-            .index
-            .find(hash, |row| rows.get(row).is_some_and(|row| row.has(&key)));
+        let found = self.index.find(hash, |row| rows.get(row).is_some_and(|row| row.has(&key)));
         match found.and_then(|row| self.rows.get_mut(row)) {
             Some(row) => row.sums.record(sample),
             None => self.insert(hash, &key, sample),
@@ -258,11 +244,7 @@ impl DigestTable {
             let key = |row: &&Row| std::cmp::Reverse(query.order.key(&row.sums));
             wanted.select_nth_unstable_by_key(query.rows_max - 1, key);
         }
-        wanted
-            .into_iter()
-            .take(query.rows_max)
-            .map(Row::to_owned_row)
-            .collect()
+        wanted.into_iter().take(query.rows_max).map(Row::to_owned_row).collect()
     }
 }
 

@@ -65,9 +65,7 @@ impl DigestSums {
         self.sum_time = self.sum_time.saturating_add(other.sum_time);
         self.min_time = self.min_time.min(other.min_time);
         self.max_time = self.max_time.max(other.max_time);
-        self.sum_rows_affected = self
-            .sum_rows_affected
-            .saturating_add(other.sum_rows_affected);
+        self.sum_rows_affected = self.sum_rows_affected.saturating_add(other.sum_rows_affected);
         self.sum_rows_sent = self.sum_rows_sent.saturating_add(other.sum_rows_sent);
         self.errors = self.errors.saturating_add(other.errors);
     }
@@ -95,12 +93,7 @@ pub struct DigestRow {
 impl DigestRow {
     /// What tells rows apart, to find and to order them.
     pub fn key(&self) -> (u64, u32, &str, &str) {
-        (
-            self.digest,
-            self.hostgroup,
-            &self.username,
-            &self.schemaname,
-        )
+        (self.digest, self.hostgroup, &self.username, &self.schemaname)
     }
 }
 
@@ -183,9 +176,7 @@ mod hex {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let value = text
-            .strip_prefix("0x")
-            .and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let value = text.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         value.ok_or_else(|| D::Error::custom(format!("`{text}` is not a digest")))
     }
 }

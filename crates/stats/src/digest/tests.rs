@@ -21,35 +21,16 @@ fn record(table: &mut DigestTable, sample: &StatementSample<'_>) {
 
 fn total(table: &DigestTable) -> DigestSums {
     let mut sums = table.other();
-    table
-        .rows(DigestQuery::ALL)
-        .iter()
-        .for_each(|row| sums.merge(&row.sums));
+    table.rows(DigestQuery::ALL).iter().for_each(|row| sums.merge(&row.sums));
     sums
 }
 
 #[test]
 fn a_row_counts_what_its_statements_did() {
     let mut table = DigestTable::new(10, 0);
-    record(
-        &mut table,
-        &StatementSample {
-            rows_sent: 3,
-            ..sample(7, 50)
-        },
-    );
-    let second = StatementSample {
-        error: Some(1064),
-        now_unix_sec: 1_005,
-        ..sample(7, 20)
-    };
-    record(
-        &mut table,
-        &StatementSample {
-            rows_affected: 2,
-            ..second
-        },
-    );
+    record(&mut table, &StatementSample { rows_sent: 3, ..sample(7, 50) });
+    let second = StatementSample { error: Some(1064), now_unix_sec: 1_005, ..sample(7, 20) };
+    record(&mut table, &StatementSample { rows_affected: 2, ..second });
     let rows = table.rows(DigestQuery::ALL);
     let expected = DigestRow {
         hostgroup: 1,
@@ -77,50 +58,13 @@ fn every_part_of_the_key_tells_rows_apart() {
     let mut table = DigestTable::new(10, 0);
     let first = sample(7, 1);
     record(&mut table, &first);
-    record(
-        &mut table,
-        &StatementSample {
-            username: "other",
-            ..first
-        },
-    );
-    record(
-        &mut table,
-        &StatementSample {
-            schema: b"other",
-            ..first
-        },
-    );
-    record(
-        &mut table,
-        &StatementSample {
-            hostgroup: 2,
-            ..first
-        },
-    );
-    record(
-        &mut table,
-        &StatementSample {
-            digest: Some(8),
-            ..first
-        },
-    );
+    record(&mut table, &StatementSample { username: "other", ..first });
+    record(&mut table, &StatementSample { schema: b"other", ..first });
+    record(&mut table, &StatementSample { hostgroup: 2, ..first });
+    record(&mut table, &StatementSample { digest: Some(8), ..first });
     // The same bytes, divided differently between the two names.
-    record(
-        &mut table,
-        &StatementSample {
-            username: "apps",
-            schema: b"hop",
-            ..first
-        },
-    );
-    record(
-        &mut table,
-        &StatementSample {
-            digest_text: b"another text",
-            ..first
-        },
-    );
+    record(&mut table, &StatementSample { username: "apps", schema: b"hop", ..first });
+    record(&mut table, &StatementSample { digest_text: b"another text", ..first });
     assert_eq!(table.len(), 6);
 }
 
@@ -139,20 +83,14 @@ fn long_texts_and_names_are_cut() {
     let rows = table.rows(DigestQuery::ALL);
     assert_eq!((rows.len(), rows[0].sums.count_star), (1, 2));
     assert_eq!(rows[0].digest_text.len(), TEXT_BYTES_MAX);
-    assert_eq!(
-        (rows[0].username.len(), rows[0].schemaname.len()),
-        (256, 256)
-    );
+    assert_eq!((rows[0].username.len(), rows[0].schemaname.len()), (256, 256));
 }
 
 #[test]
 fn a_table_of_no_rows_keeps_nothing() {
     let mut table = DigestTable::new(0, 0);
     record(&mut table, &sample(1, 1));
-    assert_eq!(
-        (table.len(), table.evicted(), total(&table).count_star),
-        (0, 0, 0)
-    );
+    assert_eq!((table.len(), table.evicted(), total(&table).count_star), (0, 0, 0));
 }
 
 #[test]
@@ -176,15 +114,8 @@ fn a_newcomer_that_comes_again_stays() {
         }
     }
     let rows = table.rows(DigestQuery::ALL);
-    let newcomer = rows
-        .iter()
-        .find(|row| row.digest == 5)
-        .expect("the repeated statement");
-    assert!(
-        newcomer.sums.count_star > 2_400,
-        "{}",
-        newcomer.sums.count_star
-    );
+    let newcomer = rows.iter().find(|row| row.digest == 5).expect("the repeated statement");
+    assert!(newcomer.sums.count_star > 2_400, "{}", newcomer.sums.count_star);
 }
 
 #[test]
@@ -193,19 +124,9 @@ fn a_heavy_row_that_is_no_longer_seen_leaves_in_the_end() {
     (0..16).for_each(|digest| record(&mut table, &sample(digest, 1_000_000)));
     let later = 1_000 + 21 * HALF_LIFE_SEC;
     (100..115).for_each(|digest| {
-        record(
-            &mut table,
-            &StatementSample {
-                now_unix_sec: later,
-                ..sample(digest, 100)
-            },
-        );
+        record(&mut table, &StatementSample { now_unix_sec: later, ..sample(digest, 100) });
     });
-    let old = table
-        .rows(DigestQuery::ALL)
-        .iter()
-        .filter(|row| row.digest < 16)
-        .count();
+    let old = table.rows(DigestQuery::ALL).iter().filter(|row| row.digest < 16).count();
     assert_eq!(old, 1);
 }
 

@@ -6,11 +6,7 @@ use crate::digest::DigestOrder;
 const COMMANDS: &[&str] = &["INSERT", "SELECT", "UNKNOWN"];
 
 fn stats() -> WorkerStats {
-    WorkerStats::new(Settings {
-        digests_max: 100,
-        commands: COMMANDS,
-        hash_seed: 1,
-    })
+    WorkerStats::new(Settings { digests_max: 100, commands: COMMANDS, hash_seed: 1 })
 }
 
 fn server(slot: usize, hostgroup: u32) -> ServerGauges {
@@ -61,27 +57,12 @@ fn a_statement_counts_everywhere_it_belongs() {
     let report = stats.report(gauges(0), DigestQuery::ALL);
     assert_eq!(report.clients_connected(), 2);
     let counters = report.counters;
-    assert_eq!(
-        (
-            counters.statements,
-            counters.statement_errors,
-            counters.rows_affected
-        ),
-        (1, 1, 1)
-    );
-    assert_eq!(
-        (counters.client_bytes_received, counters.client_bytes_sent),
-        (40, 11)
-    );
+    assert_eq!((counters.statements, counters.statement_errors, counters.rows_affected), (1, 1, 1));
+    assert_eq!((counters.client_bytes_received, counters.client_bytes_sent), (40, 11));
     assert_eq!(report.queue_wait.max_us(), 30);
     assert_eq!(report.latency.max_us(), 700);
-    assert_eq!(
-        (report.commands[0].command.as_str(), report.commands.len()),
-        ("INSERT", 1)
-    );
-    let [idle, busy] = report.servers.as_slice() else {
-        panic!("two servers")
-    };
+    assert_eq!((report.commands[0].command.as_str(), report.commands.len()), ("INSERT", 1));
+    let [idle, busy] = report.servers.as_slice() else { panic!("two servers") };
     assert_eq!((idle.hostgroup, idle.counters.statements), (10, 0));
     assert_eq!((busy.counters.statements, busy.counters.errors), (1, 1));
     assert_eq!(busy.latency.max_us(), 700);
@@ -91,18 +72,10 @@ fn a_statement_counts_everywhere_it_belongs() {
 #[test]
 fn a_statement_that_the_proxy_answered_counts_for_no_server() {
     let mut stats = stats();
-    stats.statement(&StatementSample {
-        latency_us: 5,
-        ..StatementSample::default()
-    });
+    stats.statement(&StatementSample { latency_us: 5, ..StatementSample::default() });
     let report = stats.report(gauges(0), DigestQuery::ALL);
     assert_eq!(report.counters.statements, 1);
-    assert!(
-        report
-            .servers
-            .iter()
-            .all(|server| server.counters == ServerCounters::default())
-    );
+    assert!(report.servers.iter().all(|server| server.counters == ServerCounters::default()));
     assert!(report.digests.is_empty());
 }
 
@@ -120,29 +93,15 @@ fn workers_gauges_are_summed_and_the_worse_state_is_shown() {
     let stats = stats();
     let mut second = gauges(3);
     second.servers[0].state = ServerState::Shunned;
-    let reports = vec![
-        stats.report(gauges(0), DigestQuery::NONE),
-        stats.report(second, DigestQuery::NONE),
-    ];
+    let reports =
+        vec![stats.report(gauges(0), DigestQuery::NONE), stats.report(second, DigestQuery::NONE)];
     let merged = Report::merge(reports);
-    assert_eq!(
-        merged
-            .workers
-            .iter()
-            .map(|row| row.worker)
-            .collect::<Vec<_>>(),
-        [0, 3]
-    );
+    assert_eq!(merged.workers.iter().map(|row| row.worker).collect::<Vec<_>>(), [0, 3]);
     assert_eq!(merged.pins["temporary table"], 2);
     assert_eq!((merged.waiting[&10], merged.rule_hits[&5]), (3, 4));
-    let [writer, reader] = merged.servers.as_slice() else {
-        panic!("two servers")
-    };
+    let [writer, reader] = merged.servers.as_slice() else { panic!("two servers") };
     assert_eq!((writer.connections.idle, writer.connections_max), (4, 100));
-    assert_eq!(
-        (writer.state, reader.state),
-        (ServerState::Online, ServerState::Shunned)
-    );
+    assert_eq!((writer.state, reader.state), (ServerState::Online, ServerState::Shunned));
 }
 
 #[test]
@@ -156,19 +115,9 @@ fn a_reader_that_wants_few_digests_gets_the_heaviest() {
             ..StatementSample::default()
         });
     }
-    let query = DigestQuery {
-        order: DigestOrder::SumTime,
-        rows_max: 2,
-    };
+    let query = DigestQuery { order: DigestOrder::SumTime, rows_max: 2 };
     let report = stats.report(gauges(0), query);
-    assert_eq!(
-        report
-            .digests
-            .iter()
-            .map(|row| row.digest)
-            .collect::<Vec<_>>(),
-        [20, 19]
-    );
+    assert_eq!(report.digests.iter().map(|row| row.digest).collect::<Vec<_>>(), [20, 19]);
     assert_eq!(report.digest_rows(), 20);
 }
 

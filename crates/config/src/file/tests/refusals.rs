@@ -13,48 +13,24 @@ fn wrong_settings_are_named_with_their_values() {
         "mysql-wait_timeout=1",
         "t:1:1: unknown setting `mysql-wait_timeout`; did you mean `wait_timeout`?",
     );
-    check(
-        "servers=1",
-        "t:1:1: unknown setting `servers`; did you mean `server`?",
-    );
+    check("servers=1", "t:1:1: unknown setting `servers`; did you mean `server`?");
     check("[something]", "t:1:2: unknown setting `something`");
-    check(
-        "workers=5000",
-        "t:1:9: `workers` must be 0 to 1024, not 5000",
-    );
+    check("workers=5000", "t:1:9: `workers` must be 0 to 1024, not 5000");
     check("workers=-1", "t:1:9: `workers` must be 0 to 1024, not -1");
-    check(
-        "workers='2'",
-        "t:1:9: `workers` must be an integer, not a string",
-    );
-    check(
-        "workers=1.5",
-        "t:1:9: `workers` must be an integer, not a number with a fraction",
-    );
+    check("workers='2'", "t:1:9: `workers` must be an integer, not a string");
+    check("workers=1.5", "t:1:9: `workers` must be an integer, not a number with a fraction");
     check(
         "workers=99999999999999999999999999999999999999999999",
         "t:1:9: `workers` must be an integer, not a number beyond 128 bits",
     );
-    check(
-        "query_digests=2",
-        "t:1:15: `query_digests` must be true or false, not 2",
-    );
+    check("query_digests=2", "t:1:15: `query_digests` must be true or false, not 2");
     check(
         "query_digests_grouping_limit=0",
         "t:1:30: `query_digests_grouping_limit` must be 1 to 2089, not 0",
     );
-    check(
-        "listen=[]",
-        "t:1:8: `listen` is empty, so there is no listener",
-    );
-    check(
-        "listen='0.0.0.0:1'",
-        "t:1:8: `listen` must be a list of addresses, not a string",
-    );
-    check(
-        "listen=[1]",
-        "t:1:8: `listen` must hold strings, not an integer",
-    );
+    check("listen=[]", "t:1:8: `listen` is empty, so there is no listener");
+    check("listen='0.0.0.0:1'", "t:1:8: `listen` must be a list of addresses, not a string");
+    check("listen=[1]", "t:1:8: `listen` must hold strings, not an integer");
     check(
         "listen=['localhost:1']",
         "t:1:8: `listen` is wrong: `localhost:1` is not an address to listen on \
@@ -64,14 +40,8 @@ fn wrong_settings_are_named_with_their_values() {
         "listen=['unix:x']",
         "t:1:8: `listen` is wrong: the path in `unix:x` must begin with `/`",
     );
-    check(
-        "listen=['[::]:1', '[::]:1']",
-        "t:1:8: `listen` names `[::]:1` twice",
-    );
-    check(
-        "http_listen='6070'",
-        "t:1:13: `http_listen` must be `ip:port` or empty, not `6070`",
-    );
+    check("listen=['[::]:1', '[::]:1']", "t:1:8: `listen` names `[::]:1` twice");
+    check("http_listen='6070'", "t:1:13: `http_listen` must be `ip:port` or empty, not `6070`");
     check(
         "log_level='loud'",
         "t:1:11: `log_level` must be error, warn, info, debug or trace, not `loud`",
@@ -94,10 +64,7 @@ fn a_wrong_server_is_named() {
         "address='db:0'",
         "t:2:9: `address` in [[server]] is wrong: `0` in `db:0` is not a port (1 to 65535)",
     );
-    check(
-        "address=1",
-        "t:2:9: `address` in [[server]] must be a string, not an integer",
-    );
+    check("address=1", "t:2:9: `address` in [[server]] must be a string, not an integer");
     check(
         "address='a'\nhostname='b'",
         "t:3:10: `address` and `hostname` in [[server]] mean the same; give one",
@@ -120,10 +87,7 @@ fn a_wrong_server_is_named() {
         "t:2:10: `hostname` in [[server]] is wrong: `a b` in `a b:3306` is neither an \
          address nor a host name",
     );
-    check(
-        "address='a'\nweight=-1",
-        "t:3:8: `weight` in [[server]] must be 0 to 10000000, not -1",
-    );
+    check("address='a'\nweight=-1", "t:3:8: `weight` in [[server]] must be 0 to 10000000, not -1");
     check(
         "address='a'\nmax_connections=1000001",
         "t:3:17: `max_connections` in [[server]] must be 0 to 1000000, not 1000001",
@@ -140,10 +104,7 @@ fn a_wrong_server_is_named() {
         "address='a'\nstatus='SHUNNED'",
         "t:3:8: `status` in [[server]] must be ONLINE, OFFLINE_SOFT or OFFLINE_HARD, not `SHUNNED`",
     );
-    check(
-        "address='a'\nuse_ssl=1",
-        "t:3:1: `use_ssl` in [[server]] is not supported yet",
-    );
+    check("address='a'\nuse_ssl=1", "t:3:1: `use_ssl` in [[server]] is not supported yet");
     check(
         "address='a'\nworkers=1",
         "t:3:1: `workers` is a setting; it must stand above the first [[server]]",
@@ -158,14 +119,8 @@ fn a_wrong_server_is_named() {
 fn a_wrong_user_is_named() {
     let check = |keys: &str, expected: &str| assert_eq!(errors(&user(keys)), expected, "{keys}");
     check("password='p'", "t:3:1: `name` is missing in [[user]]");
-    check(
-        "name=''\npassword='p'",
-        "t:4:6: `name` in [[user]] must not be empty",
-    );
-    check(
-        "name='u'",
-        "t:3:1: [[user]] has no `password`, `password_hash` or `password_file`",
-    );
+    check("name=''\npassword='p'", "t:4:6: `name` in [[user]] must not be empty");
+    check("name='u'", "t:3:1: [[user]] has no `password`, `password_hash` or `password_file`");
     check(
         "name='u'\npassword='p'\npassword_file='good'",
         "t:6:15: `password` and `password_file` in [[user]] exclude each other",
@@ -214,10 +169,7 @@ fn a_wrong_replication_group_is_named() {
         let text = format!("[[replication]]\n{keys}");
         assert_eq!(errors(&whole(&text)), expected, "{keys}");
     };
-    check(
-        "writer_hostgroup=0",
-        "t:1:1: `reader_hostgroup` is missing in [[replication]]",
-    );
+    check("writer_hostgroup=0", "t:1:1: `reader_hostgroup` is missing in [[replication]]");
     check(
         "writer_hostgroup=0\nreader_hostgroup=0",
         "t:3:18: reader_hostgroup 0 is the writer_hostgroup too",
@@ -243,18 +195,9 @@ fn a_wrong_replication_group_is_named() {
 fn a_wrong_rule_is_named() {
     let check = |keys: &str, expected: &str| assert_eq!(errors(&rule(keys)), expected, "{keys}");
     check("apply=true", "t:6:1: `id` is missing in [[rule]]");
-    check(
-        "id=0",
-        "t:7:4: `id` in [[rule]] must be 1 to 4294967295, not 0",
-    );
-    check(
-        "id=1\nflagin=1",
-        "t:8:1: unknown key `flagin` in [[rule]]; did you mean `flagIN`?",
-    );
-    check(
-        "id=1\ncache_ttl=5",
-        "t:8:1: `cache_ttl` in [[rule]] is not supported yet",
-    );
+    check("id=0", "t:7:4: `id` in [[rule]] must be 1 to 4294967295, not 0");
+    check("id=1\nflagin=1", "t:8:1: unknown key `flagin` in [[rule]]; did you mean `flagIN`?");
+    check("id=1\ncache_ttl=5", "t:8:1: `cache_ttl` in [[rule]] is not supported yet");
     check(
         "id=1\nproxy_port=65536",
         "t:8:12: `proxy_port` in [[rule]] must be 0 to 65535, not 65536",
@@ -263,53 +206,30 @@ fn a_wrong_rule_is_named() {
         "id=1\ndestination_hostgroup=5",
         "t:8:23: rule 1: destination_hostgroup 5 has no [[server]]",
     );
-    check(
-        "id=1\n[[rule]]\nid=1",
-        "t:9:4: rule 1 is defined twice (first on line 7)",
-    );
+    check("id=1\n[[rule]]\nid=1", "t:9:4: rule 1 is defined twice (first on line 7)");
     let broken = errors(&rule("id=1\nmatch_digest='('"));
-    assert!(
-        broken.starts_with("t:8:14: rule 1: match_digest: "),
-        "{broken}"
-    );
+    assert!(broken.starts_with("t:8:14: rule 1: match_digest: "), "{broken}");
     assert!(!broken.contains('\n'), "{broken}");
-    assert_eq!(
-        good(&rule("id=1\nactive=false\ndestination_hostgroup=5"))
-            .rules
-            .len(),
-        1
-    );
+    assert_eq!(good(&rule("id=1\nactive=false\ndestination_hostgroup=5")).rules.len(), 1);
 }
 
 #[test]
 fn what_is_absent_is_named() {
-    assert_eq!(
-        errors(""),
-        "t:1:1: there is no [[server]]\nt:1:1: there is no [[user]]"
-    );
-    assert_eq!(
-        errors("server=[]\nuser=1"),
-        "t:2:6: `user` must be tables, written [[user]]"
-    );
+    assert_eq!(errors(""), "t:1:1: there is no [[server]]\nt:1:1: there is no [[user]]");
+    assert_eq!(errors("server=[]\nuser=1"), "t:2:6: `user` must be tables, written [[user]]");
     assert_eq!(
         errors("[server]\naddress='a'\n[[user]]\nname='u'\npassword='p'"),
         "t:1:1: [server] must be written [[server]]"
     );
-    assert_eq!(
-        errors(&whole("rule=[1]")),
-        "t:1:7: `rule` must be tables, written [[rule]]"
-    );
+    assert_eq!(errors(&whole("rule=[1]")), "t:1:7: `rule` must be tables, written [[rule]]");
 }
 
 #[test]
 fn all_errors_are_reported_at_once_in_the_order_of_their_lines() {
     let text = "worker=1\n[[server]]\naddress='a b'\nweight='x'\n[[user]]\nname='u'\n\
                 [[rule]]\nid=1\nmatch_pattern='['\nx=1\n";
-    let lines: Vec<usize> = parse(text, "t", &files)
-        .expect_err("five errors")
-        .iter()
-        .map(|error| error.line)
-        .collect();
+    let lines: Vec<usize> =
+        parse(text, "t", &files).expect_err("five errors").iter().map(|error| error.line).collect();
     assert_eq!(lines, [1, 3, 4, 5, 9, 10]);
 }
 

@@ -44,39 +44,21 @@ fn query_samples() -> Vec<Vec<Event>> {
         vec![a(), row(b"\x011"), end.clone()],
         vec![a(), Event::End(changed())],
         // Rows that begin like other packets: NULL, binary, and values of various lengths.
-        vec![
-            columns(&["a", "b"]),
-            row(b"\xFB\xFB"),
-            row(b"\0\0\x01"),
-            row(b"\xFC\0\0"),
-            end,
-        ],
+        vec![columns(&["a", "b"]), row(b"\xFB\xFB"), row(b"\0\0\x01"), row(b"\xFC\0\0"), end],
         vec![a(), row(b"\x011"), error()],
         vec![a(), error()],
-        vec![
-            a(),
-            Event::Progress,
-            row(b"\x011"),
-            Event::Progress,
-            error(),
-        ],
+        vec![a(), Event::Progress, row(b"\x011"), Event::Progress, error()],
         vec![
             columns(&["a", "b"]),
             row(b"\x011"),
             Event::End(done(more | status::PS_OUT_PARAMS)),
-            Event::Ok(Done {
-                status: changed().status | status::MORE_RESULTS,
-                ..changed()
-            }),
+            Event::Ok(Done { status: changed().status | status::MORE_RESULTS, ..changed() }),
             columns(&["c"]),
             Event::End(done(more)),
             Event::Ok(changed()),
         ],
         vec![Event::Ok(done(more)), error()],
-        vec![
-            a(),
-            Event::End(done(status::AUTOCOMMIT | status::CURSOR_EXISTS)),
-        ],
+        vec![a(), Event::End(done(status::AUTOCOMMIT | status::CURSOR_EXISTS))],
         vec![Event::File(b"data.csv".to_vec()), Event::Ok(changed())],
         vec![Event::File(b"data.csv".to_vec()), error()],
     ]
@@ -90,10 +72,7 @@ fn samples() -> Vec<(ResponseShape, Vec<Event>)> {
     let cursor = status::AUTOCOMMIT | status::CURSOR_EXISTS;
     let last = status::AUTOCOMMIT | status::LAST_ROW_SENT;
     let defs = || vec![b"\x03def\x01a".to_vec(), b"\x03def\x01b".to_vec()];
-    let mut samples: Vec<_> = query_samples()
-        .into_iter()
-        .map(|events| (Query, events))
-        .collect();
+    let mut samples: Vec<_> = query_samples().into_iter().map(|events| (Query, events)).collect();
     samples.extend([
         (Single, vec![ok]),
         (Single, vec![Event::Ok(changed())]),
@@ -102,23 +81,14 @@ fn samples() -> Vec<(ResponseShape, Vec<Event>)> {
         (Text, vec![Event::Text(b"Uptime: 3".to_vec())]),
         (Text, vec![Event::Text(Vec::new())]),
         (Text, vec![error()]),
-        (
-            FieldList,
-            vec![row(b"\x03def\x01a"), row(b"\x03def\x01b"), end()],
-        ),
+        (FieldList, vec![row(b"\x03def\x01a"), row(b"\x03def\x01b"), end()]),
         (FieldList, vec![end()]),
         (FieldList, vec![error()]),
-        (
-            Fetch,
-            vec![row(b"\0\0\x01"), row(b"\0\x04"), Event::End(done(cursor))],
-        ),
+        (Fetch, vec![row(b"\0\0\x01"), row(b"\0\x04"), Event::End(done(cursor))]),
         (Fetch, vec![row(b"\0\0\x01"), Event::End(done(last))]),
         (Fetch, vec![error()]),
         (Prepare, vec![Event::Prepared(7, defs(), defs())]),
-        (
-            Prepare,
-            vec![Event::Prepared(0x0102_0304, Vec::new(), defs())],
-        ),
+        (Prepare, vec![Event::Prepared(0x0102_0304, Vec::new(), defs())]),
         (Prepare, vec![Event::Prepared(7, defs(), Vec::new())]),
         (Prepare, vec![Event::Prepared(7, Vec::new(), Vec::new())]),
         (Prepare, vec![error()]),
@@ -158,20 +128,8 @@ fn a_response_never_takes_bytes_of_the_next_and_discarding_writes_nothing() {
                 let mut relay = Relay::new(shape, server, FORMATS[0], deliver);
                 let mut out = Vec::new();
                 let fed = relay.feed(&two, &mut out).expect("well-formed");
-                assert_eq!(
-                    fed,
-                    Fed {
-                        consumed: bytes.len(),
-                        ended: true
-                    }
-                );
-                assert_eq!(
-                    relay.feed(&two, &mut out),
-                    Ok(Fed {
-                        consumed: 0,
-                        ended: true
-                    })
-                );
+                assert_eq!(fed, Fed { consumed: bytes.len(), ended: true });
+                assert_eq!(relay.feed(&two, &mut out), Ok(Fed { consumed: 0, ended: true }));
                 assert_eq!(out.is_empty(), !deliver);
                 assert_eq!(relay.outcome().bytes, bytes.len() as u64);
             }
@@ -181,12 +139,7 @@ fn a_response_never_takes_bytes_of_the_next_and_discarding_writes_nothing() {
 
 #[test]
 fn a_client_that_goes_away_gets_no_more_bytes_and_the_response_still_ends() {
-    let events = [
-        columns(&["a"]),
-        row(b"\x011"),
-        row(b"\x012"),
-        Event::End(changed()),
-    ];
+    let events = [columns(&["a"]), row(b"\x011"), row(b"\x012"), Event::End(changed())];
     let bytes = Server::encode(&events, FORMATS[3]);
     for cut in 0..bytes.len() {
         let mut relay = Relay::new(ResponseShape::Query, FORMATS[3], FORMATS[0], true);
@@ -194,22 +147,14 @@ fn a_client_that_goes_away_gets_no_more_bytes_and_the_response_still_ends() {
         relay.feed(&bytes[..cut], &mut out).expect("well-formed");
         relay.set_discard();
         let len = out.len();
-        assert!(
-            relay
-                .feed(&bytes[cut..], &mut out)
-                .expect("well-formed")
-                .ended
-        );
+        assert!(relay.feed(&bytes[cut..], &mut out).expect("well-formed").ended);
         assert_eq!((out.len(), relay.outcome().rows), (len, 2));
     }
 }
 
 #[test]
 fn the_outcome_sums_up_all_results() {
-    let more = Done {
-        status: changed().status | status::MORE_RESULTS,
-        ..changed()
-    };
+    let more = Done { status: changed().status | status::MORE_RESULTS, ..changed() };
     let events = [
         columns(&["a"]),
         row(b"\x011"),
@@ -221,19 +166,12 @@ fn the_outcome_sums_up_all_results() {
         Event::End(done(status::MORE_RESULTS)),
         Event::Ok(changed()),
     ];
-    for (server, changes) in [
-        (FORMATS[0], ""),
-        (FORMATS[3], "\x01\x03\x02db\x01\x03\x02db"),
-    ] {
+    for (server, changes) in [(FORMATS[0], ""), (FORMATS[3], "\x01\x03\x02db\x01\x03\x02db")] {
         let bytes = Server::encode(&events, server);
         let relay = Relay::new(ResponseShape::Query, server, FORMATS[0], true);
         let (_, relay) = relay_in_chunks(relay, &bytes, &[3]);
         assert!(relay.has_begun() && relay.has_ended());
-        let tracked = if changes.is_empty() {
-            0
-        } else {
-            status::SESSION_STATE_CHANGED
-        };
+        let tracked = if changes.is_empty() { 0 } else { status::SESSION_STATE_CHANGED };
         let expected = Outcome {
             status: Some(status::AUTOCOMMIT | tracked),
             warnings: 2,
@@ -252,33 +190,20 @@ fn the_outcome_sums_up_all_results() {
 #[test]
 fn the_outcome_holds_the_error_or_the_statement() {
     let long = Event::Err(1105, vec![b'x'; 4000]);
-    let events = [
-        Event::Ok(done(status::AUTOCOMMIT | status::MORE_RESULTS)),
-        long,
-    ];
+    let events = [Event::Ok(done(status::AUTOCOMMIT | status::MORE_RESULTS)), long];
     let bytes = Server::encode(&events, FORMATS[0]);
     let relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], false);
     let (_, relay) = relay_in_chunks(relay, &bytes, &[5]);
     let error = relay.outcome().error.as_ref().expect("an error");
-    assert_eq!(
-        (error.code, error.sqlstate, error.message.len()),
-        (1105, *b"42000", 512)
-    );
+    assert_eq!((error.code, error.sqlstate, error.message.len()), (1105, *b"42000", 512));
     assert_eq!(relay.outcome().status, Some(status::AUTOCOMMIT));
 
     let prepared = Event::Prepared(9, vec![b"\x03def".to_vec()], Vec::new());
     let bytes = Server::encode(&[prepared], FORMATS[2]);
     let relay = Relay::new(ResponseShape::Prepare, FORMATS[2], FORMATS[0], false);
     let (_, relay) = relay_in_chunks(relay, &bytes, &[5]);
-    let expected = Prepared {
-        stmt_id: 9,
-        params: 1,
-        columns: 0,
-    };
-    assert_eq!(
-        (relay.outcome().prepared, relay.outcome().status),
-        (Some(expected), None)
-    );
+    let expected = Prepared { stmt_id: 9, params: 1, columns: 0 };
+    assert_eq!((relay.outcome().prepared, relay.outcome().status), (Some(expected), None));
 }
 
 #[test]
@@ -286,13 +211,7 @@ fn a_command_without_a_response_has_ended_before_it_began() {
     let mut relay = Relay::new(ResponseShape::None, FORMATS[0], FORMATS[0], true);
     let mut out = Vec::new();
     assert!(relay.has_ended() && !relay.has_begun());
-    assert_eq!(
-        relay.feed(b"\0\0\0", &mut out),
-        Ok(Fed {
-            consumed: 0,
-            ended: true
-        })
-    );
+    assert_eq!(relay.feed(b"\0\0\0", &mut out), Ok(Fed { consumed: 0, ended: true }));
 }
 
 #[test]
@@ -319,13 +238,8 @@ fn rows_beyond_16_mib_are_streamed() {
     wide.resize(wide.len() + (1 << 24), b'w');
     assert_eq!(wide[0], 0xFE);
     let full = vec![b'f'; PAYLOAD_MAX];
-    let events = [
-        columns(&["a"]),
-        Event::Row(wide),
-        Event::Row(full),
-        row(b"\x01z"),
-        Event::End(done(2)),
-    ];
+    let events =
+        [columns(&["a"]), Event::Row(wide), Event::Row(full), row(b"\x01z"), Event::End(done(2))];
     for (server, client) in [(0, 0), (0, 2), (2, 0), (2, 2)] {
         let (server, client) = (FORMATS[server], FORMATS[client]);
         let bytes = Server::encode(&events, server);
@@ -345,19 +259,11 @@ fn the_server_waits_for_the_clients_file_after_its_request() {
     let mut out = Vec::new();
     assert!(!relay.awaits_client());
     let fed = relay.feed(&bytes[..6], &mut out).expect("well-formed");
-    assert_eq!(
-        (fed.ended, relay.awaits_client(), out.len()),
-        (false, true, 6)
-    );
+    assert_eq!((fed.ended, relay.awaits_client(), out.len()), (false, true, 6));
     assert_eq!(relay.break_off_seq(), None);
     relay.feed(&bytes[6..8], &mut out).expect("well-formed");
     assert!(!relay.awaits_client());
-    assert!(
-        relay
-            .feed(&bytes[8..], &mut out)
-            .expect("well-formed")
-            .ended
-    );
+    assert!(relay.feed(&bytes[8..], &mut out).expect("well-formed").ended);
 }
 
 #[test]
@@ -377,11 +283,7 @@ fn a_response_can_be_broken_off_between_packets_only() {
                 };
                 (rest, next) = (after, next + 1);
             }
-            assert_eq!(
-                relay.break_off_seq(),
-                rest.is_empty().then_some(next),
-                "cut at {cut}"
-            );
+            assert_eq!(relay.break_off_seq(), rest.is_empty().then_some(next), "cut at {cut}");
         }
     }
 }
@@ -389,58 +291,31 @@ fn a_response_can_be_broken_off_between_packets_only() {
 #[test]
 fn an_inserted_eof_announces_no_more_results() {
     let more = status::AUTOCOMMIT | status::MORE_RESULTS | status::IN_TRANS;
-    let events = [
-        columns(&["a"]),
-        Event::End(done(more)),
-        columns(&["b"]),
-        Event::End(done(3)),
-    ];
+    let events = [columns(&["a"]), Event::End(done(more)), columns(&["b"]), Event::End(done(3))];
     let bytes = Server::encode(&events, FORMATS[2]);
     let relay = Relay::new(ResponseShape::Query, FORMATS[2], FORMATS[0], true);
     let (out, _) = relay_in_chunks(relay, &bytes, &[bytes.len()]);
-    let eofs: Vec<_> = out
-        .windows(5)
-        .filter(|w| w[0] == 0xFE)
-        .map(|w| w[3])
-        .collect();
+    let eofs: Vec<_> = out.windows(5).filter(|w| w[0] == 0xFE).map(|w| w[3]).collect();
     assert_eq!(eofs, [2, 11, 3, 3]);
 }
 
 #[test]
 fn the_proxys_own_result_reads_like_a_servers() {
-    let rows = vec![
-        vec![Some(b"one".to_vec()), None],
-        vec![Some(Vec::new()), Some(vec![9; 300])],
-    ];
+    let rows = vec![vec![Some(b"one".to_vec()), None], vec![Some(Vec::new()), Some(vec![9; 300])]];
     for format in FORMATS {
         let mut out = Vec::new();
         let next = write::put_text_result(&mut out, 1, format, 2, &["a", "bé"], &rows);
         let events = Client::decode(ResponseShape::Query, format, &out);
-        let [
-            Event::Columns(columns),
-            Event::Row(first),
-            Event::Row(second),
-            Event::End(end),
-        ] = &events[..]
+        let [Event::Columns(columns), Event::Row(first), Event::Row(second), Event::End(end)] =
+            &events[..]
         else {
             panic!("{events:?}")
         };
-        assert_eq!(
-            (columns.len(), &first[..], end),
-            (2, &b"\x03one\xFB"[..], &done(2))
-        );
+        assert_eq!((columns.len(), &first[..], end), (2, &b"\x03one\xFB"[..], &done(2)));
         assert_eq!(&second[..4], b"\x00\xFC\x2C\x01");
-        assert_eq!(
-            columns[1],
-            b"\x03def\0\0\0\x03b\xC3\xA9\0\x0C\x2D\0\0\x04\0\0\xFD\0\0\x1F\0\0"
-        );
+        assert_eq!(columns[1], b"\x03def\0\0\0\x03b\xC3\xA9\0\x0C\x2D\0\0\x04\0\0\xFD\0\0\x1F\0\0");
         let mut relay = Relay::new(ResponseShape::Query, format, format, true);
-        assert!(
-            relay
-                .feed(&out, &mut Vec::new())
-                .expect("well-formed")
-                .ended
-        );
+        assert!(relay.feed(&out, &mut Vec::new()).expect("well-formed").ended);
         assert_eq!(next, if format.deprecate_eof { 7 } else { 8 });
     }
 }
@@ -453,9 +328,7 @@ fn check_malformed(shape: ResponseShape, format: ReplyFormat, payloads: &[&[u8]]
     }
     for len in [bytes.len(), 1] {
         let mut relay = Relay::new(shape, format, FORMATS[0], true);
-        let fault = bytes
-            .chunks(len)
-            .find_map(|part| relay.feed(part, &mut Vec::new()).err());
+        let fault = bytes.chunks(len).find_map(|part| relay.feed(part, &mut Vec::new()).err());
         assert_eq!(fault.map(|Malformed(field)| field), Some(field));
     }
 }
@@ -470,18 +343,8 @@ fn what_cannot_be_a_response_is_refused() {
         (Query, old, &[&megabyte], "packet length"),
         (Query, old, &[b"\x01\x01"], "column count"),
         (Query, old, &[b"\xFD\0\0\x01"], "column count"),
-        (
-            Query,
-            old,
-            &[b"\x01", b"\xFE\0\0\x02\0"],
-            "column definition",
-        ),
-        (
-            Query,
-            old,
-            &[b"\x01", b"\x03def", b"\x01a"],
-            "end-of-file header",
-        ),
+        (Query, old, &[b"\x01", b"\xFE\0\0\x02\0"], "column definition"),
+        (Query, old, &[b"\x01", b"\x03def", b"\x01a"], "end-of-file header"),
         (Query, new, &[b"\x01", b"\x03def", b""], "row"),
         (Query, new, &[b"\x01", b"\x03def", b"\xFE\0\0"], "ok status"),
         (Query, old, &[b"\0\0\0\x02"], "ok status"),
@@ -498,12 +361,7 @@ fn what_cannot_be_a_response_is_refused() {
 
 #[test]
 fn a_packet_out_of_order_is_refused() {
-    let events = [
-        columns(&["a"]),
-        row(b"\x011"),
-        row(b"\x012"),
-        Event::End(done(2)),
-    ];
+    let events = [columns(&["a"]), row(b"\x011"), row(b"\x012"), Event::End(done(2))];
     let bytes = Server::encode(&events, FORMATS[2]);
     // The sequence number of the second row.
     let at = bytes.len() - 11 - 3;
@@ -511,9 +369,7 @@ fn a_packet_out_of_order_is_refused() {
         let mut wrong = bytes.clone();
         wrong[at] += 1;
         let mut relay = Relay::new(ResponseShape::Query, FORMATS[2], FORMATS[2], true);
-        let fault = wrong
-            .chunks(len)
-            .find_map(|part| relay.feed(part, &mut Vec::new()).err());
+        let fault = wrong.chunks(len).find_map(|part| relay.feed(part, &mut Vec::new()).err());
         assert_eq!(fault, Some(Malformed("sequence number")));
     }
 }

@@ -20,17 +20,9 @@ impl Client {
     /// Reads exactly one response, whose packets must be numbered from 1, the file's included.
     pub(super) fn decode(shape: ResponseShape, format: ReplyFormat, bytes: &[u8]) -> Vec<Event> {
         let payloads = payloads(bytes);
-        let mut client = Self {
-            format,
-            payloads,
-            events: Vec::new(),
-        };
+        let mut client = Self { format, payloads, events: Vec::new() };
         client.read(shape);
-        assert!(
-            client.payloads.is_empty(),
-            "packets after the end: {:?}",
-            client.payloads
-        );
+        assert!(client.payloads.is_empty(), "packets after the end: {:?}", client.payloads);
         client.events
     }
 
@@ -115,11 +107,7 @@ impl Client {
     fn rows(&mut self) {
         loop {
             let (payload, first_len) = self.next();
-            let limit = if self.format.deprecate_eof {
-                PAYLOAD_MAX
-            } else {
-                9
-            };
+            let limit = if self.format.deprecate_eof { PAYLOAD_MAX } else { 9 };
             match payload[0] {
                 0xFF => return self.ok_or_error(&payload),
                 0xFE if first_len < limit => return self.end(&payload),
@@ -158,11 +146,7 @@ impl Client {
             assert_eq!(payload.len(), 5);
             let warnings = u16::from_le_bytes([payload[1], payload[2]]);
             let status = u16::from_le_bytes([payload[3], payload[4]]);
-            Done {
-                warnings,
-                status,
-                ..Done::default()
-            }
+            Done { warnings, status, ..Done::default() }
         };
         self.events.push(Event::End(done));
     }
@@ -185,13 +169,7 @@ impl Client {
         let last_insert_id = reader.lenenc_int("id").expect("id");
         let status = reader.u16("status").expect("status");
         let warnings = reader.u16("warnings").expect("warnings");
-        let mut done = Done {
-            affected_rows,
-            last_insert_id,
-            status,
-            warnings,
-            ..Done::default()
-        };
+        let mut done = Done { affected_rows, last_insert_id, status, warnings, ..Done::default() };
         if !reader.is_empty() {
             done.info = reader.lenenc_bytes("info").expect("info").to_vec();
         }

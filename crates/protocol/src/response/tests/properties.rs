@@ -19,33 +19,14 @@ fn end() -> impl Strategy<Value = Done> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..20);
     let flags = any::<u16>()
         .prop_map(|flags| flags & (status::IN_TRANS | status::AUTOCOMMIT | status::PS_OUT_PARAMS));
-    (
-        any::<u32>(),
-        any::<u64>(),
-        flags,
-        any::<u16>(),
-        bytes(),
-        bytes(),
+    (any::<u32>(), any::<u64>(), flags, any::<u16>(), bytes(), bytes()).prop_map(
+        |(affected_rows, last_insert_id, flags, warnings, info, changes)| {
+            let tracked = if changes.is_empty() { 0 } else { status::SESSION_STATE_CHANGED };
+            let affected_rows = affected_rows.into();
+            let status = flags | tracked;
+            Done { affected_rows, last_insert_id, status, warnings, info, changes }
+        },
     )
-        .prop_map(
-            |(affected_rows, last_insert_id, flags, warnings, info, changes)| {
-                let tracked = if changes.is_empty() {
-                    0
-                } else {
-                    status::SESSION_STATE_CHANGED
-                };
-                let affected_rows = affected_rows.into();
-                let status = flags | tracked;
-                Done {
-                    affected_rows,
-                    last_insert_id,
-                    status,
-                    warnings,
-                    info,
-                    changes,
-                }
-            },
-        )
 }
 
 fn error() -> impl Strategy<Value = Event> {

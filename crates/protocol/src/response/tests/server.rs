@@ -14,11 +14,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn encode(events: &[Event], format: ReplyFormat) -> Vec<u8> {
-        let mut server = Self {
-            format,
-            out: Vec::new(),
-            seq: 1,
-        };
+        let mut server = Self { format, out: Vec::new(), seq: 1 };
         for (at, event) in events.iter().enumerate() {
             let opens_cursor = matches!(
                 events.get(at + 1),
@@ -44,15 +40,8 @@ impl Server {
         put_lenenc_int(&mut payload, done.affected_rows);
         put_lenenc_int(&mut payload, done.last_insert_id);
         let tracked = self.format.session_track && !done.changes.is_empty();
-        let flag = if tracked {
-            status::SESSION_STATE_CHANGED
-        } else {
-            0
-        };
-        put_u16(
-            &mut payload,
-            done.status & !status::SESSION_STATE_CHANGED | flag,
-        );
+        let flag = if tracked { status::SESSION_STATE_CHANGED } else { 0 };
+        put_u16(&mut payload, done.status & !status::SESSION_STATE_CHANGED | flag);
         put_u16(&mut payload, done.warnings);
         if tracked || !done.info.is_empty() {
             put_lenenc_bytes(&mut payload, &done.info);

@@ -4,10 +4,8 @@
 use super::client::Client;
 use super::*;
 
-const TRANSCRIPTS: [&str; 2] = [
-    include_str!("transcripts/mariadb-10.11.txt"),
-    include_str!("transcripts/mysql-9.7.txt"),
-];
+const TRANSCRIPTS: [&str; 2] =
+    [include_str!("transcripts/mariadb-10.11.txt"), include_str!("transcripts/mysql-9.7.txt")];
 
 struct Response {
     command: String,
@@ -20,9 +18,7 @@ fn read(transcript: &str) -> Vec<Response> {
     let mut responses: Vec<Response> = Vec::new();
     for line in transcript.lines().filter(|line| !line.starts_with('#')) {
         let fields: Vec<_> = line.split(' ').collect();
-        let [command, shape, format, hex] = fields[..] else {
-            panic!("{line}")
-        };
+        let [command, shape, format, hex] = fields[..] else { panic!("{line}") };
         let shape = match shape {
             "Single" => ResponseShape::Single,
             "Text" => ResponseShape::Text,
@@ -40,17 +36,10 @@ fn read(transcript: &str) -> Vec<Response> {
         let at = at.expect("a framing");
         // The answer to a file belongs to the response that asked for it.
         let command = command.trim_end_matches("_answer");
-        match responses
-            .iter_mut()
-            .find(|response| response.command == command)
-        {
+        match responses.iter_mut().find(|response| response.command == command) {
             Some(response) if response.bytes.len() > at => response.bytes[at].extend(bytes),
             Some(response) => response.bytes.push(bytes),
-            None => responses.push(Response {
-                command: command.into(),
-                shape,
-                bytes: vec![bytes],
-            }),
+            None => responses.push(Response { command: command.into(), shape, bytes: vec![bytes] }),
         }
     }
     responses
@@ -78,12 +67,7 @@ fn a_real_servers_response_in_one_framing_becomes_its_response_in_another() {
     for transcript in TRANSCRIPTS {
         let responses = read(transcript);
         assert!(responses.len() > 50);
-        for Response {
-            command,
-            shape,
-            bytes,
-        } in responses
-        {
+        for Response { command, shape, bytes } in responses {
             for (server, said) in FORMATS.iter().zip(&bytes) {
                 for (client, expected) in FORMATS.iter().zip(&bytes) {
                     for len in [said.len(), 7, 1] {
@@ -110,16 +94,10 @@ fn a_real_servers_response_in_one_framing_becomes_its_response_in_another() {
 fn out_parameters_keep_their_flag_before_their_row() {
     for transcript in TRANSCRIPTS {
         let responses = read(transcript);
-        let call = responses
-            .iter()
-            .find(|r| r.command == "execute_call")
-            .expect("a call");
+        let call = responses.iter().find(|r| r.command == "execute_call").expect("a call");
         let said = &call.bytes[2];
         let row = b"\x06\0\0\x0C\0\0";
-        let row = said
-            .windows(row.len())
-            .position(|window| window == row)
-            .expect("a row");
+        let row = said.windows(row.len()).position(|window| window == row).expect("a row");
         let eof = b"\x05\0\0\x0E\xFE\0\0\x0A\x10";
         let has_flag = |bytes: &[u8]| bytes.windows(eof.len()).any(|window| window == eof);
         assert!(has_flag(&call.bytes[0]));
@@ -127,11 +105,7 @@ fn out_parameters_keep_their_flag_before_their_row() {
         for first in [said.len(), row, row + 1, row + 4, row + 5] {
             let relay = Relay::new(call.shape, FORMATS[2], FORMATS[0], true);
             let (out, _) = relay_in_chunks(relay, said, &[first, said.len()]);
-            assert_eq!(
-                has_flag(&out),
-                first != row + 5,
-                "split at {first} of {row}"
-            );
+            assert_eq!(has_flag(&out), first != row + 5, "split at {first} of {row}");
         }
     }
 }

@@ -10,30 +10,21 @@ use crate::{Hits, Memory, Options, Question, Rule, RuleSet, compile::Compiled};
 fn interpret(rules: &[Rule], iterations: u32, question: &Question<'_>) -> (Vec<u32>, u32) {
     let found = |pattern: &str, rule: &Rule, text: &[u8]| {
         let caseless = rule.re_modifiers.is_some();
-        let regex = regex::bytes::RegexBuilder::new(pattern)
-            .case_insensitive(caseless)
-            .build();
+        let regex = regex::bytes::RegexBuilder::new(pattern).case_insensitive(caseless).build();
         regex.expect("a plain pattern").is_match(text) != rule.negate_match_pattern
     };
     let differs = |wanted: &Option<String>, value: &[u8]| {
-        wanted
-            .as_deref()
-            .is_some_and(|wanted| wanted.as_bytes() != value)
+        wanted.as_deref().is_some_and(|wanted| wanted.as_bytes() != value)
     };
     let matches = |rule: &Rule, flag: u32| {
-        let digest = question
-            .digest
-            .map(|digest| format!("{digest:#x}"))
-            .unwrap_or_default();
+        let digest = question.digest.map(|digest| format!("{digest:#x}")).unwrap_or_default();
         let with_digest = question.digest.is_some();
         rule.active
             && rule.flag_in == flag
             && !differs(&rule.username, question.username.as_bytes())
             && !differs(&rule.schemaname, question.schema)
             && !differs(&rule.digest, digest.as_bytes())
-            && rule
-                .proxy_port
-                .is_none_or(|port| Some(port) == question.proxy_port)
+            && rule.proxy_port.is_none_or(|port| Some(port) == question.proxy_port)
             && rule
                 .match_digest
                 .as_deref()
@@ -80,40 +71,32 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         any::<bool>(),
     );
     let tests = (name(), name(), option::weighted(0.1, 1u16..3), digest);
-    (
-        tests,
-        pattern(0.8),
-        pattern(0.3),
-        0u32..3,
-        option::weighted(0.3, 0u32..3),
-        flags,
-    )
-        .prop_map(
-            |(
-                (username, schemaname, proxy_port, digest),
-                digest_pattern,
-                pattern,
+    (tests, pattern(0.8), pattern(0.3), 0u32..3, option::weighted(0.3, 0u32..3), flags).prop_map(
+        |(
+            (username, schemaname, proxy_port, digest),
+            digest_pattern,
+            pattern,
+            flag_in,
+            flag_out,
+            flags,
+        )| {
+            Rule {
+                active: flags.0,
+                username,
+                schemaname,
+                proxy_port,
+                digest,
+                match_digest: digest_pattern,
+                match_pattern: pattern,
                 flag_in,
                 flag_out,
-                flags,
-            )| {
-                Rule {
-                    active: flags.0,
-                    username,
-                    schemaname,
-                    proxy_port,
-                    digest,
-                    match_digest: digest_pattern,
-                    match_pattern: pattern,
-                    flag_in,
-                    flag_out,
-                    negate_match_pattern: flags.1,
-                    apply: flags.2,
-                    re_modifiers: flags.3.then(|| "CASELESS".to_owned()),
-                    ..Rule::default()
-                }
-            },
-        )
+                negate_match_pattern: flags.1,
+                apply: flags.2,
+                re_modifiers: flags.3.then(|| "CASELESS".to_owned()),
+                ..Rule::default()
+            }
+        },
+    )
 }
 
 proptest! {

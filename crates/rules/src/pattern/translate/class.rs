@@ -86,10 +86,7 @@ impl Translator<'_> {
         let name = inner.strip_prefix(b"^").unwrap_or(inner);
         if kind != b':' || !NAMES.contains(&name) {
             let shown = String::from_utf8_lossy(inner);
-            return Err(unusable(format!(
-                "unknown class [{0}{shown}{0}]",
-                char::from(kind)
-            )));
+            return Err(unusable(format!("unknown class [{0}{shown}{0}]", char::from(kind))));
         }
         let item = Item::Class([b"[:", inner, b":]"].concat());
         self.rest = self.rest.get(inner.len() + 3..).unwrap_or_default();

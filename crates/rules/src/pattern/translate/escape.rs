@@ -75,10 +75,9 @@ impl Translator<'_> {
             },
             b'x' => self.hex_byte(),
             b'0' => self.octal_byte(0, 2),
-            b'p' | b'P' | b'X' | b'C' | b'L' | b'l' | b'U' | b'u' | b'o' => Err(unusable(format!(
-                r"\{} is not supported",
-                char::from(letter)
-            ))),
+            b'p' | b'P' | b'X' | b'C' | b'L' | b'l' | b'U' | b'u' | b'o' => {
+                Err(unusable(format!(r"\{} is not supported", char::from(letter))))
+            }
             _ => Ok(letter),
         }
     }
@@ -89,13 +88,8 @@ impl Translator<'_> {
             true => self.take_until(b'}').map(<[u8]>::to_vec),
             false => {
                 let is_digit = |byte: &&u8| byte.is_ascii_hexdigit();
-                let digits: Vec<u8> = self
-                    .rest
-                    .iter()
-                    .take(2)
-                    .take_while(is_digit)
-                    .copied()
-                    .collect();
+                let digits: Vec<u8> =
+                    self.rest.iter().take(2).take_while(is_digit).copied().collect();
                 self.rest = self.rest.get(digits.len()..).unwrap_or_default();
                 Some(digits)
             }
@@ -113,11 +107,7 @@ impl Translator<'_> {
     pub(super) fn octal_byte(&mut self, first: u8, digits_max: usize) -> Result<u8, Refusal> {
         let mut value = u32::from(first);
         for _ in 0..digits_max {
-            let digit = self
-                .rest
-                .first()
-                .copied()
-                .filter(|byte| matches!(byte, b'0'..=b'7'));
+            let digit = self.rest.first().copied().filter(|byte| matches!(byte, b'0'..=b'7'));
             let Some(digit) = digit else { break };
             self.next();
             value = value << 3 | u32::from(digit - b'0');
@@ -147,9 +137,7 @@ impl Translator<'_> {
             return self.reference(format!(r"(?:\{number})").as_bytes());
         }
         if digit > b'7' {
-            return Err(unusable(format!(
-                r"\{number} is neither a group nor an octal number"
-            )));
+            return Err(unusable(format!(r"\{number} is neither a group nor an octal number")));
         }
         let byte = self.octal_byte(digit - b'0', 2)?;
         self.literal(byte)
@@ -184,9 +172,7 @@ impl Translator<'_> {
     /// Writes `byte` for the inside of brackets.
     pub(super) fn member(&mut self, byte: u8) -> Step {
         if !byte.is_ascii() && self.engine == Engine::Backtracking {
-            return Err(unusable(
-                "a byte above 0x7F in brackets cannot stand beside look-around",
-            ));
+            return Err(unusable("a byte above 0x7F in brackets cannot stand beside look-around"));
         }
         self.out.extend_from_slice(&hex(byte));
         Ok(())

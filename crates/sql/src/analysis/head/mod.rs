@@ -61,48 +61,30 @@ impl Default for Head {
 
 impl Head {
     fn of(kind: StatementKind) -> Self {
-        Self {
-            kind,
-            ..Self::default()
-        }
+        Self { kind, ..Self::default() }
     }
 
     fn reading(kind: StatementKind) -> Self {
-        Self {
-            is_read: true,
-            ..Self::evaluating(kind)
-        }
+        Self { is_read: true, ..Self::evaluating(kind) }
     }
 
     /// A statement whose expressions may call functions.
     fn evaluating(kind: StatementKind) -> Self {
-        Self {
-            body: Body::Plain(Calls::Judged),
-            ..Self::of(kind)
-        }
+        Self { body: Body::Plain(Calls::Judged), ..Self::of(kind) }
     }
 
     /// A statement that commits what is open before it runs.
     fn committing(kind: StatementKind) -> Self {
-        Self {
-            transaction: TransactionEffect::ImplicitCommit,
-            ..Self::of(kind)
-        }
+        Self { transaction: TransactionEffect::ImplicitCommit, ..Self::of(kind) }
     }
 
     /// As [`Self::committing`], with account names or definitions in its text.
     fn quiet(kind: StatementKind) -> Self {
-        Self {
-            body: Body::Quiet,
-            ..Self::committing(kind)
-        }
+        Self { body: Body::Quiet, ..Self::committing(kind) }
     }
 
     fn compound() -> Self {
-        Self {
-            body: Body::Compound,
-            ..Self::default()
-        }
+        Self { body: Body::Compound, ..Self::default() }
     }
 }
 
@@ -137,9 +119,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statem
         }
         Body::StoredProgram => {
             if !skip_stored_program(tokens) {
-                effects.push(Effect::OtherSession(
-                    "stored program whose end was not found",
-                ));
+                effects.push(Effect::OtherSession("stored program whose end was not found"));
             }
         }
         Body::Compound => {
@@ -234,10 +214,7 @@ fn keyword(
         b"CALL" => {
             effects.push(Effect::Call);
             let assigns_user_variable = session::has_user_variable(cursor);
-            Head {
-                assigns_user_variable,
-                ..Head::evaluating(StatementKind::Call)
-            }
+            Head { assigns_user_variable, ..Head::evaluating(StatementKind::Call) }
         }
         b"IF" | b"CASE" | b"LOOP" | b"WHILE" | b"REPEAT" | b"FOR" | b"DECLARE" => Head::compound(),
         word => transaction::head(word, cursor, effects)
@@ -248,10 +225,7 @@ fn keyword(
 }
 
 fn inserting(kind: StatementKind) -> Head {
-    Head {
-        body: Body::Plain(Calls::JudgedAfterTarget),
-        ..Head::of(kind)
-    }
+    Head { body: Body::Plain(Calls::JudgedAfterTarget), ..Head::of(kind) }
 }
 
 /// `SET …`, or MariaDB's `SET STATEMENT … FOR statement`.
@@ -275,8 +249,5 @@ fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) 
         effects.push(Effect::SetUnparsable);
         return Head::of(StatementKind::Set);
     }
-    Head {
-        kind: StatementKind::Set,
-        ..head(tokens, cursor, effects)
-    }
+    Head { kind: StatementKind::Set, ..head(tokens, cursor, effects) }
 }

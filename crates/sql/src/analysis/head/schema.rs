@@ -99,10 +99,7 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
 }
 
 fn stored_program(kind: StatementKind) -> Head {
-    Head {
-        body: Body::StoredProgram,
-        ..Head::committing(kind)
-    }
+    Head { body: Body::StoredProgram, ..Head::committing(kind) }
 }
 
 fn alter(cursor: &mut Cursor<'_>) -> Head {
@@ -122,19 +119,14 @@ fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
     match keyword.as_bytes() {
         b"TABLE" | b"TABLES" | b"SEQUENCE" => {
             cursor.accept_existence();
-            effects.push(Effect::DropTable {
-                names: table_names(cursor),
-                temporary,
-            });
+            effects.push(Effect::DropTable { names: table_names(cursor), temporary });
             match temporary {
                 true => Head::of(StatementKind::DropTable),
                 false => Head::committing(StatementKind::DropTable),
             }
         }
         b"PREPARE" => {
-            effects.push(Effect::DeallocateStatement(
-                cursor.name().unwrap_or_default(),
-            ));
+            effects.push(Effect::DeallocateStatement(cursor.name().unwrap_or_default()));
             Head::of(StatementKind::Deallocate)
         }
         b"DATABASE" | b"SCHEMA" => Head::committing(StatementKind::DropDatabase),

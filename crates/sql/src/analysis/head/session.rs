@@ -31,50 +31,26 @@ pub(super) fn head(
         }
         b"DEALLOCATE" => {
             cursor.accept(b"PREPARE");
-            effects.push(Effect::DeallocateStatement(
-                cursor.name().unwrap_or_default(),
-            ));
+            effects.push(Effect::DeallocateStatement(cursor.name().unwrap_or_default()));
             Head::of(StatementKind::Deallocate)
         }
         b"HANDLER" => {
             effects.extend(handler(cursor));
             Head::default()
         }
-        b"LOCK" => match cursor.keyword().as_bytes() {
-            b"TABLE" | b"TABLES" => {
-                effects.push(Effect::LockTables);
-                Head::committing(StatementKind::LockTable)
-            }
-            _ => other("lock of the server", effects),
-        },
-        b"UNLOCK" => match cursor.keyword().as_bytes() {
-            b"TABLE" | b"TABLES" => {
-                effects.push(Effect::UnlockTables);
-                Head::committing(StatementKind::UnlockTables)
-            }
-            _ => other("lock of the server", effects),
-        },
+        b"LOCK" => lock(StatementKind::LockTable, Effect::LockTables, cursor, effects),
+        b"UNLOCK" => lock(StatementKind::UnlockTables, Effect::UnlockTables, cursor, effects),
         b"FLUSH" => {
             if is_locking_flush(cursor) {
                 effects.push(Effect::FlushWithReadLock);
             }
             Head::committing(StatementKind::Flush)
         }
-        b"KILL" => {
-            effects.push(kill(cursor));
-            Head {
-                body: Body::Quiet,
-                ..Head::of(StatementKind::Kill)
-            }
-        }
+        b"KILL" => kill(cursor, effects),
         b"LOAD" => load(cursor, effects),
         b"GET" => {
             let assigns_user_variable = has_user_variable(cursor);
-            Head {
-                depends: Depends::DIAGNOSTICS,
-                assigns_user_variable,
-                ..Head::default()
-            }
+            Head { depends: Depends::DIAGNOSTICS, assigns_user_variable, ..Head::default() }
         }
         b"BACKUP" => other("backup stage or lock", effects),
         b"BINLOG" => other("binary log events", effects),
@@ -86,6 +62,22 @@ pub(super) fn head(
 fn other(what: &'static str, effects: &mut Vec<Effect>) -> Head {
     effects.push(Effect::OtherSession(what));
     Head::default()
+}
+
+/// `LOCK TABLES` or `UNLOCK TABLES`, or the lock of the whole instance for a backup.
+fn lock(
+    kind: StatementKind,
+    effect: Effect,
+    cursor: &Cursor<'_>,
+    effects: &mut Vec<Effect>,
+) -> Head {
+    match cursor.keyword().as_bytes() {
+        b"TABLE" | b"TABLES" => {
+            effects.push(effect);
+            Head::committing(kind)
+        }
+        _ => other("lock of the server", effects),
+    }
 }
 
 /// Whether a user variable stands in the rest of the statement.
@@ -118,7 +110,13 @@ fn is_locking_flush(cursor: &mut Cursor<'_>) -> bool {
 }
 
 /// `KILL [HARD | SOFT] [CONNECTION | QUERY [ID]] number` or `… USER name`.
-fn kill(cursor: &mut Cursor<'_>) -> Effect {
+fn kill(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+    let (target, id) = victim(cursor);
+    effects.push(Effect::Kill { target, id });
+    Head { body: Body::Quiet, ..Head::of(StatementKind::Kill) }
+}
+
+fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, Option<u64>) {
     cursor.accept_any(&[b"HARD", b"SOFT"]);
     let mut target = KillTarget::Connection;
     if cursor.accept(b"QUERY") {
@@ -127,19 +125,12 @@ fn kill(cursor: &mut Cursor<'_>) -> Effect {
         cursor.accept(b"CONNECTION");
     }
     if cursor.accept_any(&[b"ID", b"USER"]) {
-        return Effect::Kill {
-            target: KillTarget::Other,
-            id: None,
-        };
+        return (KillTarget::Other, None);
     }
-    let token = cursor
-        .next()
-        .filter(|token| token.kind == TokenKind::Number);
+    let token = cursor.next().filter(|token| token.kind == TokenKind::Number);
     let digits = token.and_then(|token| std::str::from_utf8(token.text).ok());
-    let id = digits
-        .and_then(|digits| digits.parse().ok())
-        .filter(|_| cursor.peek().is_none());
-    Effect::Kill { target, id }
+    let id = digits.and_then(|digits| digits.parse().ok()).filter(|_| cursor.peek().is_none());
+    (target, id)
 }
 
 /// `LOAD {DATA | XML} [LOW_PRIORITY | CONCURRENT] [LOCAL] …`, or `LOAD INDEX INTO CACHE`.
@@ -148,14 +139,9 @@ fn load(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
         return Head::committing(StatementKind::Load);
     }
     cursor.accept_any(&[b"LOW_PRIORITY", b"CONCURRENT", b"FROM"]);
-    effects.push(Effect::LoadData {
-        local: cursor.accept(b"LOCAL"),
-    });
+    effects.push(Effect::LoadData { local: cursor.accept(b"LOCAL") });
     let assigns_user_variable = has_user_variable(cursor);
-    Head {
-        assigns_user_variable,
-        ..Head::of(StatementKind::Load)
-    }
+    Head { assigns_user_variable, ..Head::of(StatementKind::Load) }
 }
 
 /// `SET …`.
@@ -191,27 +177,18 @@ pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Vec<Effect>) -> Head {
 }
 
 fn is_user_variable(assignment: &Assignment) -> bool {
-    matches!(
-        assignment,
-        Assignment::Variable {
-            scope: Scope::UserVariable,
-            ..
-        }
-    )
+    matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
 }
 
 /// What the last assignment to the session's `autocommit` does.
 fn autocommit(assignments: &[Assignment]) -> TransactionEffect {
-    let last = assignments
-        .iter()
-        .rev()
-        .find_map(|assignment| match assignment {
-            Assignment::Variable {
-                scope: Scope::LocalDefault | Scope::Session,
-                name,
-                value,
-            } if name == b"autocommit" => Some(value.switch()),
-            _ => None,
-        });
+    let last = assignments.iter().rev().find_map(|assignment| match assignment {
+        Assignment::Variable { scope: Scope::LocalDefault | Scope::Session, name, value }
+            if name == b"autocommit" =>
+        {
+            Some(value.switch())
+        }
+        _ => None,
+    });
     last.map_or(TransactionEffect::None, TransactionEffect::SetAutocommit)
 }

@@ -15,23 +15,14 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Head {
     let is_next = |word: &[u8]| cursor.peek().is_some_and(|token| token.is_word(word));
     match keyword.as_bytes() {
         b"TABLE" if is_next(b"STATUS") => Head::reading(StatementKind::ShowTableStatus),
-        b"CREATE" if is_next(b"USER") => Head {
-            body: Body::Quiet,
-            ..state
-        },
-        b"GRANTS" => Head {
-            body: Body::Quiet,
-            ..state
-        },
+        b"CREATE" if is_next(b"USER") => Head { body: Body::Quiet, ..state },
+        b"GRANTS" => Head { body: Body::Quiet, ..state },
         b"CHARACTER" if is_next(b"SET") => reading,
         b"CHAR" if is_next(b"SET") => reading,
         b"PROCEDURE" | b"FUNCTION" | b"PACKAGE" => reading,
         b"TABLES" | b"COLUMNS" | b"FIELDS" | b"INDEX" | b"INDEXES" | b"KEYS" | b"DATABASES"
         | b"SCHEMAS" | b"CREATE" | b"TRIGGERS" | b"EVENTS" | b"COLLATION" | b"CHARSET" => reading,
-        b"WARNINGS" | b"ERRORS" | b"COUNT" => Head {
-            depends: Depends::DIAGNOSTICS,
-            ..state
-        },
+        b"WARNINGS" | b"ERRORS" | b"COUNT" => Head { depends: Depends::DIAGNOSTICS, ..state },
         _ => state,
     }
 }
@@ -72,10 +63,7 @@ pub(super) fn analyze(cursor: &mut Cursor<'_>) -> Head {
 /// Whether a query begins here.
 fn is_query(cursor: &mut Cursor<'_>) -> bool {
     while cursor.accept_kind(TokenKind::Open) {}
-    matches!(
-        cursor.keyword().as_bytes(),
-        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE"
-    )
+    matches!(cursor.keyword().as_bytes(), b"SELECT" | b"WITH" | b"VALUES" | b"TABLE")
 }
 
 /// Whether the statement goes on with a table's name, perhaps a column or pattern, and ends.
@@ -83,12 +71,8 @@ fn is_table(mut cursor: Cursor<'_>) -> bool {
     if cursor.table_name().is_none() {
         return false;
     }
-    let is_column = |kind| {
-        matches!(
-            kind,
-            TokenKind::Word | TokenKind::QuotedIdentifier | TokenKind::String
-        )
-    };
+    let is_column =
+        |kind| matches!(kind, TokenKind::Word | TokenKind::QuotedIdentifier | TokenKind::String);
     if cursor.peek().is_some_and(|token| is_column(token.kind)) {
         cursor.next();
     }

@@ -16,10 +16,7 @@ pub(super) fn head(
         b"COMMIT" => {
             let (chain, release) = completion(cursor);
             let transaction = TransactionEffect::Commit { chain, release };
-            Head {
-                transaction,
-                ..Head::of(StatementKind::Commit)
-            }
+            Head { transaction, ..Head::of(StatementKind::Commit) }
         }
         b"ROLLBACK" => rollback(cursor),
         b"SAVEPOINT" => {
@@ -40,19 +37,10 @@ fn begin(cursor: &mut Cursor<'_>) -> Head {
     cursor.accept(b"WORK");
     if cursor.peek().is_some() {
         // `BEGIN NOT ATOMIC`, or a block in MariaDB's sql_mode=ORACLE.
-        return Head {
-            body: Body::Compound,
-            ..Head::default()
-        };
+        return Head { body: Body::Compound, ..Head::default() };
     }
-    let transaction = TransactionEffect::Begin {
-        read_only: false,
-        consistent_snapshot: false,
-    };
-    Head {
-        transaction,
-        ..Head::of(StatementKind::Begin)
-    }
+    let transaction = TransactionEffect::Begin { read_only: false, consistent_snapshot: false };
+    Head { transaction, ..Head::of(StatementKind::Begin) }
 }
 
 fn start(cursor: &mut Cursor<'_>) -> Head {
@@ -65,14 +53,8 @@ fn start(cursor: &mut Cursor<'_>) -> Head {
             consistent_snapshot = true;
         }
     }
-    let transaction = TransactionEffect::Begin {
-        read_only,
-        consistent_snapshot,
-    };
-    Head {
-        transaction,
-        ..Head::of(StatementKind::StartTransaction)
-    }
+    let transaction = TransactionEffect::Begin { read_only, consistent_snapshot };
+    Head { transaction, ..Head::of(StatementKind::StartTransaction) }
 }
 
 /// `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`, as (chain, release).
@@ -94,10 +76,7 @@ fn rollback(cursor: &mut Cursor<'_>) -> Head {
         return Head::of(StatementKind::RollbackSavepoint);
     }
     let transaction = TransactionEffect::Rollback { chain, release };
-    Head {
-        transaction,
-        ..Head::of(StatementKind::Rollback)
-    }
+    Head { transaction, ..Head::of(StatementKind::Rollback) }
 }
 
 fn xa_step(cursor: &mut Cursor<'_>) -> XaStep {

@@ -110,10 +110,7 @@ pub struct Keyword {
 
 impl Default for Keyword {
     fn default() -> Self {
-        Self {
-            bytes: [0; KEYWORD_LEN_MAX],
-            len: 0,
-        }
+        Self { bytes: [0; KEYWORD_LEN_MAX], len: 0 }
     }
 }
 

@@ -1,0 +1,93 @@
+//! The command line.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+use clap::{Args, Parser, Subcommand};
+
+/// A proxy for MySQL and MariaDB: many clients over few connections, each statement to the right
+/// server.
+#[derive(Debug, Parser)]
+#[command(name = "trunkline", version, about, propagate_version = true)]
+#[command(
+    after_help = "The manual is in docs/manual. Configuration keys: docs/manual/configuration.md"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve clients until SIGTERM or SIGINT; SIGHUP reads the configuration again
+    Serve(ServeArgs),
+    /// Say what is wrong with a configuration file; nothing needs to be running
+    Check(CheckArgs),
+    /// Show the numbers of a running proxy
+    Status(StatusArgs),
+    /// Say what would become of a statement, and why; nothing needs to be running
+    Explain(ExplainArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Where the proxy answers over HTTP [default: http://127.0.0.1:6070]
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub url: Option<String>,
+    /// Ask where this configuration file's `http_listen` says
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the numbers as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// The user who would send the statement
+    #[arg(short, long, value_name = "NAME")]
+    pub user: String,
+    /// The session's schema [default: the user's default_schema]
+    #[arg(short, long, value_name = "NAME")]
+    pub schema: Option<String>,
+    /// The client's address; without one, rules do not test it
+    #[arg(long, value_name = "IP")]
+    pub client_addr: Option<IpAddr>,
+    /// The listener that the client came by [default: the first one of the file]
+    #[arg(long, value_name = "IP:PORT")]
+    pub listener: Option<SocketAddr>,
+    /// The statement
+    #[arg(value_name = "SQL")]
+    pub sql: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

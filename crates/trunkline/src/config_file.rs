@@ -1,0 +1,116 @@
+//! The configuration file, and the files that it names.
+
+use std::{
+    cell::RefCell,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use trunkline_config::Config;
+use trunkline_topology::Password;
+
+/// Permission bits of everybody but the owner.
+const OTHERS: u32 = 0o077;
+
+/// Where the configuration is.
+#[derive(Debug, Clone)]
+pub struct ConfigFile {
+    path: PathBuf,
+}
+
+/// A configuration that is valid.
+pub struct Read {
+    /// The configuration.
+    pub config: Config,
+    /// What an operator should hear about the files.
+    pub warnings: Vec<String>,
+}
+
+/// A password file that was read.
+struct PasswordFile {
+    path: PathBuf,
+    mode: u32,
+    is_hash: bool,
+}
+
+impl ConfigFile {
+    /// The file at `path`, read when asked.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Its path as the command line gave it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it, and the password files that it names, whose paths begin at its folder.
+    ///
+    /// # Errors
+    /// Every error as one line that names the file.
+    pub fn read(&self) -> Result<Read, Vec<String>> {
+        let name = self.path.display();
+        let (text, mode) = read_with_mode(&self.path)
+            .map_err(|error| vec![format!("can't read the configuration file {name}: {error}")])?;
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let password_files = RefCell::new(Vec::new());
+        let source = |path: &str| {
+            let path = folder.join(path);
+            let (text, mode) = read_with_mode(&path).map_err(|error| error.to_string())?;
+            let is_hash = Password::from_hash(text.trim_end()).is_ok();
+            password_files.borrow_mut().push(PasswordFile { path, mode, is_hash });
+            Ok(text)
+        };
+        let parsed = trunkline_config::parse(&text, &name.to_string(), &source);
+        let config =
+            parsed.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let warnings = self.warnings(&config, mode, &password_files.into_inner());
+        Ok(Read { config, warnings })
+    }
+
+    /// Warns of each file with a clear password that others may read.
+    fn warnings(&self, config: &Config, mode: u32, files: &[PasswordFile]) -> Vec<String> {
+        let is_clear = |password: &Password| matches!(password, Password::Clear(_));
+        let clear = config.users.iter().filter(|user| is_clear(&user.password)).count();
+        let elsewhere = files.iter().filter(|file| !file.is_hash).count();
+        let own = (clear > elsewhere).then_some((self.path.as_path(), mode));
+        let others = files.iter().filter(|file| !file.is_hash);
+        own.into_iter()
+            .chain(others.map(|file| (file.path.as_path(), file.mode)))
+            .filter(|(_, mode)| mode & OTHERS != 0)
+            .map(|(path, mode)| {
+                format!(
+                    "{path} holds a clear password and is open to others (mode {mode:03o}); \
+                     chmod 600 closes it",
+                    path = path.display(),
+                    mode = mode & 0o777,
+                )
+            })
+            .collect()
+    }
+}
+
+fn read_with_mode(path: &Path) -> io::Result<(String, u32)> {
+    let mode = fs::metadata(path)?.mode();
+    Ok((fs::read_to_string(path)?, mode))
+}
+
+/// `1 server`, `2 servers`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `3 servers in 2 hostgroups, 2 users, 4 rules`.
+pub fn summary(config: &Config) -> String {
+    let mut hostgroups: Vec<_> = config.servers.iter().map(|server| server.key.hostgroup).collect();
+    hostgroups.sort();
+    hostgroups.dedup();
+    format!(
+        "{} in {}, {}, {}",
+        counted(config.servers.len(), "server"),
+        counted(hostgroups.len(), "hostgroup"),
+        counted(config.users.len(), "user"),
+        counted(config.rules.len(), "rule"),
+    )
+}

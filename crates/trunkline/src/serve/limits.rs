@@ -1,0 +1,56 @@
+//! How many files and sockets the process may open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trunkline_config::Config;
+
+/// Files that are no connections: listeners, pollers, the log, the state file, HTTP.
+const OTHER_FILES: u64 = 128;
+
+/// Raises the soft limit on open files to the hard one. The limit then; `None` is no limit.
+pub fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(error) => {
+            tracing::warn!("the limit on open files can't be raised: {error}");
+            limit.current
+        }
+    }
+}
+
+/// What an operator should hear when the limit is below what the configuration allows.
+pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
+    let clients = u64::from(config.settings.max_connections);
+    let servers: u64 = config.servers.iter().map(|entry| u64::from(entry.max_connections)).sum();
+    let needed = clients.saturating_add(servers).saturating_add(OTHER_FILES);
+    let limit = limit.filter(|limit| *limit < needed)?;
+    Some(format!(
+        "at most {limit} files may be open, and {needed} may be needed: max_connections is \
+         {clients}, that of the servers together {servers}; raise the limit (LimitNOFILE of \
+         systemd, ulimit -Hn)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_that_is_too_low_is_a_warning() {
+        let text = "max_connections = 100
+            [[server]]
+            address = \"10.0.0.1\"
+            max_connections = 50
+            [[user]]
+            name = \"app\"
+            password = \"secret\"
+            ";
+        let no_files = |_: &str| Err("no files here".to_owned());
+        let config = trunkline_config::parse(text, "test.toml", &no_files).expect("configuration");
+        assert_eq!(open_files_warning(None, &config), None);
+        assert_eq!(open_files_warning(Some(278), &config), None);
+        let warning = open_files_warning(Some(277), &config).expect("warning");
+        assert!(warning.starts_with("at most 277 files may be open, and 278 may be needed"));
+    }
+}

@@ -1,0 +1,88 @@
+//! What the process says of itself over HTTP.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use trunkline_admin::{Health, ReportFuture, StatusSource};
+use trunkline_config::Snapshot;
+use trunkline_proxy::DataPlane;
+use trunkline_stats::{DigestQuery, Process, Report};
+
+/// How long the workers may take for their numbers.
+const WORKERS_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Asks the workers, and knows what is true of the process as a whole.
+pub struct Reporter {
+    plane: Arc<RwLock<DataPlane>>,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    process: Process,
+    health: Health,
+}
+
+impl Reporter {
+    /// For a process that takes clients; `process` has what never changes.
+    pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
+        let known = Mutex::new(Known { process, health: Health::Ready });
+        Self { plane, known }
+    }
+
+    /// A configuration is in force from now on.
+    pub fn applied(&self, snapshot: &Snapshot) {
+        let configuration = &mut self.known().process.configuration;
+        configuration.applied_unix_sec = unix_sec(SystemTime::now());
+        configuration.last_error = None;
+        configuration.users = u64::try_from(snapshot.users.len()).unwrap_or(u64::MAX);
+        configuration.rules = u64::try_from(snapshot.rules.len()).unwrap_or(u64::MAX);
+        configuration.version = snapshot.version;
+    }
+
+    /// The version alone has changed: other addresses, the same configuration.
+    pub fn renewed(&self, snapshot: &Snapshot) {
+        self.known().process.configuration.version = snapshot.version;
+    }
+
+    /// The last attempt to change the configuration failed, or (`None`) found nothing to change.
+    pub fn attempted(&self, error: Option<String>) {
+        self.known().process.configuration.last_error = error;
+    }
+
+    /// Says from now on that the process is well, or why not.
+    pub fn set_health(&self, health: Health) {
+        self.known().health = health;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StatusSource for Reporter {
+    fn report(&self, digests: DigestQuery) -> ReportFuture<'_> {
+        let plane = Arc::clone(&self.plane);
+        Box::pin(async move {
+            let asked = tokio::task::spawn_blocking(move || match plane.try_read() {
+                Ok(plane) => plane.reports(digests, WORKERS_TIME_MAX),
+                // The workers are being waited for; they have nothing to say any more.
+                Err(_) => Vec::new(),
+            });
+            let mut report = Report::merge(asked.await.unwrap_or_default());
+            report.process = self.known().process.clone();
+            report.process.now_unix_sec = unix_sec(SystemTime::now());
+            report
+        })
+    }
+
+    fn health(&self) -> Health {
+        self.known().health.clone()
+    }
+}
+
+/// Seconds of Unix time.
+pub fn unix_sec(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

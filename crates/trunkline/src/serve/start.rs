@@ -1,0 +1,191 @@
+//! From a valid configuration to a process that serves.
+
+use std::{
+    num::NonZero,
+    path::PathBuf,
+    sync::{Arc, RwLock},
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, Result, anyhow};
+use tokio::net::TcpListener;
+use trunkline_config::Snapshot;
+use trunkline_monitor::{
+    Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
+};
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_proxy::{DataPlane, PlaneOptions};
+use trunkline_stats::{Configuration, Process};
+
+use crate::{
+    config_file::{ConfigFile, Read, counted, summary},
+    serve::{
+        limits,
+        log::Log,
+        notify::Notifier,
+        reporter::{Reporter, unix_sec},
+        signals::Signals,
+        supervisor::{Parts, Supervisor},
+    },
+};
+
+/// The most time that the first clients wait for what name servers and servers say.
+pub(super) const PREPARATION_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Brings everything up, in the order that lets nothing begin that something later would undo.
+/// `None` when a signal asked for the end meanwhile.
+pub(super) async fn start(
+    file: ConfigFile,
+    read: Read,
+    log: Log,
+    started: SystemTime,
+) -> Result<Option<Supervisor>> {
+    let mut signals = Signals::listen().context("no signals")?;
+    let process_id = std::process::id();
+    tracing::info!("trunkline {} starts, process {process_id}", env!("CARGO_PKG_VERSION"));
+    let open_files = limits::raise_open_files();
+    read.warnings
+        .iter()
+        .cloned()
+        .chain(limits::open_files_warning(open_files, &read.config))
+        .for_each(|warning| tracing::warn!("{warning}"));
+    let summary = summary(&read.config);
+    let snapshot = read.config.snapshot(None);
+    let http = match snapshot.settings.http_listen {
+        Some(listen) => {
+            let listener = TcpListener::bind(listen).await;
+            let reason = || format!("can't listen at http_listen = \"{listen}\"");
+            Some(listener.with_context(reason)?)
+        }
+        None => None,
+    };
+    let state_file = snapshot.settings.state_file.path(file.path());
+    let prepared = tokio::select! {
+        prepared = prepare(snapshot, state_file.as_ref()) => prepared,
+        (signal, _) = signals.next_stop() => {
+            tracing::info!("{signal} before the first client: ended");
+            return Ok(None);
+        }
+    };
+    let Prepared { snapshot, known, greeting } = prepared;
+
+    let workers = workers(&snapshot);
+    let options =
+        PlaneOptions { snapshot: Arc::clone(&snapshot), greeting: Arc::clone(&greeting), workers };
+    let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
+    let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
+    for address in &listen {
+        tracing::info!("listening on {address}");
+    }
+    tracing::info!("serving {summary} with {}", counted(workers, "worker"));
+    tracing::info!("clients are greeted as {}", greeting.server_version);
+    let process = Process {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process_id,
+        started_unix_sec: unix_sec(started),
+        now_unix_sec: 0,
+        workers: u32::try_from(workers).unwrap_or(u32::MAX),
+        listen,
+        configuration: Configuration {
+            source: file.path().display().to_string(),
+            ..Configuration::default()
+        },
+    };
+    let plane = Arc::new(RwLock::new(plane));
+    let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
+    reporter.applied(&snapshot);
+    if let Some(listener) = http {
+        serve_http(listener, Arc::clone(&reporter))?;
+    }
+    let notifier = Notifier::of_environment();
+    notifier.ready(&format!("serving {summary}"));
+    Ok(Some(Supervisor::new(Parts {
+        file,
+        state_file,
+        open_files,
+        snapshot,
+        plane,
+        reporter,
+        known,
+        greeting,
+        signals,
+        notifier,
+        log,
+    })))
+}
+
+/// What is found out before the first client.
+struct Prepared {
+    snapshot: Arc<Snapshot>,
+    known: Knowledge,
+    greeting: Arc<Greeting>,
+}
+
+/// Resolves names, and asks the servers when the state file does not know how to greet.
+async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
+    let resolution = resolve(&snapshot.names_to_resolve(), PREPARATION_TIME_MAX).await;
+    for (name, reason) in &resolution.failed {
+        tracing::warn!(server = %name, reason, "host name not resolved");
+    }
+    let snapshot = match snapshot.with_resolved(&resolution.found) {
+        Some(mut resolved) => {
+            resolved.version = snapshot.version;
+            resolved
+        }
+        None => snapshot,
+    };
+    let mut known = Knowledge::default();
+    if let Some(path) = state_file {
+        match Knowledge::load(path) {
+            Ok(loaded) => known = loaded,
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    if !is_leader_known(&known, &snapshot) {
+        let servers: Vec<_> = snapshot.servers().map(Arc::clone).collect();
+        let wanted = Duration::from_millis(snapshot.settings.connect_timeout_server);
+        let time_max = wanted.min(PREPARATION_TIME_MAX);
+        let account = Account::of(&snapshot);
+        for (address, answer) in learn(&servers, account.as_ref(), time_max).await {
+            // Who does not answer is asked again, and complained of, by the loop that follows.
+            if let Ok(learned) = answer {
+                tracing::info!(server = %address, "server runs {}", learned.greeting.server_version);
+                known.learn(&address, Facts::of(&learned.greeting, unix_sec(SystemTime::now())));
+            }
+        }
+        save(&known, &snapshot, state_file);
+    }
+    let greeting = Arc::new(greeting_for_clients(&known, &snapshot));
+    Prepared { snapshot: Arc::new(snapshot), known, greeting }
+}
+
+/// Keeps what is known of the configuration's servers for the next start.
+pub(super) fn save(known: &Knowledge, snapshot: &Snapshot, state_file: Option<&PathBuf>) {
+    let Some(path) = state_file else { return };
+    let mut kept = known.clone();
+    kept.retain(|address| snapshot.servers().any(|server| server.key.address == *address));
+    if let Err(error) = kept.save(path) {
+        tracing::warn!("{error}");
+    }
+}
+
+fn workers(snapshot: &Snapshot) -> usize {
+    match snapshot.settings.workers {
+        0 => thread::available_parallelism().map_or(1, NonZero::get),
+        workers => workers,
+    }
+}
+
+/// Answers over HTTP until the process ends.
+fn serve_http(listener: TcpListener, reporter: Arc<Reporter>) -> Result<()> {
+    tracing::info!("HTTP on {}", listener.local_addr().context("http_listen")?);
+    tokio::spawn(async move {
+        // It ends with the process: the last thing that it says is how the stop goes.
+        let shutdown = std::future::pending();
+        if let Err(error) = trunkline_admin::serve(listener, reporter, shutdown).await {
+            tracing::error!("HTTP has ended: {error}");
+        }
+    });
+    Ok(())
+}

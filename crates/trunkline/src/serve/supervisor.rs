@@ -1,0 +1,280 @@
+//! The loop of the control plane: signals, changed configurations, news about servers, the stop.
+
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    process,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow, bail};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::spawn_blocking,
+    time::{Instant, interval, sleep, timeout},
+};
+use trunkline_admin::Health;
+use trunkline_config::{Config, Snapshot, difference};
+use trunkline_monitor::{
+    Knowledge, Resolution, greeting_for_clients, keep_learning, keep_resolving, resolve,
+};
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_proxy::DataPlane;
+use trunkline_stats::DigestQuery;
+use trunkline_topology::Address;
+
+use crate::{
+    config_file::{ConfigFile, counted, summary},
+    serve::{
+        limits,
+        log::Log,
+        notify::Notifier,
+        reporter::Reporter,
+        signals::{Asked, Signals},
+        start::{PREPARATION_TIME_MAX, save},
+    },
+};
+
+/// How often the workers are looked after.
+const TICK: Duration = Duration::from_millis(500);
+/// How often a stop looks whether it is done.
+const STOP_TICK: Duration = Duration::from_millis(20);
+/// How long beyond its deadline a stop may take before the process ends without the workers.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long workers may take to say why one of them has ended.
+const POST_MORTEM_TIME_MAX: Duration = Duration::from_secs(2);
+/// Outcomes of the monitor's loops that may wait for the supervisor.
+const OUTCOMES_MAX: usize = 1;
+
+/// What the supervisor takes over from the start.
+pub(super) struct Parts {
+    pub file: ConfigFile,
+    pub state_file: Option<PathBuf>,
+    /// The limit on open files.
+    pub open_files: Option<u64>,
+    pub snapshot: Arc<Snapshot>,
+    pub plane: Arc<RwLock<DataPlane>>,
+    pub reporter: Arc<Reporter>,
+    pub known: Knowledge,
+    pub greeting: Arc<Greeting>,
+    pub signals: Signals,
+    pub notifier: Notifier,
+    pub log: Log,
+}
+
+/// Serves, as far as the control plane has a part in it.
+pub(super) struct Supervisor {
+    parts: Parts,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    /// Has all host names resolved at once.
+    resolve_now: Arc<Notify>,
+    resolutions: mpsc::Receiver<Resolution>,
+    news: mpsc::Receiver<Knowledge>,
+}
+
+impl Supervisor {
+    /// Starts the monitor's loops on the current runtime.
+    pub(super) fn new(parts: Parts) -> Self {
+        let (snapshots, seen) = watch::channel(Arc::clone(&parts.snapshot));
+        let (outcomes, resolutions) = mpsc::channel(OUTCOMES_MAX);
+        let resolve_now = Arc::new(Notify::new());
+        let (learned, news) = mpsc::channel(OUTCOMES_MAX);
+        let on_demand = Arc::clone(&resolve_now);
+        tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
+        tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
+        Self { parts, snapshots, resolve_now, resolutions, news }
+    }
+
+    /// Runs until the process shall end.
+    ///
+    /// # Errors
+    /// Why it ended otherwise than by a graceful stop.
+    pub(super) async fn run(mut self) -> Result<()> {
+        let mut tick = interval(TICK);
+        loop {
+            tokio::select! {
+                asked = self.parts.signals.next() => match asked {
+                    Asked::Reload => self.reload().await,
+                    Asked::Stop { signal, .. } => return self.stop(signal).await,
+                },
+                Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
+                Some(known) = self.news.recv() => self.take_knowledge(known),
+                _ = tick.tick() => if self.plane().has_ended() {
+                    return Err(self.post_mortem().await);
+                },
+            }
+        }
+    }
+
+    fn plane(&self) -> RwLockReadGuard<'_, DataPlane> {
+        self.parts.plane.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the file again; an error in it changes nothing.
+    async fn reload(&mut self) {
+        self.parts.notifier.reloading();
+        self.resolve_now.notify_one();
+        let source = self.parts.file.path().display().to_string();
+        match self.parts.file.read() {
+            Ok(read) => {
+                read.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                self.apply(read.config, &source).await;
+            }
+            Err(errors) => {
+                errors.iter().for_each(|error| tracing::error!("{error}"));
+                let count = counted(errors.len(), "error");
+                tracing::error!("configuration unchanged: {source} has {count}");
+                let mut first = errors.into_iter().next().unwrap_or_default();
+                if !first.contains(&source) {
+                    first = format!("{source}: {first}");
+                }
+                self.parts.reporter.attempted(Some(first));
+            }
+        }
+        self.parts.notifier.ready(&format!("serving {}", summary(&self.parts.snapshot.config)));
+    }
+
+    /// Serves by another configuration from now on.
+    async fn apply(&mut self, config: Config, source: &str) {
+        let running = Arc::clone(&self.parts.snapshot);
+        let changes = difference(&running, &config);
+        if changes.is_empty() {
+            tracing::info!("configuration unchanged: {source} has nothing new");
+            self.parts.reporter.attempted(None);
+            return;
+        }
+        for change in &changes {
+            tracing::info!("{change}");
+        }
+        if let Some(warning) = limits::open_files_warning(self.parts.open_files, &config) {
+            tracing::warn!("{warning}");
+        }
+        // A server whose name has no address yet would refuse its first statements.
+        let resolution = resolve(&new_names(&config, &running), PREPARATION_TIME_MAX).await;
+        for (name, reason) in &resolution.failed {
+            tracing::warn!(server = %name, reason, "host name not resolved");
+        }
+        let next = Snapshot::build(config, Some(&running));
+        let next = match next.with_resolved(&resolution.found) {
+            Some(mut resolved) => {
+                resolved.version = next.version;
+                resolved
+            }
+            None => next,
+        };
+        self.parts.log.set_level(next.settings.log_level);
+        self.publish(next);
+        self.parts.reporter.applied(&self.parts.snapshot);
+        self.greet();
+        let changes = counted(changes.len(), "change");
+        tracing::info!("configuration {} in force: {changes}", self.parts.snapshot.version);
+    }
+
+    fn publish(&mut self, next: Snapshot) {
+        debug_assert!(next.version > self.parts.snapshot.version);
+        self.parts.snapshot = Arc::new(next);
+        self.plane().publish(&self.parts.snapshot);
+        self.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
+    }
+
+    fn take_addresses(&mut self, resolution: &Resolution) {
+        if let Some(next) = self.parts.snapshot.with_resolved(&resolution.found) {
+            tracing::info!("host names have other addresses");
+            self.publish(next);
+            self.parts.reporter.renewed(&self.parts.snapshot);
+        }
+    }
+
+    fn take_knowledge(&mut self, known: Knowledge) {
+        self.parts.known = known;
+        save(&self.parts.known, &self.parts.snapshot, self.parts.state_file.as_ref());
+        self.greet();
+    }
+
+    /// Has the workers greet as what is known of the servers asks for.
+    fn greet(&mut self) {
+        let greeting = greeting_for_clients(&self.parts.known, &self.parts.snapshot);
+        if greeting == *self.parts.greeting {
+            return;
+        }
+        tracing::info!("clients are greeted as {}", greeting.server_version);
+        self.parts.greeting = Arc::new(greeting);
+        self.plane().greet(&self.parts.greeting);
+    }
+
+    /// The graceful stop. A second signal ends the process at once.
+    async fn stop(self, signal: &str) -> Result<()> {
+        let within = Duration::from_millis(self.parts.snapshot.settings.stop_timeout);
+        tracing::info!(
+            "{signal}: stopping, within {} ms; a second signal ends at once",
+            within.as_millis()
+        );
+        self.parts.reporter.set_health(Health::NotReady("stopping".to_owned()));
+        self.parts.notifier.stopping();
+        self.plane().stop(within);
+        let Parts { mut signals, plane, .. } = self.parts;
+        let joined = tokio::select! {
+            joined = wait_for_workers(plane, within + STOP_GRACE) => joined,
+            (signal, code) = signals.next_stop() => {
+                tracing::warn!("{signal}: ended at once");
+                process::exit(code);
+            }
+        };
+        joined?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    /// Why a worker has ended that was not told to.
+    async fn post_mortem(&self) -> anyhow::Error {
+        self.parts.reporter.set_health(Health::Failed("a worker has ended".to_owned()));
+        self.plane().stop(Duration::ZERO);
+        let plane = Arc::clone(&self.parts.plane);
+        let reason = match timeout(POST_MORTEM_TIME_MAX, join(plane)).await {
+            Ok(Err(reason)) => reason,
+            Ok(Ok(())) | Err(_) => anyhow!("for a reason that is not known"),
+        };
+        reason.context("a worker has ended unexpectedly")
+    }
+}
+
+/// Host names of `config` that the running snapshot has no addresses for.
+fn new_names(config: &Config, running: &Snapshot) -> Vec<Address> {
+    let known: HashSet<&Address> = running
+        .servers()
+        .filter(|server| !server.resolved.is_empty())
+        .map(|server| &server.key.address)
+        .collect();
+    let addresses: HashSet<&Address> =
+        config.servers.iter().map(|entry| &entry.key.address).collect();
+    addresses.difference(&known).map(|address| (*address).clone()).collect()
+}
+
+/// Waits until every worker has ended. Their numbers can be asked for until then.
+async fn wait_for_workers(plane: Arc<RwLock<DataPlane>>, time_max: Duration) -> Result<()> {
+    let deadline = Instant::now() + time_max;
+    loop {
+        if Instant::now() >= deadline {
+            bail!("the workers have not ended in time");
+        }
+        sleep(STOP_TICK).await;
+        let looked_at = Arc::clone(&plane);
+        let is_over = spawn_blocking(move || {
+            let plane = looked_at.read().unwrap_or_else(PoisonError::into_inner);
+            // One that still runs answers.
+            plane.has_ended() && plane.reports(DigestQuery::NONE, POST_MORTEM_TIME_MAX).is_empty()
+        });
+        if is_over.await? {
+            let left = deadline.saturating_duration_since(Instant::now());
+            return timeout(left, join(plane)).await?;
+        }
+    }
+}
+
+/// Takes leave of all workers.
+async fn join(plane: Arc<RwLock<DataPlane>>) -> Result<()> {
+    let joining =
+        spawn_blocking(move || plane.write().unwrap_or_else(PoisonError::into_inner).join());
+    joining.await?.map_err(|reason| anyhow!(reason))
+}

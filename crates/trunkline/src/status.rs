@@ -1,0 +1,135 @@
+//! `trunkline status`.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use trunkline_stats::Report;
+
+use crate::{cli::StatusArgs, config_file::ConfigFile, show};
+
+/// Where the proxy answers unless it is told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:6070";
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+/// Longer than the proxy itself waits for its workers.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Asks the running proxy and shows what it says.
+pub fn run(args: &StatusArgs) -> Result<ExitCode> {
+    let url = match (&args.url, &args.config) {
+        (Some(url), _) => url.clone(),
+        (None, Some(file)) => url_of_file(&ConfigFile::new(file))?,
+        (None, None) => DEFAULT_URL.to_owned(),
+    };
+    let body = fetch(&url, "/status")?;
+    if args.json {
+        show(&body);
+        if !body.ends_with('\n') {
+            show("\n");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report: Report = serde_json::from_str(&body)
+        .with_context(|| format!("what answers at {url} is not Trunkline, or another version"))?;
+    show(&trunkline_admin::status_text(&report));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn url_of_file(file: &ConfigFile) -> Result<String> {
+    let read = file.read().map_err(|errors| anyhow!(errors.join("\n")))?;
+    let listen = read.config.settings.http_listen;
+    let listen =
+        listen.with_context(|| format!("`http_listen` is empty in {}", file.path().display()))?;
+    Ok(format!("http://{}", reachable(listen)))
+}
+
+/// An address that stands for all of them is asked on the loopback.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// The body of the answer to a GET. Plain HTTP only.
+fn fetch(url: &str, path: &str) -> Result<String> {
+    let host = url
+        .strip_prefix("http://")
+        .map(|rest| rest.trim_end_matches('/'))
+        .filter(|host| !host.is_empty() && !host.contains('/'))
+        .with_context(|| format!("`{url}` must be http://HOST:PORT"))?;
+    let hint = "is trunkline running, and is its http_listen this address?";
+    let stream = connect(host).with_context(|| format!("nothing answers at {url} ({hint})"))?;
+    let answer = exchange(stream, host, path).with_context(|| format!("no answer from {url}"))?;
+    let (head, body) =
+        answer.split_once("\r\n\r\n").with_context(|| format!("{url} does not speak HTTP"))?;
+    let mut words = head.split_ascii_whitespace();
+    let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
+    ensure!(is_http, "{url} does not speak HTTP");
+    match words.next() {
+        Some("200") => Ok(body.to_owned()),
+        code => bail!("{url}{path} answers {}: {}", code.unwrap_or("nothing"), body.trim_end()),
+    }
+}
+
+fn connect(host: &str) -> Result<TcpStream> {
+    let with_port = match host.parse::<SocketAddr>() {
+        Ok(_) => host.to_owned(),
+        Err(_) if host.contains(':') => host.to_owned(),
+        Err(_) => format!("{host}:80"),
+    };
+    let mut failure = None;
+    for addr in with_port.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&addr, CONNECT_TIME_MAX) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = Some(error),
+        }
+    }
+    match failure {
+        Some(error) => Err(error.into()),
+        None => bail!("`{host}` has no address"),
+    }
+}
+
+/// HTTP/1.0, so that the answer ends with the connection and is not cut into chunks.
+fn exchange(mut stream: TcpStream, host: &str, path: &str) -> Result<String> {
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+    let request =
+        format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_all_is_asked_on_the_loopback() {
+        let check = |listen: &str, expected: &str| {
+            assert_eq!(reachable(listen.parse().expect(listen)).to_string(), expected);
+        };
+        check("0.0.0.0:6070", "127.0.0.1:6070");
+        check("[::]:1", "[::1]:1");
+        check("10.0.0.1:2", "10.0.0.1:2");
+    }
+
+    #[test]
+    fn what_is_no_url_says_what_one_is() {
+        for url in ["127.0.0.1:6070", "https://x", "http://", "http://x/y"] {
+            let error = fetch(url, "/status").expect_err(url).to_string();
+            assert_eq!(error, format!("`{url}` must be http://HOST:PORT"));
+        }
+    }
+}

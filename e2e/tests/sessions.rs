@@ -1,0 +1,665 @@
+//! Many sessions on few server connections: state follows its session and nobody else's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{Flavour, Row, Server, SqlClient, Trunkline, error_code, wait_until};
+
+use crate::stage::{
+    FLAVOURS, SOON, before, client, connections_on, fails, is_available, new_schema, pins,
+    shared_server, text, wait_pins,
+};
+
+/// Variables whose values differ between any two connections, or are the proxy's own business.
+const NOT_COMPARED: [&str; 16] = [
+    "pseudo_thread_id",
+    "timestamp",
+    "rand_seed1",
+    "rand_seed2",
+    "last_gtid",
+    "error_count",
+    "warning_count",
+    "identity",
+    "last_insert_id",
+    "gtid_",
+    "innodb_",
+    "session_track_",
+    "server_",
+    "statement_id",
+    "resultset_metadata",
+    "in_transaction",
+];
+
+/// All that a session can see of its state.
+fn state(client: &mut SqlClient) -> Result<BTreeMap<String, String>> {
+    let rows = client.sql("SHOW SESSION VARIABLES")?;
+    let pair = |row: Row| {
+        let mut columns = row.into_iter().map(Option::unwrap_or_default);
+        Some((columns.next()?, columns.next()?))
+    };
+    let mut all: BTreeMap<String, String> = rows.into_iter().filter_map(pair).collect();
+    all.retain(|name, _| !NOT_COMPARED.iter().any(|prefix| name.starts_with(prefix)));
+    all.insert("DATABASE()".to_owned(), text(client, "SELECT DATABASE()")?);
+    Ok(all)
+}
+
+/// What two states differ in: name, through the proxy, directly.
+fn differences(
+    proxied: &BTreeMap<String, String>,
+    direct: &BTreeMap<String, String>,
+) -> Vec<(String, String, String)> {
+    let names: std::collections::BTreeSet<&String> = proxied.keys().chain(direct.keys()).collect();
+    let value = |of: &BTreeMap<String, String>, name: &str| of.get(name).cloned().unwrap_or_default();
+    let pairs = names.into_iter().map(|name| (name.clone(), value(proxied, name), value(direct, name)));
+    pairs.filter(|(_, through, directly)| through != directly).collect()
+}
+
+/// A session through the proxy and one beside it, to which the same is done.
+struct Twins {
+    proxied: SqlClient,
+    direct: SqlClient,
+}
+
+impl Twins {
+    fn new(proxy: &Trunkline, server: &Server, schema: &str) -> Result<Twins> {
+        let direct = server.connect(crate::stage::USER, crate::stage::PASSWORD, schema)?;
+        Ok(Twins { proxied: client(proxy, schema)?, direct })
+    }
+
+    /// Runs a statement on both; both must answer the same.
+    fn run(&mut self, statement: &str) -> Result<()> {
+        let proxied = self.proxied.sql(statement);
+        let direct = self.direct.sql(statement);
+        match (proxied, direct) {
+            (Ok(proxied), Ok(direct)) => {
+                ensure!(proxied == direct, "{statement}: {proxied:?}, directly {direct:?}");
+            }
+            (Err(proxied), Err(direct)) => {
+                let codes = (error_code(&proxied), error_code(&direct));
+                ensure!(codes.0.is_some() && codes.0 == codes.1, "{proxied:#}, directly {direct:#}");
+            }
+            (proxied, direct) => {
+                anyhow::bail!("{statement}: {proxied:?}, directly {direct:?}")
+            }
+        }
+        Ok(())
+    }
+
+    /// Both see the same state.
+    fn compare(&mut self, behind: &str) -> Result<()> {
+        let differ = differences(&state(&mut self.proxied)?, &state(&mut self.direct)?);
+        ensure!(differ.is_empty(), "behind {behind}: (name, through the proxy, directly) {differ:?}");
+        Ok(())
+    }
+}
+
+/// What sessions set; each line is one session's statements in order.
+const SETTINGS: [&[&str]; 20] = [
+    &["SET NAMES latin1", "SET NAMES utf8mb4 COLLATE utf8mb4_bin", "SET NAMES DEFAULT"],
+    &["SET CHARACTER SET latin1", "SET character_set_results = NULL"],
+    &["SET collation_connection = 'latin1_german1_ci'", "SET character_set_client = latin1"],
+    &["SET autocommit = 0", "SET autocommit = 1", "SET SESSION autocommit = OFF"],
+    &["SET sql_mode = 'ANSI_QUOTES'", "SET sql_mode = DEFAULT", "SET sql_mode = ''"],
+    &["SET sql_mode = CONCAT(@@sql_mode, ',PIPES_AS_CONCAT')", "SET @@session.sql_mode = ANSI"],
+    &["SET time_zone = '+03:00'", "SET @@session.time_zone = '-05:30'", "SET time_zone = SYSTEM"],
+    &["SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"],
+    &["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"],
+    &["SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET sort_buffer_size = 65536"],
+    &["SET sort_buffer_size = 1048576", "SET sort_buffer_size = @@sort_buffer_size * 2"],
+    &["SET SESSION wait_timeout = 1234", "SET LOCAL net_read_timeout = 77, wait_timeout = 4321"],
+    &["SET @@session.optimizer_switch = 'mrr=off'", "SET optimizer_switch = 'index_merge=off'"],
+    &["SET group_concat_max_len = 5000 + 1", "SET group_concat_max_len = DEFAULT"],
+    &["SET sort_buffer_size = 2097152, time_zone = '+01:00', sql_mode = 'NO_BACKSLASH_ESCAPES'"],
+    &["SET foreign_key_checks = 0, unique_checks = 0", "SET foreign_key_checks = ON"],
+    &["SET sql_safe_updates = 1", "SET lc_time_names = 'de_DE'", "SET sql_select_limit = 1000000"],
+    &["SET max_join_size = 123456", "SET no_such_variable = 1", "SET big_tables = 'maybe'"],
+    &["SET default_storage_engine = MyISAM", "SET lock_wait_timeout = 11", "SET div_precision_increment = 7"],
+    &["USE information_schema", "SET time_zone = 'nowhere'", "SET tmp_table_size = 1024 * 1024"],
+];
+
+/// As on a direct connection, with as few server connections as the settings allow.
+fn state_follows(flavour: Flavour) -> Result<()> {
+    let server = shared_server(flavour)?;
+    let schema = new_schema(server, "DO 1")?;
+    // Two connections: what only a server can evaluate may pin one.
+    let proxy = before(server, 1, 2)?;
+    let mut sets = Vec::new();
+    for statements in SETTINGS {
+        let mut one = Twins::new(&proxy, server, &schema)?;
+        let mut other = Twins::new(&proxy, server, "")?;
+        for statement in statements {
+            one.run(statement)?;
+            other.compare(statement)?;
+            one.compare(statement)?;
+            sets.push(pins(&proxy)?);
+        }
+        // Both change, in turn, without looking in between.
+        for statement in statements {
+            other.run(statement)?;
+            one.run("DO 1")?;
+        }
+        other.compare("the same by another session")?;
+        one.compare("the same by another session")?;
+    }
+    Twins::new(&proxy, server, &schema)?.compare("all the others")?;
+    ensure!(connections_on(server)? > 0);
+    let pinned = sets.iter().filter(|pins| !pins.is_empty()).count();
+    ensure!(pinned * 4 < sets.len(), "{pinned} of {} statements pin: {sets:?}", sets.len());
+    Ok(())
+}
+
+#[test]
+fn state_follows_its_session_on_mariadb() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "state_follows_its_session_on_mariadb") {
+        return Ok(());
+    }
+    state_follows(Flavour::MariaDb)
+}
+
+#[test]
+fn state_follows_its_session_on_mysql() -> Result<()> {
+    if !is_available(Flavour::MySql, "state_follows_its_session_on_mysql") {
+        return Ok(());
+    }
+    state_follows(Flavour::MySql)
+}
+
+/// The collation of the handshake is part of the state.
+#[test]
+fn the_collation_of_the_handshake_follows_its_session() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "the_collation_of_the_handshake_follows_its_session") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 1)?;
+        for charset in ["latin1", "utf8mb4", "greek", "latin1"] {
+            let asked = "SELECT @@character_set_client, @@collation_connection";
+            let through = command_line(proxy.port(), charset, asked)?;
+            let directly = command_line(server.port(), charset, asked)?;
+            ensure!(through == directly, "{charset}: {through}, directly {directly}");
+            ensure!(through.starts_with(charset), "{through}");
+        }
+    }
+    Ok(())
+}
+
+/// What the command-line client prints, with this character set in its handshake.
+fn command_line(port: u16, charset: &str, statement: &str) -> Result<String> {
+    let program = trunkline_testkit::find_program("mariadb").context("no mariadb client")?;
+    let output = std::process::Command::new(program)
+        .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--batch", "-N"])
+        .arg("--skip-ssl")
+        .arg(format!("--port={port}"))
+        .arg(format!("--user={}", crate::stage::USER))
+        .arg(format!("--password={}", crate::stage::PASSWORD))
+        .arg(format!("--default-character-set={charset}"))
+        .args(["-e", statement])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "port {port}, {charset}: {errors}");
+    Ok(text)
+}
+
+/// One server connection for a session with a schema, one with another and one with none.
+#[test]
+fn a_session_without_a_schema_never_sees_anothers() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_session_without_a_schema_never_sees_anothers") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let table = |value: u32| format!("CREATE TABLE t (a INT); INSERT INTO t VALUES ({value})");
+        let (one, two) = (new_schema(server, &table(1))?, new_schema(server, &table(2))?);
+        let proxy = before(server, 1, 1)?;
+        let (mut a, mut b, mut none) =
+            (client(&proxy, &one)?, client(&proxy, &two)?, client(&proxy, "")?);
+        for _ in 0..3 {
+            ensure!(text(&mut a, "SELECT a FROM t")? == "1");
+            ensure!(text(&mut none, "SELECT DATABASE()")? == "NULL");
+            ensure!(text(&mut b, "SELECT a FROM t")? == "2");
+            fails(&mut none, "SELECT a FROM t", 1046)?;
+            // An error can be asked for by SHOW WARNINGS until the next statement.
+            ensure!(text(&mut none, "SELECT 1")? == "1");
+        }
+        none.sql(&format!("USE {two}"))?;
+        ensure!(text(&mut none, "SELECT a FROM t")? == "2");
+        ensure!(text(&mut a, "SELECT a FROM t")? == "1");
+        fails(&mut a, "USE no_such_schema", 1049)?;
+        ensure!(text(&mut a, "SELECT a FROM t")? == "1");
+        ensure!(connections_on(server)? <= 2);
+    }
+    Ok(())
+}
+
+/// Fifty clients at once, three server connections, every client its own state.
+#[test]
+fn fifty_clients_share_three_server_connections() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "fifty_clients_share_three_server_connections") {
+            continue;
+        }
+        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
+        let schema = new_schema(&server, "CREATE TABLE t (client INT, a INT)")?;
+        let proxy = before(&server, 2, 3)?;
+        let most = std::thread::scope(|scope| {
+            let proxy = &proxy;
+            let schema = &schema;
+            let threads: Vec<_> = (0..50)
+                .map(|number| scope.spawn(move || shared_client(proxy, schema, number)))
+                .collect();
+            let mut most = 0;
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                most = most.max(connections_on(&server)?);
+            }
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            anyhow::Ok(most)
+        })?;
+        ensure!((1..=3).contains(&most), "{most} server connections");
+        let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+        ensure!(rows.as_deref() == Some("250"), "{rows:?} rows");
+    }
+    Ok(())
+}
+
+fn shared_client(proxy: &Trunkline, schema: &str, number: u32) -> Result<()> {
+    let mut client = client(proxy, schema)?;
+    let hours = number % 13;
+    let zone = format!("+{hours:02}:00");
+    client.sql(&format!("SET time_zone = '{zone}', group_concat_max_len = {}", 1_000 + number))?;
+    for turn in 0..5 {
+        client.sql(&format!("INSERT INTO t VALUES ({number}, {turn})"))?;
+        let rows = client.sql("SELECT @@time_zone, @@group_concat_max_len, DATABASE()")?;
+        let expected = [zone.clone(), (1_000 + number).to_string(), schema.to_owned()];
+        ensure!(rows == [expected.map(Some).to_vec()], "client {number} sees {rows:?}");
+        let own = text(&mut client, &format!("SELECT COUNT(*) FROM t WHERE client = {number}"))?;
+        ensure!(own == (turn + 1).to_string(), "client {number} sees {own} own rows");
+    }
+    Ok(())
+}
+
+/// Something that ties a session to its server connection.
+struct Tie {
+    reason: &'static str,
+    /// What makes it.
+    begin: &'static str,
+    /// What shows it: a statement and its first value.
+    shown: (&'static str, &'static str),
+    /// What ends it; empty when only the end of the session does.
+    end: &'static str,
+    /// What another client must find on the connection afterwards: a value, or `error CODE`.
+    left: (&'static str, &'static str),
+}
+
+const TIES: [Tie; 8] = [
+    Tie {
+        reason: "temporary_table",
+        begin: "CREATE TEMPORARY TABLE mine (a INT)",
+        shown: ("SELECT COUNT(*) FROM mine", "0"),
+        end: "DROP TEMPORARY TABLE mine",
+        left: ("SELECT COUNT(*) FROM mine", "error 1146"),
+    },
+    Tie {
+        reason: "user_variable",
+        begin: "SET @mine = 'x'",
+        shown: ("SELECT @mine", "x"),
+        end: "",
+        left: ("SELECT @mine", "NULL"),
+    },
+    Tie {
+        reason: "table_lock",
+        begin: "LOCK TABLES t READ",
+        shown: ("SELECT COUNT(*) FROM t", "2"),
+        end: "UNLOCK TABLES",
+        left: ("SELECT COUNT(*) FROM u", "0"),
+    },
+    Tie {
+        reason: "named_lock",
+        begin: "SELECT GET_LOCK('e2e', 0)",
+        shown: ("SELECT IS_USED_LOCK('e2e') = CONNECTION_ID()", "1"),
+        end: "SELECT RELEASE_ALL_LOCKS()",
+        left: ("SELECT IS_FREE_LOCK('e2e')", "1"),
+    },
+    Tie {
+        reason: "sql_prepared_statement",
+        begin: "PREPARE mine FROM 'SELECT 7'",
+        shown: ("EXECUTE mine", "7"),
+        end: "DEALLOCATE PREPARE mine",
+        left: ("EXECUTE mine", "error 1243"),
+    },
+    Tie {
+        reason: "handler",
+        begin: "HANDLER t OPEN AS mine",
+        shown: ("HANDLER mine READ FIRST", "1"),
+        end: "HANDLER mine CLOSE",
+        left: ("HANDLER mine READ FIRST", "error 1109"),
+    },
+    Tie {
+        reason: "transaction",
+        begin: "INSERT INTO u VALUES (1)",
+        shown: ("SELECT COUNT(*) FROM u", "1"),
+        end: "ROLLBACK",
+        left: ("SELECT COUNT(*) FROM u", "0"),
+    },
+    Tie {
+        reason: "next_transaction",
+        begin: "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        shown: ("", ""),
+        end: "SELECT COUNT(*) FROM t",
+        left: ("SELECT COUNT(*) FROM u", "0"),
+    },
+];
+
+fn outcome(client: &mut SqlClient, statement: &str) -> String {
+    match text(client, statement) {
+        Ok(value) => value,
+        Err(error) => error_code(&error).map_or(format!("{error:#}"), |code| format!("error {code}")),
+    }
+}
+
+fn check_tie(proxy: &Trunkline, schema: &str, tie: &Tie) -> Result<()> {
+    let begin = |client: &mut SqlClient| -> Result<()> {
+        if tie.reason == "transaction" {
+            client.sql("BEGIN")?;
+        }
+        client.sql(tie.begin)?;
+        Ok(())
+    };
+    let (mut one, mut other) = (client(proxy, schema)?, client(proxy, schema)?);
+    begin(&mut one)?;
+    wait_pins(proxy, &[tie.reason])?;
+    for _ in 0..3 {
+        ensure!(text(&mut other, "SELECT COUNT(*) FROM t")? == "2");
+        if !tie.shown.0.is_empty() {
+            let shown = outcome(&mut one, tie.shown.0);
+            ensure!(shown == tie.shown.1, "{} gives {shown}", tie.shown.0);
+        }
+    }
+    if !tie.end.is_empty() {
+        one.sql(tie.end)?;
+        wait_pins(proxy, &[])?;
+    }
+    drop(one);
+    wait_pins(proxy, &[])?;
+    // Both connections are tied up, and left without a word.
+    let mut ones = [client(proxy, schema)?, client(proxy, schema)?];
+    if tie.reason != "named_lock" && tie.reason != "transaction" {
+        begin(&mut ones[0])?;
+    }
+    begin(&mut ones[1])?;
+    drop(ones);
+    // Two more hold both connections at once, so that each must be clean.
+    let mut next = [client(proxy, schema)?, client(proxy, schema)?];
+    for one in &mut next {
+        let left = outcome(one, tie.left.0);
+        ensure!(left == tie.left.1, "{} gives {left}", tie.left.0);
+        let tied = one.sql("LOCK TABLES t READ, u WRITE");
+        tied.context("the lock of the one that left is still there")?;
+        one.sql("UNLOCK TABLES; CREATE TEMPORARY TABLE hold (a INT)")?;
+    }
+    drop(next);
+    wait_pins(proxy, &[])
+}
+
+fn ties(flavour: Flavour) -> Result<()> {
+    let server = shared_server(flavour)?;
+    let schema = new_schema(
+        server,
+        "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1), (2);
+         CREATE TABLE u (a INT PRIMARY KEY)",
+    )?;
+    let proxy = before(server, 1, 2)?;
+    for tie in &TIES {
+        check_tie(&proxy, &schema, tie).with_context(|| tie.reason)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_move_pins_until_its_cause_ends_on_mariadb() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "what_cannot_move_pins_until_its_cause_ends_on_mariadb") {
+        return Ok(());
+    }
+    ties(Flavour::MariaDb)
+}
+
+#[test]
+fn what_cannot_move_pins_until_its_cause_ends_on_mysql() -> Result<()> {
+    if !is_available(Flavour::MySql, "what_cannot_move_pins_until_its_cause_ends_on_mysql") {
+        return Ok(());
+    }
+    ties(Flavour::MySql)
+}
+
+/// What a statement leaves for the one behind it is found by its own session only.
+#[test]
+fn traces_of_a_statement_are_its_sessions_own() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "traces_of_a_statement_are_its_sessions_own") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(
+            server,
+            "CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY, b INT);
+             CREATE TABLE u (a INT AUTO_INCREMENT PRIMARY KEY, b INT) AUTO_INCREMENT = 500;
+             INSERT INTO t (b) VALUES (1), (2), (3)",
+        )?;
+        let proxy = before(server, 1, 2)?;
+        traces(&proxy, &schema).with_context(|| format!("{flavour:?}"))?;
+    }
+    Ok(())
+}
+
+fn traces(proxy: &Trunkline, schema: &str) -> Result<()> {
+    let (mut one, mut other) = (client(proxy, schema)?, client(proxy, schema)?);
+    let warning = "SELECT CAST('abc' AS SIGNED)";
+    ensure!(text(&mut one, warning)? == "0");
+    wait_pins(proxy, &["warnings"])?;
+    for _ in 0..3 {
+        ensure!(text(&mut other, "SELECT 1")? == "1");
+        ensure!(other.sql("SHOW WARNINGS")?.is_empty(), "another session's warnings");
+    }
+    let warnings = one.sql("SHOW WARNINGS")?;
+    ensure!(warnings.len() == 1, "{warnings:?}");
+    ensure!(text(&mut one, "SELECT @@warning_count")? == "1");
+    ensure!(text(&mut one, "SELECT 1")? == "1");
+    wait_pins(proxy, &[])?;
+    ensure!(one.sql("SHOW WARNINGS")?.is_empty());
+
+    fails(&mut one, "SELECT * FROM nowhere", 1146)?;
+    ensure!(text(&mut other, "SELECT 1")? == "1");
+    let errors = one.sql("SHOW ERRORS")?;
+    ensure!(errors.len() == 1, "{errors:?}");
+    ensure!(text(&mut one, "SELECT 1")? == "1");
+
+    one.sql("SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1")?;
+    ensure!(pins(proxy)?.contains_key("found_rows"));
+    ensure!(text(&mut other, "SELECT a FROM t ORDER BY a LIMIT 1")? == "1");
+    ensure!(text(&mut one, "SELECT FOUND_ROWS()")? == "3");
+    ensure!(text(&mut one, "SELECT 1")? == "1");
+    wait_pins(proxy, &[])?;
+
+    for turn in 0..4 {
+        one.sql("INSERT INTO t (b) VALUES (9)")?;
+        other.sql("INSERT INTO u (b) VALUES (9)")?;
+        ensure!(text(&mut one, "SELECT LAST_INSERT_ID()")? == (4 + turn).to_string());
+        ensure!(text(&mut other, "SELECT LAST_INSERT_ID()")? == (500 + turn).to_string());
+        one.sql("INSERT INTO u (a, b) VALUES (NULL, LAST_INSERT_ID())").map(drop)?;
+        other.sql("DELETE FROM u WHERE b < 9")?;
+    }
+    let mut fresh = client(proxy, schema)?;
+    ensure!(text(&mut fresh, "SELECT LAST_INSERT_ID()")? == "0");
+    ensure!(text(&mut fresh, "SELECT ROW_COUNT()")? != "9");
+    wait_pins(proxy, &[])
+}
+
+#[test]
+fn transactions_stay_on_one_connection_and_release_it() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "transactions_stay_on_one_connection_and_release_it") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY, b INT) ENGINE = InnoDB")?;
+        let proxy = before(server, 1, 2)?;
+        transactions(&proxy, &schema).with_context(|| format!("{flavour:?}"))?;
+        deadlock(&proxy, &schema).with_context(|| format!("{flavour:?}"))?;
+    }
+    Ok(())
+}
+
+fn transactions(proxy: &Trunkline, schema: &str) -> Result<()> {
+    const COUNT: &str = "SELECT COUNT(*) FROM t";
+    let (mut one, mut other) = (client(proxy, schema)?, client(proxy, schema)?);
+    for (begin, end, kept) in [
+        ("BEGIN", "COMMIT", true),
+        ("START TRANSACTION", "ROLLBACK", false),
+        ("START TRANSACTION WITH CONSISTENT SNAPSHOT", "COMMIT", true),
+        ("SET autocommit = 0", "SET autocommit = 1", true),
+        ("SET autocommit = 0", "ROLLBACK", false),
+        ("SET autocommit = 0", "COMMIT", true),
+        // An implicit commit.
+        ("BEGIN", "CREATE TABLE IF NOT EXISTS x (a INT)", true),
+        ("BEGIN", "BEGIN; COMMIT", true),
+    ] {
+        one.sql("SET autocommit = 1")?;
+        one.sql("DELETE FROM t")?;
+        one.sql(begin)?;
+        one.sql("INSERT INTO t VALUES (1, 1)")?;
+        for _ in 0..3 {
+            ensure!(text(&mut other, COUNT)? == "0", "{begin}: seen before its end");
+            ensure!(text(&mut one, COUNT)? == "1", "{begin}: not seen by its own session");
+        }
+        wait_pins(proxy, &["transaction"])?;
+        one.sql(end)?;
+        one.sql("DO 1")?;
+        wait_pins(proxy, &[]).with_context(|| format!("behind {end}"))?;
+        let expected = if kept { "1" } else { "0" };
+        ensure!(text(&mut other, COUNT)? == expected, "{begin} … {end}");
+    }
+    one.sql("SET autocommit = 1; DELETE FROM t")?;
+    one.sql("BEGIN")?;
+    one.sql("INSERT INTO t VALUES (1, 1)")?;
+    one.sql("SAVEPOINT here")?;
+    one.sql("INSERT INTO t VALUES (2, 2)")?;
+    one.sql("ROLLBACK TO SAVEPOINT here")?;
+    fails(&mut one, "INSERT INTO t VALUES (1, 1)", 1062)?;
+    ensure!(text(&mut one, COUNT)? == "1");
+    one.sql("COMMIT AND CHAIN")?;
+    wait_pins(proxy, &["transaction"])?;
+    one.sql("INSERT INTO t VALUES (3, 3)")?;
+    // Left without an end: rolled back, before anybody else gets the connection.
+    drop(one);
+    wait_pins(proxy, &[])?;
+    wait_until("the transaction is rolled back", SOON, || {
+        let free = other.sql("SELECT * FROM t WHERE a = 3 FOR UPDATE")?;
+        Ok(free.is_empty().then_some(()))
+    })?;
+    ensure!(text(&mut other, COUNT)? == "1");
+    wait_pins(proxy, &[])
+}
+
+/// The server's choice reaches its client, whose transaction is over; the other one goes on.
+fn deadlock(proxy: &Trunkline, schema: &str) -> Result<()> {
+    let (mut one, mut other) = (client(proxy, schema)?, client(proxy, schema)?);
+    one.sql("REPLACE INTO t VALUES (1, 0), (2, 0), (3, 0), (4, 0)")?;
+    one.sql("BEGIN")?;
+    other.sql("BEGIN")?;
+    one.sql("UPDATE t SET b = 1 WHERE a IN (1, 3)")?;
+    other.sql("UPDATE t SET b = 2 WHERE a = 2")?;
+    let codes = std::thread::scope(|scope| {
+        let first = scope.spawn(|| one.sql("UPDATE t SET b = 1 WHERE a = 2"));
+        let second = scope.spawn(|| other.sql("UPDATE t SET b = 2 WHERE a = 1"));
+        [first, second].map(|thread| match thread.join() {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => error_code(&error),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    });
+    ensure!(codes.contains(&None) && codes.contains(&Some(1213)), "{codes:?}");
+    let (victim, winner) = match codes[0] {
+        Some(_) => (&mut one, &mut other),
+        None => (&mut other, &mut one),
+    };
+    victim.sql("DO 1")?;
+    wait_pins(proxy, &["transaction"])?;
+    winner.sql("COMMIT")?;
+    victim.sql("UPDATE t SET b = 5 WHERE a = 1")?;
+    wait_pins(proxy, &[])
+}
+
+/// Statements prepared by command live on one connection until they are closed.
+#[test]
+fn a_prepared_statement_pins_until_it_is_closed() -> Result<()> {
+    use mysql_async::prelude::Queryable;
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_prepared_statement_pins_until_it_is_closed") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)")?;
+        let proxy = before(server, 1, 2)?;
+        let mut other = client(&proxy, &schema)?;
+        let opts = mysql_async::OptsBuilder::default()
+            .ip_or_hostname("127.0.0.1")
+            .tcp_port(proxy.port())
+            .user(Some(crate::stage::USER))
+            .pass(Some(crate::stage::PASSWORD))
+            .db_name(Some(&schema))
+            .prefer_socket(false)
+            .stmt_cache_size(0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut conn = mysql_async::Conn::new(opts).await?;
+            let sum = conn.prep("SELECT SUM(a) + ? FROM t").await?;
+            let insert = conn.prep("INSERT INTO t VALUES (?)").await?;
+            wait_pins(&proxy, &["prepared_statement"])?;
+            for number in 0_i64..5 {
+                ensure!(text(&mut other, "SELECT 1")? == "1");
+                let value: Option<i64> = conn.exec_first(&sum, (number,)).await?;
+                ensure!(value == Some(number + 3), "{value:?}");
+            }
+            conn.exec_drop(&insert, (4,)).await?;
+            conn.close(insert).await?;
+            let value: Option<i64> = conn.exec_first(&sum, (0,)).await?;
+            ensure!(value == Some(7), "{value:?}");
+            conn.close(sum).await?;
+            wait_pins(&proxy, &[])?;
+            ensure!(text(&mut other, "SELECT COUNT(*) FROM t")? == "3");
+            let again = conn.prep("SELECT 5").await?;
+            let value: Option<i64> = conn.exec_first(&again, ()).await?;
+            ensure!(value == Some(5), "{value:?}");
+            conn.disconnect().await?;
+            anyhow::Ok(())
+        })?;
+        wait_pins(&proxy, &[])?;
+        let prepared = server.sql("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")?;
+        ensure!(prepared.first().and_then(|row| row.get(1)) == Some(&Some("0".to_owned())));
+    }
+    Ok(())
+}
+
+/// A wait for a pinned connection ends with the cause, not with silence.
+#[test]
+fn a_refusal_names_what_was_waited_for() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_refusal_names_what_was_waited_for") {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MariaDb)?;
+    let config = crate::stage::one_server(server, 1, 1);
+    let proxy = Trunkline::start(&format!("connect_timeout_server_max = 300\n{config}"))?;
+    let (mut holder, mut other) = (client(&proxy, "")?, client(&proxy, "")?);
+    holder.sql("BEGIN")?;
+    let began = std::time::Instant::now();
+    let error = fails(&mut other, "SELECT 1", 9001)?;
+    ensure!(error.contains("hostgroup 0") && error.contains("max_connections"), "{error}");
+    ensure!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    holder.sql("COMMIT")?;
+    ensure!(text(&mut other, "SELECT 1")? == "1");
+    Ok(())
+}

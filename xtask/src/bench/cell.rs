@@ -1,0 +1,127 @@
+//! One measurement: a target under a load with so many clients.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use trunkline_testkit::{Server, SqlClient, Sysbench, cpu_micros, rss_bytes};
+
+use super::target::Target;
+
+/// Between the first statement of the load and the measurement.
+const SETTLE: Duration = Duration::from_millis(500);
+/// How long connecting all clients may take.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What one measurement found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The target's name.
+    pub target: String,
+    /// From 0.
+    pub round: u32,
+    /// Clients of the load.
+    pub clients: u32,
+    /// Statements per second.
+    pub qps: f64,
+    /// The 95th percentile of latency, in milliseconds.
+    pub p95_ms: f64,
+    /// CPU time of the proxy per statement, in µs; `None` without a proxy.
+    pub proxy_us: Option<f64>,
+    /// CPU time of the server per statement, in µs.
+    pub server_us: f64,
+    /// Memory of the proxy, in bytes; `None` without a proxy.
+    pub rss: Option<u64>,
+    /// Errors that the load got.
+    pub errors: u64,
+}
+
+impl Cell {
+    /// One line for people who wait.
+    pub fn line(&self) -> String {
+        let Cell { target, clients, qps, p95_ms, server_us, .. } = self;
+        let proxy = self.proxy_us.map_or_else(|| "    –".to_owned(), |us| format!("{us:>5.1}"));
+        format!(
+            "{clients:>5} clients  {target:<10} {qps:>8.0} QPS  p95 {p95_ms:>7.2} ms  \
+             CPU µs: proxy {proxy}, server {server_us:>5.1}"
+        )
+    }
+}
+
+/// Takes measurements on one server.
+#[derive(Debug)]
+pub struct Probe<'a> {
+    server: &'a Server,
+    observer: SqlClient,
+}
+
+/// Counters at one moment.
+struct Moment {
+    at: Instant,
+    statements: u64,
+    proxy_us: Option<u64>,
+    server_us: u64,
+}
+
+impl<'a> Probe<'a> {
+    /// Connects to the server to read its counters.
+    pub fn new(server: &'a Server) -> Result<Probe<'a>> {
+        let observer = server.root()?;
+        Ok(Probe { server, observer })
+    }
+
+    /// Runs the load and measures `seconds` of it, after all clients are connected and before the
+    /// first one ends: log-ins are not part of it. Statements are counted by the server, so that
+    /// every target is counted alike; CPU time is the kernel's.
+    pub fn measure(
+        &mut self,
+        target: &Target,
+        load: &Sysbench,
+        round: u32,
+        clients: u32,
+        seconds: u32,
+    ) -> Result<Cell> {
+        // One second more: half of it passes before the measurement, half of it after.
+        let mut run = load.clone().seconds(seconds + 1).start()?;
+        run.wait_begun(BEGIN_TIMEOUT)?;
+        std::thread::sleep(SETTLE);
+        let first = self.moment(target)?;
+        std::thread::sleep(Duration::from_secs(u64::from(seconds)));
+        let last = self.moment(target)?;
+        let rss = target.pid.map(rss_bytes).transpose()?;
+        let report = run.finish()?;
+        let statements = last.statements.saturating_sub(first.statements);
+        let per_statement = |now: u64, then: u64| ratio(now.saturating_sub(then), statements);
+        let proxy_us = last.proxy_us.zip(first.proxy_us);
+        let elapsed = last.at.duration_since(first.at).as_secs_f64();
+        Ok(Cell {
+            target: target.name.clone(),
+            round,
+            clients,
+            qps: ratio(statements, 1) / elapsed,
+            p95_ms: report.p95_ms,
+            proxy_us: proxy_us.map(|(now, then)| per_statement(now, then)),
+            server_us: per_statement(last.server_us, first.server_us),
+            rss,
+            errors: report.errors + report.reconnects,
+        })
+    }
+
+    fn moment(&mut self, target: &Target) -> Result<Moment> {
+        let rows = self.observer.sql("SHOW GLOBAL STATUS LIKE 'Questions'")?;
+        let statements = rows
+            .first()
+            .and_then(|row| row.get(1)?.as_ref()?.parse().ok())
+            .context("the server does not count its statements")?;
+        Ok(Moment {
+            at: Instant::now(),
+            statements,
+            proxy_us: target.pid.map(cpu_micros).transpose()?,
+            server_us: self.server.cpu_micros()?,
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counters of a run of seconds fit into 52 bits")]
+fn ratio(of: u64, by: u64) -> f64 {
+    of as f64 / by.max(1) as f64
+}

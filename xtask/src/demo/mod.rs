@@ -1,0 +1,264 @@
+//! `cargo xtask demo`: real servers, the proxy before them, and a picture of what goes on.
+//!
+//! Reading order: [`cluster`] (what is started), [`tour`] (single statements and who answered),
+//! [`traffic`] (a small application), [`live`] and [`picture`] (the numbers and how they are
+//! shown), [`screen`] (a terminal or a pipe).
+
+mod cluster;
+mod live;
+mod picture;
+mod screen;
+mod tour;
+mod traffic;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{Report, Sysbench};
+
+use crate::interrupt::Interrupt;
+use crate::{release, servers};
+use cluster::{Cluster, USER};
+use live::{Live, Look};
+use picture::{ServerView, View};
+use screen::Screen;
+use traffic::Traffic;
+
+/// Between two pictures on a terminal.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two lines where the picture is not redrawn.
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
+/// The small application alone, so that the picture is seen before the load begins.
+const WARM_UP: Duration = Duration::from_secs(4);
+/// Seconds of sysbench.
+const LOAD_SECONDS: u32 = 10;
+/// Seconds of sysbench without transactions.
+const SPLIT_SECONDS: u32 = 5;
+/// Clients of sysbench.
+const LOAD_CLIENTS: u32 = 8;
+
+/// What `cargo xtask demo` takes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// End after the load instead of running on until Ctrl-C
+    #[arg(long)]
+    once: bool,
+}
+
+/// Starts everything, shows it, and stops it again.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
+    servers::ensure()?;
+    let binary = release::build(root, "trunkline")?;
+    let interrupt = Interrupt::listen()?;
+    let mut show = Show {
+        cluster: Cluster::start(&binary)?,
+        screen: Screen::new(picture::LINES, picture::WIDTH),
+        interrupt,
+        start: Instant::now(),
+    };
+    println!("   {}", show.invitation());
+    let outcome = show.play(arguments.once);
+    show.screen.clear();
+    let Show { cluster, interrupt, .. } = show;
+    match outcome {
+        Err(_) if interrupt.is_asked() => println!("== interrupted"),
+        other => other?,
+    }
+    println!("== stopping the proxy and the servers");
+    cluster.stop()?;
+    println!("== done; nothing is left running");
+    Ok(())
+}
+
+/// The running demo.
+struct Show {
+    cluster: Cluster,
+    screen: Screen,
+    interrupt: Interrupt,
+    start: Instant,
+}
+
+impl Show {
+    fn play(&mut self, is_once: bool) -> Result<()> {
+        tour::run(&self.cluster)?;
+        let port = self.cluster.proxy().port();
+        let traffic = Traffic::start(port);
+        self.screen.say(&format!(
+            "== a small application with {} clients begins to order, read and report",
+            traffic::CLIENTS
+        ));
+        self.watch_for("a small application", WARM_UP)?;
+        self.load(port)?;
+        let (errors, first) = traffic.errors();
+        ensure!(
+            errors == 0,
+            "the small application got {errors} errors, first: {}",
+            first.unwrap_or_default()
+        );
+        self.screen.say("== the small application: no errors");
+        self.screen.say(&format!("   {}", self.invitation()));
+        if is_once {
+            self.final_picture()?;
+            return Ok(());
+        }
+        self.screen.say("   Ctrl-C ends the demo and removes everything");
+        while !self.interrupt.is_asked() {
+            self.watch_for("a small application; Ctrl-C ends", LINE_INTERVAL)?;
+        }
+        Ok(())
+    }
+
+    /// Ten seconds of sysbench as it is, then a few without transactions.
+    fn load(&mut self, port: u16) -> Result<()> {
+        self.screen.say("== sysbench: preparing four tables through the proxy");
+        self.cluster.connect("")?.sql("CREATE DATABASE sbtest")?;
+        let sysbench = Sysbench::new("oltp_read_write", port, USER, USER)
+            .arg("--tables=4")
+            .arg("--table-size=5000")
+            .arg("--db-ps-mode=disable")
+            .threads(LOAD_CLIENTS);
+        sysbench.prepare()?;
+        self.interrupt.check()?;
+        self.cluster.wait_caught_up()?;
+
+        let title = format!("sysbench oltp_read_write, {LOAD_CLIENTS} clients");
+        let report = self.watch_load(&title, &sysbench.clone().seconds(LOAD_SECONDS))?;
+        let note = "its reads are in transactions, so they stay with the writes";
+        self.say_report(&title, note, &report)?;
+
+        let title = format!("{title}, no transactions");
+        let without = sysbench.arg("--skip-trx=on").seconds(SPLIT_SECONDS);
+        let report = self.watch_load(&title, &without)?;
+        self.say_report(&title, "its reads go to the replicas", &report)
+    }
+
+    fn watch_load(&mut self, title: &str, sysbench: &Sysbench) -> Result<Report> {
+        let mut run = sysbench.start()?;
+        let mut watch = Watch::begin(self)?;
+        while !run.has_ended()? {
+            watch.wait(self)?;
+            watch.show(self, title)?;
+            self.interrupt.check()?;
+        }
+        run.finish()
+    }
+
+    fn say_report(&mut self, title: &str, note: &str, report: &Report) -> Result<()> {
+        self.screen.say(&format!("== {title} ({note})"));
+        self.screen.say(&format!(
+            "   {:.0} transactions/s, {:.0} statements/s, p95 {:.1} ms, {} errors",
+            report.tps, report.qps, report.p95_ms, report.errors
+        ));
+        ensure!(report.reconnects == 0, "sysbench had to connect anew {} times", report.reconnects);
+        Ok(())
+    }
+
+    /// Shows the picture for so long, or until Ctrl-C.
+    fn watch_for(&mut self, doing: &str, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        let mut watch = Watch::begin(self)?;
+        while Instant::now() < end && !self.interrupt.is_asked() {
+            watch.wait(self)?;
+            watch.show(self, doing)?;
+        }
+        Ok(())
+    }
+
+    /// A picture that stays.
+    fn final_picture(&mut self) -> Result<()> {
+        let mut watch = Watch::begin(self)?;
+        watch.wait(self)?;
+        let live = watch.advance(self)?;
+        let servers = self.server_views();
+        let address = self.address();
+        let view = self.view("the end", &live, &servers, &address);
+        let lines = picture::lines(&view);
+        for line in &lines {
+            self.screen.say(line);
+        }
+        Ok(())
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.cluster.proxy().port())
+    }
+
+    /// How to join in.
+    fn invitation(&self) -> String {
+        let proxy = self.cluster.proxy();
+        format!(
+            "join in:  mariadb -h127.0.0.1 -P{} -u{USER} -p{USER} {}\n   \
+             numbers:  curl http://127.0.0.1:{}/metrics",
+            proxy.port(),
+            tour::SCHEMA,
+            proxy.http_port()
+        )
+    }
+
+    fn server_views(&mut self) -> Vec<ServerView> {
+        // A server that is down is shown as such.
+        let positions = self.cluster.positions().unwrap_or_default();
+        let servers = self.cluster.servers().enumerate();
+        let view = |(index, server): (usize, &std::sync::Arc<trunkline_testkit::Server>)| {
+            let address = server.address();
+            ServerView {
+                name: self.cluster.name_of(&address),
+                hostgroup: if index == 0 { cluster::WRITER } else { cluster::READER },
+                address,
+                position: positions.get(index).cloned(),
+            }
+        };
+        servers.map(view).collect()
+    }
+
+    fn view<'a>(
+        &self,
+        doing: &'a str,
+        live: &'a Live,
+        servers: &'a [ServerView],
+        address: &'a str,
+    ) -> View<'a> {
+        View { up: self.start.elapsed(), doing, address, live, servers }
+    }
+}
+
+/// A stretch of looks, each compared with the one before.
+struct Watch {
+    last: Look,
+}
+
+impl Watch {
+    fn begin(show: &Show) -> Result<Watch> {
+        let last = Look::take(show.cluster.proxy())?;
+        Ok(Watch { last })
+    }
+
+    fn wait(&self, show: &Show) -> Result<()> {
+        let interval = if show.screen.is_live() { REDRAW_INTERVAL } else { LINE_INTERVAL };
+        show.interrupt.sleep(interval);
+        Ok(())
+    }
+
+    fn advance(&mut self, show: &Show) -> Result<Live> {
+        let look = Look::take(show.cluster.proxy()).context("the proxy does not answer")?;
+        let live = look.since(&self.last);
+        self.last = look;
+        Ok(live)
+    }
+
+    fn show(&mut self, show: &mut Show, doing: &str) -> Result<()> {
+        let live = self.advance(show)?;
+        let servers = show.server_views();
+        let address = show.address();
+        let view = show.view(doing, &live, &servers, &address);
+        if show.screen.is_live() {
+            let lines = picture::lines(&view);
+            show.screen.draw(&lines);
+        } else {
+            let line = picture::brief(&view);
+            show.screen.say(&format!("   {line}"));
+        }
+        Ok(())
+    }
+}
