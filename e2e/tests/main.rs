@@ -1,1 +1,13 @@
 //! One binary for all end-to-end tests.
+
+mod backends;
+mod wire;
+
+mod differential;
+
+mod stage;
+
+mod failover;
+mod routing;
+mod sessions;
+mod sysbench;

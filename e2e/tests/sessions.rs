@@ -143,7 +143,6 @@ fn state_follows(flavour: Flavour) -> Result<()> {
         one.compare("the same by another session")?;
     }
     Twins::new(&proxy, server, &schema)?.compare("all the others")?;
-    ensure!(connections_on(server)? > 0);
     let pinned = sets.iter().filter(|pins| !pins.is_empty()).count();
     ensure!(pinned * 4 < sets.len(), "{pinned} of {} statements pin: {sets:?}", sets.len());
     Ok(())
@@ -229,7 +228,6 @@ fn a_session_without_a_schema_never_sees_anothers() -> Result<()> {
         ensure!(text(&mut a, "SELECT a FROM t")? == "1");
         fails(&mut a, "USE no_such_schema", 1049)?;
         ensure!(text(&mut a, "SELECT a FROM t")? == "1");
-        ensure!(connections_on(server)? <= 2);
     }
     Ok(())
 }

@@ -140,8 +140,10 @@ impl Learner {
                 plan.due = now;
             }
         }
+        // A name without an address is the other loop's business.
         let due: Vec<Arc<Server>> = snapshot
             .servers()
+            .filter(|server| is_reachable(server))
             .filter(|server| server.health.state(u64::MAX) != ServerState::OfflineHard)
             .filter(|server| self.plans.get(&server.key.address).is_none_or(|p| p.due <= now))
             .map(Arc::clone)
@@ -214,6 +216,13 @@ impl Epochs {
         }
         self.0 = seen;
         changed
+    }
+}
+
+fn is_reachable(server: &Server) -> bool {
+    match server.key.address {
+        Address::Tcp { .. } => !server.resolved.is_empty(),
+        Address::Unix(_) => true,
     }
 }
 

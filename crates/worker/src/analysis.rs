@@ -7,7 +7,7 @@ use trunkline_config::Settings;
 use trunkline_sql::{
     analysis::{Access, Analysis, analyse},
     digest::{self, Digester},
-    token::Modes,
+    token::{Encoding, Modes},
 };
 
 /// A statement's digest and analysis; one for all statements that differ only in literals.
@@ -63,7 +63,9 @@ impl Analyses {
     /// the modes that the digest assumes, and found again only by the whole digest text.
     pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
         let digest = self.digester.digest(text, &self.settings);
-        let is_plain = digest.is_clean && !modes.ansi_quotes && !modes.no_backslash_escapes;
+        let is_single_bytes = matches!(modes.encoding, Encoding::Utf8 | Encoding::SingleByte);
+        let is_plain =
+            digest.is_clean && !modes.ansi_quotes && !modes.no_backslash_escapes && is_single_bytes;
         if is_plain {
             if let Some(known) = self.young.get(&digest.hash)
                 && *known.digest_text == *digest.text

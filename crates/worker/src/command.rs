@@ -21,6 +21,7 @@ use trunkline_sql::{
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    modes::modes_of,
     route::Route,
 };
 
@@ -411,8 +412,8 @@ impl Worker {
             false => session.handshake_charset.clone(),
         };
         let state = SessionState::new(session.state.schema.clone(), charset);
+        session.modes = modes_of(&state, self.greeting.flavor(), false);
         session.state = self.states.intern(state);
-        session.modes = Modes::default();
         session.prepared = Vec::new();
         session.last_insert_id = 0;
         session.last_conn = None;

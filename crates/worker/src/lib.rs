@@ -25,6 +25,7 @@ mod login;
 mod command;
 
 mod analysis;
+mod modes;
 
 mod route;
 

@@ -25,6 +25,7 @@ use crate::{
     action::Peer,
     client::{Client, Phase, Purpose, Session},
     conn::AccountKey,
+    modes::modes_of,
     outbox::Outbox,
 };
 
@@ -198,6 +199,7 @@ impl Worker {
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
         let charset = Charset::Collation(identity.collation);
         let state = SessionState::new(Schema::None, charset.clone());
+        let modes = modes_of(&state, self.greeting.flavor(), false);
         let session = Session {
             _place: place,
             account,
@@ -206,7 +208,7 @@ impl Worker {
             capabilities: identity.capabilities,
             state: self.states.intern(state),
             handshake_charset: charset,
-            modes: trunkline_sql::token::Modes::default(),
+            modes,
             leases: Vec::new(),
             last_insert_id: 0,
             last_conn: None,

@@ -17,6 +17,7 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
+    modes::modes_of,
 };
 
 /// Status flags that describe the session and not one result.
@@ -61,6 +62,7 @@ impl Worker {
         else {
             return;
         };
+        let flavor = self.greeting.flavor();
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
         if outcome.last_insert_id != 0 {
             session.last_insert_id = outcome.last_insert_id;
@@ -97,10 +99,9 @@ impl Worker {
             has_run.then(|| apply_outcome(&session.state, &mut lease.pins, analysis, outcome));
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
-            if let Some(ansi) = ansi_quotes(&state) {
-                session.modes.ansi_quotes = ansi;
-            }
             session.state = state;
+            let no_backslash_escapes = session.status & status::NO_BACKSLASH_ESCAPES != 0;
+            session.modes = modes_of(&session.state, flavor, no_backslash_escapes);
         }
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
@@ -466,16 +467,4 @@ impl Worker {
 
 fn sets_next_transaction(analysis: &Analysis) -> bool {
     analysis.effects.iter().any(|effect| matches!(effect, Effect::SetTransaction(_)))
-}
-
-/// Whether the session's `sql_mode` makes double quotes enclose names; `None` when it has none
-/// of its own.
-fn ansi_quotes(state: &SessionState) -> Option<bool> {
-    let Some(value) = state.variable("sql_mode") else {
-        return Some(false);
-    };
-    let value = value.to_ascii_uppercase();
-    let modes: [&[u8]; 8] =
-        [b"ANSI", b"ORACLE", b"DB2", b"MSSQL", b"POSTGRESQL", b"MAXDB", b"0X", b"@"];
-    Some(modes.iter().any(|mode| value.windows(mode.len()).any(|part| part == *mode)))
 }

@@ -260,7 +260,7 @@ impl Worker {
                 self.log_budget = left;
                 self.act(Action::Log(LogLine { is_warning, text: text() }));
             }
-            None => {}
+            None => self.stats.counters.log_lines_dropped += 1,
         }
     }
 

@@ -9,7 +9,7 @@ use super::screen::grouped;
 /// Characters of the widest line.
 pub const WIDTH: usize = 78;
 /// Lines of the picture.
-pub const LINES: usize = 19;
+pub const LINES: usize = 20;
 
 /// A server's box with its frame, in characters.
 const BOX: usize = 24;

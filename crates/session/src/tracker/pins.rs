@@ -84,7 +84,7 @@ impl PinReason {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     reasons: u16,
-    named: Option<Box<Vec<Named>>>,
+    named: Vec<Named>,
 }
 
 /// One thing with a name that holds the session: a table, a lock, a statement, a handler.
@@ -127,12 +127,7 @@ impl Pins {
     /// Ends a reason, with all the names it has.
     pub fn unpin(&mut self, reason: PinReason) {
         self.reasons &= !reason.bit();
-        if let Some(named) = &mut self.named {
-            named.retain(|entry| entry.reason != reason);
-            if named.is_empty() {
-                self.named = None;
-            }
-        }
+        self.named.retain(|entry| entry.reason != reason);
     }
 
     /// Sets or ends a reason without a name.
@@ -146,9 +141,8 @@ impl Pins {
     /// Holds the session for one more thing of this name. The same name twice counts twice.
     pub fn pin_name(&mut self, reason: PinReason, name: &[u8]) {
         self.pin(reason);
-        let named = self.named.get_or_insert_default();
-        match named.len() < NAMED_MAX {
-            true => named.push(Named { reason, name: name.into() }),
+        match self.named.len() < NAMED_MAX {
+            true => self.named.push(Named { reason, name: name.into() }),
             // From here on only a reset can end it, which is safe.
             false => self.pin(PinReason::Other),
         }
@@ -157,13 +151,12 @@ impl Pins {
     /// One thing of this name is gone; the reason ends with its last name. A name that was never
     /// pinned changes nothing.
     pub fn unpin_name(&mut self, reason: PinReason, name: &[u8]) {
-        let Some(named) = &mut self.named else { return };
         let is_it = |entry: &Named| entry.reason == reason && *entry.name == *name;
-        let Some(place) = named.iter().position(is_it) else {
+        let Some(place) = self.named.iter().position(is_it) else {
             return;
         };
-        named.swap_remove(place);
-        if !named.iter().any(|entry| entry.reason == reason) {
+        self.named.swap_remove(place);
+        if !self.named.iter().any(|entry| entry.reason == reason) {
             self.unpin(reason);
         }
     }

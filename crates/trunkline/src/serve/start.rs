@@ -125,9 +125,7 @@ struct Prepared {
 /// Resolves names, and asks the servers when the state file does not know how to greet.
 async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
     let resolution = resolve(&snapshot.names_to_resolve(), PREPARATION_TIME_MAX).await;
-    for (name, reason) in &resolution.failed {
-        tracing::warn!(server = %name, reason, "host name not resolved");
-    }
+    // The loop that asks again complains of names without an address.
     let snapshot = match snapshot.with_resolved(&resolution.found) {
         Some(mut resolved) => {
             resolved.version = snapshot.version;

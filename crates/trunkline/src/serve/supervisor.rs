@@ -83,6 +83,7 @@ impl Supervisor {
         let on_demand = Arc::clone(&resolve_now);
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
+        resolve_now.notify_one();
         Self { parts, snapshots, resolve_now, resolutions, news }
     }
 
@@ -139,22 +140,21 @@ impl Supervisor {
     async fn apply(&mut self, config: Config, source: &str) {
         let running = Arc::clone(&self.parts.snapshot);
         let changes = difference(&running, &config);
-        if changes.is_empty() {
-            tracing::info!("configuration unchanged: {source} has nothing new");
-            self.parts.reporter.attempted(None);
-            return;
-        }
         for change in &changes {
             tracing::info!("{change}");
+        }
+        if changes.iter().all(|change| change.needs_restart) {
+            let what = if changes.is_empty() { "nothing new" } else { "nothing new for now" };
+            tracing::info!("configuration unchanged: {source} has {what}");
+            self.parts.reporter.attempted(None);
+            return;
         }
         if let Some(warning) = limits::open_files_warning(self.parts.open_files, &config) {
             tracing::warn!("{warning}");
         }
-        // A server whose name has no address yet would refuse its first statements.
+        // A server whose name has no address yet would refuse its first statements. Names that
+        // can't be resolved are complained of by the loop that asks again.
         let resolution = resolve(&new_names(&config, &running), PREPARATION_TIME_MAX).await;
-        for (name, reason) in &resolution.failed {
-            tracing::warn!(server = %name, reason, "host name not resolved");
-        }
         let next = Snapshot::build(config, Some(&running));
         let next = match next.with_resolved(&resolution.found) {
             Some(mut resolved) => {

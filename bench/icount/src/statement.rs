@@ -1,0 +1,270 @@
+//! A whole statement: one worker between a client and a server that are played here.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use trunkline_config::parse;
+use trunkline_protocol::auth::native;
+use trunkline_protocol::capability::Capabilities;
+use trunkline_protocol::codec::frame::{put_payload, split_packet};
+use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
+use trunkline_protocol::packet::handshake_response::{ClientOpening, HandshakeResponse};
+use trunkline_protocol::packet::ok::{OkPacket, put_ok};
+use trunkline_protocol::packet::status;
+use trunkline_protocol::response::ReplyFormat;
+use trunkline_worker::{
+    Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions,
+};
+
+use crate::text::POINT_SELECT;
+use crate::wire::reply;
+
+/// The user; its password is the same word.
+const USER: &str = "app";
+/// Between two batches.
+const BATCH_US: u64 = 50;
+/// Rounds of exchanges that a log-in may take before something is wrong.
+const ROUNDS_MAX: u32 = 100;
+
+const CONFIG: &str = r#"
+[[server]]
+hostgroup = 10
+address = "127.0.0.1:3306"
+[[server]]
+hostgroup = 20
+address = "127.0.0.1:3306"
+[[user]]
+name = "app"
+password = "app"
+default_hostgroup = 10
+[[replication]]
+writer_hostgroup = 10
+reader_hostgroup = 20
+"#;
+
+pub fn point_select(calls: u64) -> Result<()> {
+    run(Capabilities::EMPTY, calls)
+}
+
+pub fn point_select_deprecate_eof(calls: u64) -> Result<()> {
+    run(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK, calls)
+}
+
+fn run(client_capabilities: Capabilities, calls: u64) -> Result<()> {
+    let mut stage = Stage::new()?;
+    let client = stage.log_in(client_capabilities)?;
+    let mut query = Vec::new();
+    put_payload(&mut query, 0, &[&[0x03], POINT_SELECT].concat());
+    // The first one opens the connection to the server.
+    let first = stage.ask(client, &query)?;
+    ensure!(first > 100, "the client got {first} bytes");
+    for _ in 0..calls {
+        ensure!(stage.ask(client, &query)? == first, "replies differ");
+    }
+    Ok(())
+}
+
+/// Everything that the worker offers to clients and servers offer to it.
+fn greeting() -> Greeting {
+    let capabilities = Capabilities::FOUND_ROWS
+        | Capabilities::CONNECT_WITH_DB
+        | Capabilities::PROTOCOL_41
+        | Capabilities::TRANSACTIONS
+        | Capabilities::SECURE_CONNECTION
+        | Capabilities::MULTI_STATEMENTS
+        | Capabilities::MULTI_RESULTS
+        | Capabilities::PLUGIN_AUTH
+        | Capabilities::SESSION_TRACK
+        | Capabilities::DEPRECATE_EOF;
+    Greeting {
+        protocol_version: 10,
+        server_version: "10.11.6-MariaDB".into(),
+        connection_id: 1,
+        nonce: [b'n'; NONCE_LEN],
+        capabilities,
+        charset: 45,
+        status: status::AUTOCOMMIT,
+        auth_plugin: "mysql_native_password".into(),
+    }
+}
+
+/// The worker, and the servers that it is connected to.
+struct Stage {
+    worker: Worker,
+    now: Now,
+    /// What each server connection has agreed on; `None` until the worker's answer came.
+    servers: HashMap<ConnId, Option<Played>>,
+}
+
+/// A server connection that is logged in.
+struct Played {
+    format: ReplyFormat,
+    reply: Vec<u8>,
+}
+
+impl Stage {
+    fn new() -> Result<Stage> {
+        let mut text = CONFIG.to_owned();
+        for id in 1..=20 {
+            let rule = crate::decide::rule(id);
+            let pattern = rule.match_digest.unwrap_or_default();
+            text.push_str(&format!(
+                "[[rule]]\nid = {id}\nmatch_digest = \"{pattern}\"\n\
+                 destination_hostgroup = 10\napply = true\n"
+            ));
+        }
+        let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
+        let config = parse(&text, "icount.toml", &no_files).map_err(|errors| {
+            anyhow!("the configuration: {}", errors.iter().map(ToString::to_string).collect::<String>())
+        })?;
+        let snapshot = Arc::new(config.snapshot(None));
+        let options = WorkerOptions { index: 0, workers: 1, seed: 1 };
+        let shared = Arc::new(Shared::new(None));
+        let worker = Worker::new(options, snapshot, shared, Arc::new(greeting()));
+        let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
+        Ok(Stage { worker, now, servers: HashMap::new() })
+    }
+
+    /// A client connects and logs in.
+    fn log_in(&mut self, capabilities: Capabilities) -> Result<ClientId> {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let peer = Arc::new(Peer {
+            client_addr: Some(address),
+            proxy_addr: Some(address),
+            proxy_port: Some(6_033),
+        });
+        self.begin_batch();
+        let nonce = [b'm'; NONCE_LEN];
+        let client = self.worker.accept(peer, nonce).context("the client is not let in")?;
+        self.exchange(client)?;
+        let scramble = native::scramble(&native::stage1(USER.as_bytes()), &nonce);
+        let response = HandshakeResponse {
+            capabilities: Capabilities::LONG_PASSWORD
+                | Capabilities::PROTOCOL_41
+                | Capabilities::SECURE_CONNECTION
+                | Capabilities::PLUGIN_AUTH
+                | Capabilities::CONNECT_WITH_DB
+                | capabilities,
+            packet_len_max: 1 << 24,
+            charset: 45,
+            user: USER.as_bytes(),
+            auth: &scramble,
+            schema: Some(b"sbtest"),
+            plugin: Some(b"mysql_native_password"),
+            attributes: Default::default(),
+            zstd_level: None,
+        };
+        let mut out = Vec::new();
+        response.put(&mut out, 1);
+        let written = self.ask(client, &out)?;
+        ensure!(written > 0, "the log-in was not answered");
+        Ok(client)
+    }
+
+    /// Bytes of the client, and all that follows from them; how many bytes it got back.
+    fn ask(&mut self, client: ClientId, bytes: &[u8]) -> Result<usize> {
+        self.begin_batch();
+        self.worker.client_read(client, black_box(bytes));
+        self.exchange(client)
+    }
+
+    fn begin_batch(&mut self) {
+        self.now.us += BATCH_US;
+        self.worker.begin_batch(self.now);
+    }
+
+    /// Plays driver and servers until nothing is left to do.
+    fn exchange(&mut self, client: ClientId) -> Result<usize> {
+        let mut to_client = 0;
+        for _ in 0..ROUNDS_MAX {
+            self.worker.tick();
+            let mut actions = self.worker.take_actions();
+            let mut is_quiet = actions.is_empty();
+            for action in actions.drain(..) {
+                self.act(action)?;
+            }
+            self.worker.recycle_actions(actions);
+            while let Some(side) = self.worker.next_dirty() {
+                let len = self.worker.pending(side).len();
+                match side {
+                    Side::Client(id) => {
+                        ensure!(id == client, "another client was written to");
+                        to_client += len;
+                        self.worker.wrote(side, len);
+                    }
+                    Side::Server(id) => {
+                        is_quiet = false;
+                        let written = self.worker.pending(side).to_vec();
+                        self.worker.wrote(side, len);
+                        self.serve(id, &written)?;
+                    }
+                }
+            }
+            if is_quiet {
+                return Ok(to_client);
+            }
+        }
+        bail!("the exchange does not come to an end")
+    }
+
+    fn act(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Open { conn, .. } => {
+                self.servers.insert(conn, None);
+                self.worker.server_connected(conn);
+                let mut out = Vec::new();
+                greeting().put(&mut out, 0);
+                self.worker.server_read(conn, &out);
+            }
+            Action::CloseClient { .. } | Action::Stopped => bail!("the client was closed"),
+            Action::CloseServer { .. } => bail!("the server connection was closed"),
+            // A probe finds an open connection without bytes; nothing is ever full here.
+            Action::Probe(_) | Action::Pause(_) | Action::Resume(_) => {}
+            Action::Log(line) => bail!("the worker has something to say: {}", line.text),
+            Action::Decrypt { .. }
+            | Action::VerifyHash { .. }
+            | Action::Encrypt { .. }
+            | Action::AskPeers(_)
+            | Action::HandOver { .. } => bail!("an action that does not belong here"),
+        }
+        Ok(())
+    }
+
+    /// The server's answers to what the worker wrote, in a batch of their own.
+    fn serve(&mut self, conn: ConnId, written: &[u8]) -> Result<()> {
+        self.begin_batch();
+        let played = self.servers.get_mut(&conn).context("an unknown connection")?;
+        let mut out = Vec::new();
+        let mut rest = written;
+        while let Some((header, payload, after)) = split_packet(rest) {
+            rest = after;
+            let Some(played) = played else {
+                let ClientOpening::Response(response) = ClientOpening::parse(payload)? else {
+                    bail!("the worker did not answer the greeting");
+                };
+                let format = ReplyFormat {
+                    deprecate_eof: response.capabilities.contains(Capabilities::DEPRECATE_EOF),
+                    session_track: response.capabilities.contains(Capabilities::SESSION_TRACK),
+                };
+                *played = Some(Played { format, reply: reply(format, 1) });
+                put_ok(&mut out, header.seq.wrapping_add(1), &ok(), format);
+                continue;
+            };
+            if payload.ends_with(POINT_SELECT) {
+                out.extend_from_slice(&played.reply);
+            } else {
+                put_ok(&mut out, 1, &ok(), played.format);
+            }
+        }
+        ensure!(rest.is_empty(), "half a packet was written");
+        self.worker.server_read(conn, black_box(&out));
+        Ok(())
+    }
+}
+
+fn ok() -> OkPacket<'static> {
+    OkPacket { status: status::AUTOCOMMIT, ..OkPacket::default() }
+}

@@ -1,0 +1,54 @@
+//! Step 4: digest and analysis.
+
+use std::hint::black_box;
+
+use anyhow::Result;
+use trunkline_sql::analysis::analyse;
+use trunkline_sql::digest::{Digester, Settings};
+use trunkline_sql::token::Modes;
+
+/// sysbench's `oltp_point_select`.
+pub const POINT_SELECT: &[u8] = b"SELECT c FROM sbtest1 WHERE id=5012";
+
+pub fn digest_point_select(calls: u64) -> Result<()> {
+    digest(POINT_SELECT, calls)
+}
+
+pub fn digest_insert(calls: u64) -> Result<()> {
+    digest(&insert(), calls)
+}
+
+pub fn analyse_point_select(calls: u64) -> Result<()> {
+    analyse_text(POINT_SELECT, calls)
+}
+
+pub fn analyse_insert(calls: u64) -> Result<()> {
+    analyse_text(&insert(), calls)
+}
+
+fn digest(text: &[u8], calls: u64) -> Result<()> {
+    let settings = Settings::default();
+    let mut digester = Digester::new();
+    for _ in 0..calls {
+        black_box(digester.digest(black_box(text), black_box(&settings)).hash);
+    }
+    Ok(())
+}
+
+fn analyse_text(text: &[u8], calls: u64) -> Result<()> {
+    let modes = Modes::default();
+    for _ in 0..calls {
+        black_box(analyse(black_box(text), black_box(&modes)));
+    }
+    Ok(())
+}
+
+/// Like sysbench's `bulk_insert`, with the strings of its OLTP tables.
+fn insert() -> Vec<u8> {
+    let c = "68487932199-96439406143-93774651418-41631865787-96406072701-20604855487-25459966574-\
+        28203206787-41238978918-19503783441";
+    let pad = "22195207048-70116052123-74140395089-76317954521-98694025897";
+    let row = format!("(50123, 499284, '{c}', '{pad}')");
+    let rows = vec![row; 10].join(", ");
+    format!("INSERT INTO sbtest1 (id, k, c, pad) VALUES {rows}").into_bytes()
+}

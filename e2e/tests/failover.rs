@@ -1,0 +1,372 @@
+//! Servers that are full, slow, gone or back: what clients notice of it, and what they don't.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, error_code, wait_until};
+
+use crate::stage::{
+    FLAVOURS, SOON, before, client, connections_on, fails, is_available, new_schema, one_server,
+    replication, start, statements_of, text, user, wait_pins,
+};
+
+/// A server that refuses is left alone for a second only.
+const IMPATIENT: &str = "shun_on_failures = 1\nshun_recovery_time_sec = 1\n";
+
+/// One entry of hostgroup 0.
+fn entry(address: &str) -> String {
+    format!("[[server]]\nhostgroup = 0\naddress = \"{address}\"\nmax_connections = 20\n")
+}
+
+/// Runs a test on a server of its own, of each flavour that can be had.
+fn on_each(test: &str, run: impl Fn(&Server) -> Result<()>) -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, test) {
+            let server = start(flavour, Options::default())?;
+            run(&server).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn max_connections_holds_over_all_workers() -> Result<()> {
+    on_each("max_connections_holds_over_all_workers", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        let proxy = before(server, 2, 3)?;
+        let most = std::thread::scope(|scope| {
+            let (proxy, schema) = (&proxy, &schema);
+            let threads: Vec<_> =
+                (0..64).map(|_| scope.spawn(move || busy_client(proxy, schema))).collect();
+            let mut most = 0;
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                most = most.max(connections_on(server)?);
+            }
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            anyhow::Ok(most)
+        })?;
+        ensure!((1..=3).contains(&most), "{most} server connections");
+        let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+        ensure!(rows.as_deref() == Some("256"), "{rows:?} rows");
+        wait_pins(&proxy, &[])
+    })
+}
+
+fn busy_client(proxy: &Trunkline, schema: &str) -> Result<()> {
+    let mut client = client(proxy, schema)?;
+    for turn in 0..4 {
+        ensure!(text(&mut client, "SELECT SLEEP(0.002)")? == "0");
+        client.sql("BEGIN")?;
+        client.sql(&format!("INSERT INTO t VALUES ({turn})"))?;
+        client.sql("COMMIT")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn servers_are_reached_by_name_by_ipv6_and_by_socket() -> Result<()> {
+    let test = "servers_are_reached_by_name_by_ipv6_and_by_socket";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = start(flavour, Options::default().arg("--bind-address=*"))?;
+        let mut addresses = vec![
+            format!("localhost:{}", server.port()),
+            format!("unix:{}", server.socket().display()),
+        ];
+        match std::net::TcpListener::bind("[::1]:0") {
+            Ok(_) => addresses.push(format!("[::1]:{}", server.port())),
+            Err(error) => trunkline_testkit::skipped(test, &format!("no IPv6 here: {error}")),
+        }
+        for address in addresses {
+            let proxy = Trunkline::start(&format!("workers = 1\n{}{}", entry(&address), user(0)))?;
+            let mut one = client(&proxy, "")?;
+            let seen = text(&mut one, "SELECT @@port");
+            let seen = seen.with_context(|| address.clone())?;
+            ensure!(seen == server.port().to_string(), "{address}: {seen}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_refuses_is_shunned_and_comes_back() -> Result<()> {
+    on_each("a_server_that_refuses_is_shunned_and_comes_back", |server| {
+        let config = one_server(server, 1, 10);
+        let proxy = Trunkline::start(&format!(
+            "{IMPATIENT}connect_timeout_server_max = 400\n{config}"
+        ))?;
+        let mut one = client(&proxy, "")?;
+        ensure!(text(&mut one, "SELECT 1")? == "1");
+        server.kill_hard()?;
+        let error = fails(&mut one, "SELECT 1", 9001)?;
+        ensure!(error.contains("hostgroup 0"), "{error}");
+        ensure!(error.contains("online") || error.contains("came up"), "no cause: {error}");
+        let error = fails(&mut one, "DO 1", 9001)?;
+        ensure!(error.contains("hostgroup 0"), "{error}");
+        server.restart()?;
+        wait_until("the server serves again", SOON, || Ok(one.sql("SELECT 1").ok()))?;
+        ensure!(text(&mut one, "SELECT 2")? == "2", "the session lived on");
+        Ok(())
+    })
+}
+
+/// A new connection to a frozen server never comes up: the other one serves.
+#[test]
+fn a_server_that_does_not_answer_is_passed_over() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_server_that_does_not_answer_is_passed_over") {
+        return Ok(());
+    }
+    let (frozen, other) = (
+        start(Flavour::MariaDb, Options::default())?,
+        start(Flavour::MariaDb, Options::default())?,
+    );
+    let config = format!(
+        "workers = 1\nshun_on_failures = 1\nshun_recovery_time_sec = 1\n\
+         connect_timeout_server = 200\n{}{}{}",
+        entry(&frozen.address()),
+        entry(&other.address()),
+        user(0)
+    );
+    frozen.pause()?;
+    let proxy = Trunkline::start(&config)?;
+    let began = Instant::now();
+    let served = (0..20).try_for_each(|_| {
+        let port = text(&mut client(&proxy, "")?, "SELECT @@port")?;
+        ensure!(port == other.port().to_string(), "served by {port}");
+        Ok(())
+    });
+    let took = began.elapsed();
+    frozen.resume()?;
+    served?;
+    ensure!(took < Duration::from_secs(8), "{took:?}");
+    wait_until("the frozen server serves again", SOON, || {
+        let mut pair = [client(&proxy, "")?, client(&proxy, "")?];
+        pair[0].sql("BEGIN")?;
+        pair[1].sql("BEGIN")?;
+        let ports = [text(&mut pair[0], "SELECT @@port")?, text(&mut pair[1], "SELECT @@port")?];
+        Ok(ports.contains(&frozen.port().to_string()).then_some(()))
+    })
+}
+
+/// Ends every connection that the account has on a server, and waits until they are gone.
+fn kill_connections(server: &Server) -> Result<()> {
+    let mut root = server.root()?;
+    for row in root.sql("SHOW PROCESSLIST")? {
+        if row.get(1).and_then(Option::as_deref) == Some(crate::stage::USER)
+            && let Some(Some(id)) = row.first()
+        {
+            // It may have gone by itself.
+            let _ = root.sql(&format!("KILL {id}"));
+        }
+    }
+    wait_until("the connections are gone", SOON, || {
+        Ok((connections_on(server)? == 0).then_some(()))
+    })
+}
+
+#[test]
+fn a_lost_idle_connection_is_never_a_clients_error() -> Result<()> {
+    on_each("a_lost_idle_connection_is_never_a_clients_error", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY)")?;
+        let proxy = before(server, 2, 10)?;
+        let mut clients = [client(&proxy, &schema)?, client(&proxy, &schema)?];
+        for round in 0..10 {
+            for (number, one) in clients.iter_mut().enumerate() {
+                one.sql(&format!("INSERT INTO t VALUES ({})", 10 * round + number))?;
+            }
+            kill_connections(server)?;
+            let writes = round % 2 == 0;
+            for (number, one) in clients.iter_mut().enumerate() {
+                match writes {
+                    true => one.sql(&format!("INSERT INTO t VALUES ({})", 10 * round + 5 + number)),
+                    false => one.sql("SELECT COUNT(*) FROM t"),
+                }
+                .with_context(|| format!("round {round}"))?;
+            }
+        }
+        server.restart()?;
+        ensure!(text(&mut clients[0], "SELECT COUNT(*) FROM t")? == "30");
+        clients[1].sql("INSERT INTO t VALUES (1000)")?;
+        Ok(())
+    })
+}
+
+/// The server among these that runs a statement with this text.
+fn runs_it<'a>(servers: &[&'a Server], part: &str) -> Result<&'a Server> {
+    wait_until(&format!("{part} runs"), SOON, || {
+        for server in servers {
+            if !server.is_running() {
+                continue;
+            }
+            let rows = server.sql("SHOW FULL PROCESSLIST")?;
+            let is_it = |row: &Vec<Option<String>>| {
+                row.get(1).and_then(Option::as_deref) == Some(crate::stage::USER)
+                    && row.get(7).and_then(Option::as_deref).is_some_and(|t| t.contains(part))
+            };
+            if rows.iter().any(is_it) {
+                return Ok(Some(*server));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Runs a statement on a thread while something happens to the server that runs it.
+fn meanwhile<T>(
+    client: &mut SqlClient,
+    statement: &str,
+    servers: &[&Server],
+    act: impl FnOnce(&Server) -> Result<T>,
+) -> Result<(Result<Vec<trunkline_testkit::Row>>, T)> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| client.sql(statement));
+        let acted = runs_it(servers, statement).and_then(act);
+        let answer = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((answer, acted?))
+    })
+}
+
+#[test]
+fn a_read_is_tried_elsewhere_when_its_server_dies() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_read_is_tried_elsewhere_when_its_server_dies") {
+        return Ok(());
+    }
+    let replication = replication(Flavour::MariaDb, 2)?;
+    let readers: Vec<&Server> = replication.replicas().iter().map(AsRef::as_ref).collect();
+    let mut config = format!("{IMPATIENT}workers = 1\n{}", entry(&replication.primary().address()));
+    for reader in &readers {
+        config.push_str(&entry(&reader.address()).replace("hostgroup = 0", "hostgroup = 1"));
+    }
+    config.push_str("[[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n");
+    config.push_str(&user(0));
+    let proxy = Trunkline::start(&config)?;
+    let mut one = client(&proxy, "mark")?;
+    let slow = "SELECT name, SLEEP(1) FROM server";
+
+    let (answer, first) = meanwhile(&mut one, slow, &readers, |server| {
+        server.kill_hard()?;
+        Ok(server.server_id())
+    })?;
+    let name = answer?.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default();
+    ensure!(name == format!("replica{}", 4 - first), "server {first} died, {name} answered");
+
+    // By the hand of an administrator.
+    let (answer, ()) = meanwhile(&mut one, slow, &readers, kill_connections)?;
+    let name = answer?.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default();
+    ensure!(name == format!("replica{}", 4 - first), "{name} answered");
+
+    // The last reader: the writer serves.
+    let (answer, ()) = meanwhile(&mut one, slow, &readers, |server| server.kill_hard())?;
+    if let Err(error) = answer {
+        ensure!([Some(9001), Some(2013)].contains(&error_code(&error)), "{error:#}");
+    }
+    wait_until("the writer serves reads", SOON, || {
+        Ok((one.value("SELECT name FROM server").ok().flatten().as_deref() == Some("primary"))
+            .then_some(()))
+    })?;
+    readers.iter().try_for_each(|reader| reader.restart())?;
+    wait_until("a reader serves again", SOON, || {
+        let name = one.value("SELECT name FROM server")?.unwrap_or_default();
+        Ok(name.starts_with("replica").then_some(()))
+    })?;
+    ensure!(statements_of(&proxy, 1)? > 0);
+    Ok(())
+}
+
+#[test]
+fn a_write_is_never_sent_twice() -> Result<()> {
+    on_each("a_write_is_never_sent_twice", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT)")?;
+        let config = one_server(server, 1, 10);
+        let proxy = Trunkline::start(&format!("{IMPATIENT}{config}"))?;
+        let mut one = client(&proxy, &schema)?;
+        for (number, hard) in [(1, true), (2, false)] {
+            let write = format!("INSERT INTO t (a) SELECT {number} + SLEEP(1)");
+            let (answer, ()) = meanwhile(&mut one, &write, &[server], |server| match hard {
+                true => server.kill_hard(),
+                false => kill_connections(server),
+            })?;
+            let error = match answer {
+                Ok(_) => bail!("{write} succeeded"),
+                Err(error) => error,
+            };
+            ensure!(error_code(&error) == Some(2013), "{error:#}");
+            if hard {
+                server.restart()?;
+            }
+            wait_until("the session goes on", SOON, || Ok(one.sql("DO 1").ok()))?;
+            let count = format!("SELECT COUNT(*) FROM {schema}.t WHERE a = {number}");
+            let rows = server.value(&count)?.unwrap_or_default();
+            ensure!(rows == "0" || rows == "1", "{rows} rows of {write}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_frozen_server_delays_but_does_not_break() -> Result<()> {
+    on_each("a_frozen_server_delays_but_does_not_break", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT)")?;
+        let proxy = before(server, 1, 10)?;
+        let mut one = client(&proxy, &schema)?;
+        one.sql("INSERT INTO t VALUES (1)")?;
+        server.pause()?;
+        let done = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let answer = one.sql("INSERT INTO t VALUES (2)");
+                done.store(true, Ordering::Release);
+                answer
+            });
+            // The proxy itself goes on: it logs others in, and says what it holds.
+            let other = wait_until("the statement is under way", SOON, || {
+                let leased = crate::stage::server_sum(&proxy, "leased", |_| true)?;
+                Ok((leased > 0).then_some(()))
+            });
+            let answered = done.load(Ordering::Acquire);
+            server.resume()?;
+            let answer = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            other?;
+            ensure!(!answered, "it answered while its server was frozen");
+            answer
+        });
+        outcome?;
+        ensure!(text(&mut one, "SELECT COUNT(*) FROM t")? == "2");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_session_whose_state_is_lost_is_told_what() -> Result<()> {
+    on_each("a_session_whose_state_is_lost_is_told_what", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")?;
+        let config = one_server(server, 1, 10);
+        let proxy = Trunkline::start(&format!("{IMPATIENT}{config}"))?;
+        let mut variable = client(&proxy, &schema)?;
+        let mut table = client(&proxy, &schema)?;
+        let mut transaction = client(&proxy, &schema)?;
+        let mut free = client(&proxy, &schema)?;
+        variable.sql("SET @mine = 1")?;
+        table.sql("CREATE TEMPORARY TABLE mine (a INT)")?;
+        transaction.sql("BEGIN")?;
+        transaction.sql("INSERT INTO t VALUES (1)")?;
+        free.sql("SET time_zone = '+02:00'")?;
+        server.restart()?;
+        for (one, held) in [
+            (&mut variable, "user_variable"),
+            (&mut table, "temporary_table"),
+            (&mut transaction, "transaction"),
+        ] {
+            let error = fails(one, "SELECT 1", 2013)?;
+            ensure!(error.contains(held), "{held} is not named: {error}");
+        }
+        ensure!(text(&mut free, "SELECT @@time_zone")? == "+02:00");
+        ensure!(text(&mut free, "SELECT COUNT(*) FROM t")? == "0", "the transaction is not undone");
+        wait_pins(&proxy, &[])
+    })
+}

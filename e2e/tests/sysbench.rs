@@ -1,0 +1,109 @@
+//! sysbench through the proxy: from one client to a thousand, without an error.
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{Flavour, Options, Server, Sysbench, Trunkline, find_program, skipped};
+
+use crate::stage::{PASSWORD, USER, before, is_available, start, wait_pins};
+
+/// Large enough that sixty-four clients seldom meet on a row.
+const TABLE: [&str; 2] = ["--tables=2", "--table-size=20000"];
+
+/// One load: script, clients, prepared statements by command or text, further options.
+struct Load {
+    script: &'static str,
+    threads: u32,
+    prepares: bool,
+    options: &'static [&'static str],
+}
+
+const fn load(script: &'static str, threads: u32, prepares: bool) -> Load {
+    Load { script, threads, prepares, options: &[] }
+}
+
+const LOADS: [Load; 12] = [
+    load("oltp_read_write", 1, false),
+    load("oltp_read_write", 8, true),
+    load("oltp_read_write", 64, false),
+    load("oltp_read_write", 256, false),
+    load("oltp_read_only", 8, true),
+    load("oltp_read_only", 64, false),
+    load("oltp_read_only", 1_024, false),
+    load("oltp_point_select", 1, true),
+    load("oltp_point_select", 256, true),
+    load("oltp_point_select", 1_024, false),
+    load("bulk_insert", 8, false),
+    Load {
+        script: "oltp_point_select",
+        threads: 8,
+        prepares: false,
+        options: &["--reconnect=10"],
+    },
+];
+
+fn sysbench(script: &str, port: u16) -> Sysbench {
+    // bulk_insert makes a table for each thread.
+    let sysbench = Sysbench::new(script, port, USER, PASSWORD);
+    match script {
+        "bulk_insert" => sysbench.arg("--threads=8"),
+        _ => TABLE.into_iter().fold(sysbench, Sysbench::arg),
+    }
+}
+
+fn run(load: &Load, proxy: &Trunkline) -> Result<()> {
+    let mode = if load.prepares { "auto" } else { "disable" };
+    let sysbench = sysbench(load.script, proxy.port()).threads(load.threads).seconds(2);
+    let sysbench = load.options.iter().copied().fold(sysbench, Sysbench::arg);
+    // Only a deadlock and a duplicate key that one led to may be ignored; anything else is fatal.
+    let report = sysbench
+        .arg(format!("--db-ps-mode={mode}"))
+        .arg("--mysql-ignore-errors=1213")
+        .run()?;
+    ensure!(report.transactions > 0, "nothing was done: {report:?}");
+    let deadlocks_max = if load.script == "oltp_read_write" { report.transactions / 10 } else { 0 };
+    ensure!(report.errors <= deadlocks_max, "{report:?}");
+    let reconnects = !load.options.is_empty();
+    ensure!((report.reconnects > 0) == reconnects, "{report:?}");
+    Ok(())
+}
+
+fn loads(server: &Server) -> Result<()> {
+    server.sql("CREATE DATABASE sbtest")?;
+    sysbench("oltp_read_write", server.port()).prepare()?;
+    // The proxies before a server, by their workers; prepared statements pin a connection each.
+    let proxies = [before(server, 1, 600)?, before(server, 2, 600)?];
+    sysbench("bulk_insert", proxies[0].port()).prepare()?;
+    for (number, load) in LOADS.iter().enumerate() {
+        let proxy = &proxies[number % 2];
+        run(load, proxy).with_context(|| {
+            format!("{} with {} clients, {} workers", load.script, load.threads, number % 2 + 1)
+        })?;
+        wait_pins(proxy, &[])?;
+        ensure!(proxy.is_running());
+    }
+    Ok(())
+}
+
+fn can_run(flavour: Flavour, test: &str) -> bool {
+    if find_program("sysbench").is_none() {
+        skipped(test, "sysbench is not installed (cargo xtask servers installs it)");
+        return false;
+    }
+    is_available(flavour, test)
+}
+
+#[test]
+fn sysbench_runs_without_errors_on_mariadb() -> Result<()> {
+    if !can_run(Flavour::MariaDb, "sysbench_runs_without_errors_on_mariadb") {
+        return Ok(());
+    }
+    loads(&start(Flavour::MariaDb, Options::default())?)
+}
+
+#[test]
+fn sysbench_runs_without_errors_on_mysql() -> Result<()> {
+    if !can_run(Flavour::MySql, "sysbench_runs_without_errors_on_mysql") {
+        return Ok(());
+    }
+    let options = Options::default().arg("--max-prepared-stmt-count=100000");
+    loads(&start(Flavour::MySql, options)?)
+}
