@@ -4,6 +4,7 @@ mod backends;
 mod wire;
 
 mod differential;
+mod protocol;
 
 mod stage;
 

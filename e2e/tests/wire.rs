@@ -477,11 +477,17 @@ impl Wire {
             None => bail!("an empty packet as answer"),
         }
         let columns = Reader::new(&first).lenenc_int("column count")?;
+        let mut carried = 0;
         for _ in 0..columns + u64::from(self.has_eof()) {
             let packet = self.packet_into(out)?;
-            // A cursor leaves the rows out; its status says so here.
-            if is_end(&packet) && end_status(&packet, self.has_eof(), track)? & CURSOR != 0 {
-                return Ok(false);
+            if is_end(&packet) {
+                let flags = end_status(&packet, self.has_eof(), track)?;
+                // A cursor leaves the rows out; its status says so here.
+                if flags & status::CURSOR_EXISTS != 0 {
+                    return Ok(false);
+                }
+                // MySQL tells here only that more follows OUT parameters.
+                carried = if flags & status::PS_OUT_PARAMS != 0 { flags } else { 0 };
             }
         }
         loop {
@@ -490,7 +496,7 @@ impl Wire {
                 return Ok(false);
             }
             if is_end(&packet) {
-                return Ok(more(end_status(&packet, self.has_eof(), track)?));
+                return Ok(more(carried | end_status(&packet, self.has_eof(), track)?));
             }
         }
     }
@@ -573,8 +579,6 @@ impl Wire {
         Ok(outcomes)
     }
 }
-
-const CURSOR: u16 = status::CURSOR_EXISTS;
 
 fn more(flags: u16) -> bool {
     flags & status::MORE_RESULTS != 0

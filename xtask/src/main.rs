@@ -4,6 +4,7 @@
 
 mod bench;
 mod demo;
+mod icount;
 mod interrupt;
 mod release;
 mod run;
@@ -34,6 +35,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Compares a direct connection, HAProxy, Trunkline and others under sysbench
     Bench(bench::Arguments),
+    /// Counts the instructions of the hot functions with callgrind
+    Icount(icount::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
+        Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {

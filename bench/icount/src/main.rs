@@ -29,11 +29,7 @@ const CASES: [Case; 14] = [
         what: "one packet of 40 bytes found in a buffer of 64",
         run: wire::split_packet,
     },
-    Case {
-        name: "command/decode",
-        what: "a COM_QUERY decoded",
-        run: wire::decode_command,
-    },
+    Case { name: "command/decode", what: "a COM_QUERY decoded", run: wire::decode_command },
     Case {
         name: "digest/point_select",
         what: "digest of `SELECT c FROM sbtest1 WHERE id=5012`",

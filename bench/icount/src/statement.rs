@@ -1,6 +1,5 @@
 //! A whole statement: one worker between a client and a server that are played here.
 
-use std::collections::HashMap;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -15,9 +14,7 @@ use trunkline_protocol::packet::handshake_response::{ClientOpening, HandshakeRes
 use trunkline_protocol::packet::ok::{OkPacket, put_ok};
 use trunkline_protocol::packet::status;
 use trunkline_protocol::response::ReplyFormat;
-use trunkline_worker::{
-    Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions,
-};
+use trunkline_worker::{Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions};
 
 use crate::text::POINT_SELECT;
 use crate::wire::reply;
@@ -96,7 +93,10 @@ struct Stage {
     worker: Worker,
     now: Now,
     /// What each server connection has agreed on; `None` until the worker's answer came.
-    servers: HashMap<ConnId, Option<Played>>,
+    servers: Vec<(ConnId, Option<Played>)>,
+    /// What the worker wrote last, and what it is answered: our own play must cost little.
+    written: Vec<u8>,
+    answer: Vec<u8>,
 }
 
 /// A server connection that is logged in.
@@ -118,14 +118,18 @@ impl Stage {
         }
         let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
         let config = parse(&text, "icount.toml", &no_files).map_err(|errors| {
-            anyhow!("the configuration: {}", errors.iter().map(ToString::to_string).collect::<String>())
+            anyhow!(
+                "the configuration: {}",
+                errors.iter().map(ToString::to_string).collect::<String>()
+            )
         })?;
         let snapshot = Arc::new(config.snapshot(None));
         let options = WorkerOptions { index: 0, workers: 1, seed: 1 };
         let shared = Arc::new(Shared::new(None));
         let worker = Worker::new(options, snapshot, shared, Arc::new(greeting()));
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
-        Ok(Stage { worker, now, servers: HashMap::new() })
+        let (written, answer) = Default::default();
+        Ok(Stage { worker, now, servers: Vec::new(), written, answer })
     }
 
     /// A client connects and logs in.
@@ -197,9 +201,10 @@ impl Stage {
                     }
                     Side::Server(id) => {
                         is_quiet = false;
-                        let written = self.worker.pending(side).to_vec();
+                        self.written.clear();
+                        self.written.extend_from_slice(self.worker.pending(side));
                         self.worker.wrote(side, len);
-                        self.serve(id, &written)?;
+                        self.serve(id)?;
                     }
                 }
             }
@@ -213,7 +218,7 @@ impl Stage {
     fn act(&mut self, action: Action) -> Result<()> {
         match action {
             Action::Open { conn, .. } => {
-                self.servers.insert(conn, None);
+                self.servers.push((conn, None));
                 self.worker.server_connected(conn);
                 let mut out = Vec::new();
                 greeting().put(&mut out, 0);
@@ -234,11 +239,13 @@ impl Stage {
     }
 
     /// The server's answers to what the worker wrote, in a batch of their own.
-    fn serve(&mut self, conn: ConnId, written: &[u8]) -> Result<()> {
+    fn serve(&mut self, conn: ConnId) -> Result<()> {
         self.begin_batch();
-        let played = self.servers.get_mut(&conn).context("an unknown connection")?;
-        let mut out = Vec::new();
-        let mut rest = written;
+        let played = self.servers.iter_mut().find(|(id, _)| *id == conn);
+        let (_, played) = played.context("an unknown connection")?;
+        let out = &mut self.answer;
+        out.clear();
+        let mut rest = self.written.as_slice();
         while let Some((header, payload, after)) = split_packet(rest) {
             rest = after;
             let Some(played) = played else {
@@ -250,17 +257,17 @@ impl Stage {
                     session_track: response.capabilities.contains(Capabilities::SESSION_TRACK),
                 };
                 *played = Some(Played { format, reply: reply(format, 1) });
-                put_ok(&mut out, header.seq.wrapping_add(1), &ok(), format);
+                put_ok(out, header.seq.wrapping_add(1), &ok(), format);
                 continue;
             };
             if payload.ends_with(POINT_SELECT) {
                 out.extend_from_slice(&played.reply);
             } else {
-                put_ok(&mut out, 1, &ok(), played.format);
+                put_ok(out, 1, &ok(), played.format);
             }
         }
         ensure!(rest.is_empty(), "half a packet was written");
-        self.worker.server_read(conn, black_box(&out));
+        self.worker.server_read(conn, black_box(out));
         Ok(())
     }
 }

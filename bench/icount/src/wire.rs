@@ -21,7 +21,9 @@ const NO_EOF: ReplyFormat = ReplyFormat { deprecate_eof: true, session_track: tr
 
 pub fn split_packet(calls: u64) -> Result<()> {
     let mut buffer = Vec::new();
-    (0..PACKETS).for_each(|seq| drop(put_payload(&mut buffer, seq, &[seq; 40])));
+    for seq in 0..PACKETS {
+        put_payload(&mut buffer, seq, &[seq; 40]);
+    }
     let mut rest = buffer.as_slice();
     for _ in 0..calls {
         if rest.is_empty() {

@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_secs(1);
 const LEARN_AGAIN: Duration = Duration::from_secs(600);
 /// When a server that did not answer is looked at again at first, and at most.
 const RETRY_MIN: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
+const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Resolves the snapshot's host names every `resolve_interval`, when `on_demand` is notified, and
 /// when a server with a name was shunned. Each round's outcome goes to `outcomes`; a name that

@@ -150,8 +150,9 @@ impl<C: Copy + PartialEq> Pool<C> {
 
     /// Chooses for one statement of `account`.
     ///
-    /// A server is drawn by weight; when it has nothing to give, any other online server's idle
-    /// connection is better than waiting. `can_change_user` tells which accounts' idle
+    /// A server is drawn by weight. When it has no idle connection, one to it is opened, or else
+    /// weights would count for nothing where traffic is light; while one comes up, any other
+    /// online server's idle connection is better than waiting. `can_change_user` tells which accounts' idle
     /// connections can be logged in as `account`.
     pub fn choose(
         &mut self,
@@ -166,6 +167,13 @@ impl<C: Copy + PartialEq> Pool<C> {
         };
         if let Some(conn) = self.slots.get_mut(drawn.0).and_then(|slot| idle_of(slot, account)) {
             return Choice::Idle(drawn, conn);
+        }
+        if let Some(slot) = self.slots.get_mut(drawn.0)
+            && slot.has_room()
+            && slot.counts().connecting == 0
+            && slot.server.health.try_take_connection(slot.server.max_connections)
+        {
+            return Choice::Open(drawn);
         }
         let others = self.online(hostgroup, now_ms);
         for id in others.iter().copied() {
@@ -301,6 +309,20 @@ pub(crate) mod tests {
             pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
         }
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
+    }
+
+    #[test]
+    fn a_server_without_a_connection_gets_its_share_and_holds_nobody_up() {
+        let mut pool = pool(&[server(1, 1, 1_000), server(2, 1, 1_000)]);
+        let (one, two) = (SlotId(0), SlotId(1));
+        for index in 0..200 {
+            pool.slot_mut(one).expect("slot").push_idle(ACCOUNT, ConnId { index, generation: 0 });
+        }
+        let drawn: Vec<Choice> = (0..100).map(|_| choose(&mut pool)).collect();
+        assert!(drawn.contains(&Choice::Open(two)), "the second server is never connected to");
+        pool.slot_mut(two).expect("slot").enter(ConnState::Connecting);
+        let drawn: Vec<Choice> = (0..50).map(|_| choose(&mut pool)).collect();
+        assert!(drawn.iter().all(|choice| matches!(choice, Choice::Idle(..))), "{drawn:?}");
     }
 
     #[test]

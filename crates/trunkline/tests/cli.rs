@@ -365,6 +365,13 @@ fn serve_says_why_it_can_not_begin() {
     assert_eq!(ran.code, Some(1));
     let expected = format!("can't listen at http_listen = \"{taken}\": ");
     assert!(ran.err.contains(&expected), "{}", ran.err);
+    // A port that another proxy shares with its own workers is taken as well.
+    let serving = Serving::start(&folder, "");
+    let text = format!("listen = [\"{}\"]\nhttp_listen = \"\"\n{VALID}", serving.client);
+    let second = folder.write("second.toml", &text);
+    let ran = run(trunkline().args(["serve", "-c"]).arg(&second));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains(&format!("can't listen at {}: ", serving.client)), "{}", ran.err);
     let broken = folder.write("broken.toml", "listen = 1\n");
     let ran = run(trunkline().args(["serve", "-c"]).arg(&broken));
     assert_eq!(ran.code, Some(1));

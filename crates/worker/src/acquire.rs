@@ -7,6 +7,7 @@ use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
     conn::ConnPhase,
+    dispatch::trace_of,
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -68,19 +69,17 @@ impl Worker {
         let Phase::Running(statement) = &client.phase else {
             return false;
         };
-        let depends = statement.known.as_ref().is_some_and(|known| {
-            known.analysis.depends != trunkline_sql::analysis::Depends::empty()
-        });
-        let Some(session) = client.session.as_ref().filter(|_| depends) else {
+        let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let Some((conn_id, uses)) = session.last_conn else {
+        let Some((conn_id, turn)) = trace_of(statement, session).flatten() else {
             return false;
         };
         let Some(conn) = self.conns.get(conn_id) else {
             return false;
         };
-        if conn.list != ConnState::Idle || conn.uses != uses || conn.account != session.account {
+        let is_untouched = conn.turn == turn && conn.last_client == Some(id);
+        if conn.list != ConnState::Idle || !is_untouched || conn.account != session.account {
             return false;
         }
         let (slot, account) = (conn.slot, conn.account);
@@ -126,6 +125,9 @@ impl Worker {
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
         conn.list = ConnState::Leased;
         conn.owner = Some(id);
+        if conn.last_client.replace(id) != Some(id) {
+            conn.turn += 1;
+        }
         let rested_ms = now_ms.saturating_sub(conn.since_ms);
         let hostgroup = conn.hostgroup;
         if let Some(slot) = self.pool.slot_mut(conn.slot) {

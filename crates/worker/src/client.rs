@@ -78,8 +78,10 @@ pub(crate) struct Session {
     pub leases: Vec<Lease>,
     /// What `LAST_INSERT_ID()` gives.
     pub last_insert_id: u64,
-    /// The connection that ran the last statement, and its count of uses then.
+    /// The connection that ran the last statement, and its turn then.
     pub last_conn: Option<(ConnId, u64)>,
+    /// The same for the statement that set `last_insert_id`.
+    pub insert_conn: Option<(ConnId, u64)>,
     /// Status flags of the last reply.
     pub status: u16,
     /// The flag that the next statement's rules begin with.

@@ -8,6 +8,7 @@ use trunkline_protocol::{
     packet::{
         eof::{EofPacket, put_eof},
         err::put_err,
+        greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
     },
     response::ResponseShape,
@@ -349,6 +350,10 @@ impl Worker {
         };
         let known = known.map(|(_, known)| Rc::clone(known));
         let (Some(known), Some(route)) = (known, self.prepared_lease(id)) else {
+            let function = match self.greeting.flavor() {
+                Flavor::MySql => "mysql_stmt_precheck",
+                Flavor::MariaDb => function,
+            };
             let text =
                 format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
             return self.answer_error(id, 1243, b"HY000", &text);
@@ -400,8 +405,7 @@ impl Worker {
 
     /// The session is as after its login, but for the schema.
     pub(crate) fn forget_state(&mut self, id: ClientId) {
-        let is_mysql =
-            self.greeting.flavor() == trunkline_protocol::packet::greeting::Flavor::MySql;
+        let is_mysql = self.greeting.flavor() == Flavor::MySql;
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
@@ -417,6 +421,7 @@ impl Worker {
         session.prepared = Vec::new();
         session.last_insert_id = 0;
         session.last_conn = None;
+        session.insert_conn = None;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
     }
 

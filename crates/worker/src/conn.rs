@@ -40,8 +40,11 @@ pub(crate) struct Conn {
     pub is_pinned: bool,
     /// When the statement that runs was sent, µs; 0 when none does.
     pub busy_since_us: u64,
-    /// Sessions served so far; tells whether somebody else used it since.
-    pub uses: u64,
+    /// The session that had it last.
+    pub last_client: Option<ClientId>,
+    /// Grows when another session than the last one gets it: what a session left on it is there
+    /// as long as this number stays.
+    pub turn: u64,
     /// The server's epoch when it was opened.
     pub epoch: u32,
     /// When it was opened, or last became idle, ms.

@@ -13,11 +13,11 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, Sync, difference};
-use trunkline_sql::analysis::Depends;
+use trunkline_sql::analysis::{Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Stage},
+    client::{Phase, Purpose, Session, Stage, Statement},
     conn::{InFlight, Owner},
 };
 
@@ -44,12 +44,10 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
-        let depends = statement
-            .known
-            .as_ref()
-            .is_some_and(|known| known.analysis.depends != Depends::empty());
-        let is_foreign = session.last_conn != Some((conn_id, conn.uses));
-        let needs_trace = depends && is_foreign;
+        let trace = trace_of(statement, session);
+        // On a pinned connection nobody else has left anything.
+        let is_here = |trace| conn.is_pinned || trace == Some((conn_id, conn.turn));
+        let needs_trace = trace.is_some_and(|trace| !is_here(trace));
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
             return self.send_statement(id, conn_id);
         }
@@ -58,13 +56,14 @@ impl Worker {
             Difference::Sync(sync) => sync,
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
+        let proof = sync.set.as_deref().map(text_hash);
         if needs_trace {
             // The statement reads what an earlier one left behind. Another session's traces go:
             // a `SET` clears warnings and counts, and sets this session's own last id.
             add_last_insert_id(&mut sync, session.last_insert_id);
         }
-        let waits = self.waits_for_sync(id, conn_id, &sync);
-        self.send_sync(id, conn_id, sync);
+        let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
+        self.send_sync(id, conn_id, sync, proof);
         match waits {
             true => self.set_stage(id, Stage::Synchronising(conn_id)),
             false => self.send_statement(id, conn_id),
@@ -74,7 +73,13 @@ impl Worker {
     /// Whether the statement must not go out before the state is confirmed. A read may: its
     /// reply is dropped if the state was refused. So may any statement behind a `SET` that this
     /// server has accepted before.
-    fn waits_for_sync(&self, id: ClientId, conn_id: ConnId, sync: &Sync) -> bool {
+    fn waits_for_sync(
+        &self,
+        id: ClientId,
+        conn_id: ConnId,
+        chooses_schema: bool,
+        proof: Option<u64>,
+    ) -> bool {
         let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
         else {
             return true;
@@ -82,12 +87,11 @@ impl Worker {
         let Some(slot) = self.slot_of(conn_id) else {
             return true;
         };
-        let is_proven = |text: &Vec<u8>| self.proven.contains(&(slot, text_hash(text)));
-        let is_safe = sync.schema.is_none() && sync.set.as_ref().is_none_or(is_proven);
-        !statement.is_read && !is_safe
+        let is_proven = proof.is_none_or(|proof| self.proven.contains(&(slot, proof)));
+        !statement.is_read && (chooses_schema || !is_proven)
     }
 
-    fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync) {
+    fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync, proof: Option<u64>) {
         let session_state = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(state) = session_state.map(|session| Arc::clone(&session.state)) else {
             return;
@@ -113,7 +117,7 @@ impl Worker {
             out.push(0x03);
             out.extend_from_slice(text);
             end_packet(out, start);
-            expect(Some(text_hash(text)));
+            expect(proof);
         }
         conn.state = state;
         self.stats.counters.sessions_synchronised += 1;
@@ -237,6 +241,23 @@ impl Worker {
 
 /// What a client is told when the connection that ran its statement has gone.
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
+
+/// The connection and turn where what a statement reads of its session's past was left, or
+/// `Some(None)` when that was nowhere. `None` for a statement that reads nothing of it.
+pub(crate) fn trace_of(statement: &Statement, session: &Session) -> Option<Option<(ConnId, u64)>> {
+    let analysis = &statement.known.as_ref()?.analysis;
+    let depends = |what| analysis.depends.contains(what);
+    // A stored routine may read anything of it.
+    let is_routine = depends(Depends::UNKNOWN_FUNCTION)
+        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute);
+    if depends(Depends::LAST_INSERT_ID) || is_routine && session.insert_conn.is_some() {
+        return Some(session.insert_conn);
+    }
+    let reads_last = depends(Depends::ROW_COUNT)
+        || depends(Depends::FOUND_ROWS)
+        || depends(Depends::DIAGNOSTICS);
+    (reads_last || is_routine).then_some(session.last_conn)
+}
 
 fn add_last_insert_id(sync: &mut Sync, value: u64) {
     let text = sync.set.get_or_insert_with(Vec::new);

@@ -69,6 +69,10 @@ impl Worker {
 
     fn expire_waiters(&mut self) {
         let now_ms = self.now.ms();
+        if self.waiters_checked_ms == now_ms {
+            return;
+        }
+        self.waiters_checked_ms = now_ms;
         let hostgroups: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
         if !hostgroups.is_empty() {
             self.count_stuck();

@@ -212,6 +212,7 @@ impl Worker {
             leases: Vec::new(),
             last_insert_id: 0,
             last_conn: None,
+            insert_conn: None,
             status: status::AUTOCOMMIT,
             next_flag: 0,
             prepared: Vec::new(),

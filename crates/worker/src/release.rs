@@ -11,7 +11,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{Charset, PinReason, SessionState, apply_outcome};
 use trunkline_sql::analysis::{Analysis, Depends, Effect};
-use trunkline_stats::StatementSample;
+use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
     ClientId, Worker,
@@ -105,7 +105,10 @@ impl Worker {
         }
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
-            session.last_conn = Some((conn_id, conn.uses));
+            session.last_conn = Some((conn_id, conn.turn));
+            if outcome.last_insert_id != 0 {
+                session.insert_conn = session.last_conn;
+            }
             conn.state = state;
         }
     }
@@ -134,6 +137,7 @@ impl Worker {
                     self.welcome(id, *seq);
                 }
                 Some(error) => {
+                    self.stats.counters.client_refused(ClientRefusal::UnknownSchema);
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.refuse(id, *seq, error.code, &error.sqlstate, &text);
                 }
@@ -222,8 +226,6 @@ impl Worker {
             }
             return;
         }
-        conn.uses += 1;
-        session.last_conn = Some((conn_id, conn.uses));
         let slot = conn.slot;
         self.take_lease(id, conn_id);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -251,7 +253,7 @@ impl Worker {
             return;
         };
         conn.owner = None;
-        conn.uses += 1;
+        conn.last_client = None;
         let was_pinned = std::mem::take(&mut conn.is_pinned);
         for entry in &mut conn.in_flight {
             if let Owner::Client(_) | Owner::Sync(..) = entry.owner {

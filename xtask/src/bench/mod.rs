@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: a direct connection, HAProxy, Trunkline and others, in one run, interleaved.
+//! `cargo xtask bench`: a direct connection, HAProxy, Trunkline and others, interleaved in one run.
 //!
 //! Reading order: [`target`] (who is measured), [`cell`] (one measurement), [`table`] (medians and
 //! ratios), [`idle`] (memory of clients that do nothing), [`limits`] (file descriptors).

@@ -12,10 +12,11 @@ mod tour;
 mod traffic;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Report, Sysbench};
+use trunkline_testkit::{Report, Server, Sysbench};
 
 use crate::interrupt::Interrupt;
 use crate::{release, servers};
@@ -200,11 +201,14 @@ impl Show {
         // A server that is down is shown as such.
         let positions = self.cluster.positions().unwrap_or_default();
         let servers = self.cluster.servers().enumerate();
-        let view = |(index, server): (usize, &std::sync::Arc<trunkline_testkit::Server>)| {
+        let view = |(index, server): (usize, &Arc<Server>)| {
             let address = server.address();
+            let (hostgroup, task) =
+                if index == 0 { (cluster::WRITER, "writer") } else { (cluster::READER, "reader") };
             ServerView {
                 name: self.cluster.name_of(&address),
-                hostgroup: if index == 0 { cluster::WRITER } else { cluster::READER },
+                hostgroup,
+                task,
                 address,
                 position: positions.get(index).cloned(),
             }

@@ -48,6 +48,8 @@ pub struct ServerView {
     pub address: String,
     /// Its hostgroup.
     pub hostgroup: u32,
+    /// What that hostgroup takes.
+    pub task: &'static str,
     /// Where it is in the primary's log; `None` when it does not answer.
     pub position: Option<Position>,
 }
@@ -136,14 +138,13 @@ fn wires(at: &[(usize, char)]) -> String {
     (0..end).map(cell).collect()
 }
 
-/// The wires to the servers, each with what goes over it.
+/// The wires to the servers, each with the statements that go over it.
 fn labels(view: &View<'_>) -> String {
     let mut line = String::new();
-    for (index, (wire, server)) in WIRES.iter().zip(view.servers).enumerate() {
-        let what = if index == 0 { "writes" } else { "reads" };
+    for (wire, server) in WIRES.iter().zip(view.servers) {
         let rate = view.live.servers.get(&server.address).map_or(0.0, |live| live.rate);
         line = fit(&line, *wire);
-        line.push_str(&format!("│ {what} {}/s", per_second(rate)));
+        line.push_str(&format!("│ {}/s", per_second(rate)));
     }
     line
 }
@@ -162,7 +163,7 @@ fn server_box(server: &ServerView, live: &Live) -> Vec<String> {
     let inside = BOX - 4;
     let rows = [
         format!("{name}{state:>0$}", inside.saturating_sub(name.len())),
-        format!("hostgroup {}", server.hostgroup),
+        format!("hostgroup {}, {}", server.hostgroup, server.task),
         server.address.clone(),
         format!("{} {:>3.0} %", bar(share), share * 100.0),
         format!("{} statements", grouped(numbers.statements)),

@@ -9,7 +9,8 @@ use super::Finding;
 use crate::run::cargo;
 
 /// Crates that exist for tests and developers; product code never depends on them.
-const TESTING: [&str; 5] = ["trunkline-testkit", "trunkline-sim", "e2e", "xtask", "fuzz"];
+const TESTING: [&str; 6] =
+    ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "e2e", "xtask", "fuzz"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
 const OWNERS: [(&str, &[&str]); 6] = [

@@ -238,7 +238,7 @@ impl Relay {
         if self.client.deprecate_eof {
             self.omit(packet, pass);
         } else {
-            self.keep(packet, pass);
+            self.keep_eof(packet, eof, pass);
         }
         self.stage = Stage::Rows;
         Ok(())
@@ -256,7 +256,7 @@ impl Relay {
         if self.client.deprecate_eof {
             self.omit(packet, pass);
         } else {
-            self.keep(packet, pass);
+            self.keep_eof(packet, eof, pass);
         }
         Ok(())
     }
@@ -320,6 +320,19 @@ impl Relay {
             (true, false) => has_state,
             (false, true) => has_state || !ok.info.is_empty(),
             (true, true) | (false, false) => false,
+        }
+    }
+
+    /// Passes the EOF packet after definitions on, without a flag that its client didn't ask for.
+    #[inline]
+    fn keep_eof(&self, packet: &Packet<'_>, eof: EofPacket, pass: &mut Pass<'_, '_>) {
+        let has_state = eof.status & status::SESSION_STATE_CHANGED != 0;
+        if has_state && !self.client.session_track {
+            let EofPacket { warnings, status } = eof;
+            let ok = OkPacket { warnings, status, ..OkPacket::default() };
+            self.rewrite(packet, &ok, true, pass);
+        } else {
+            self.keep(packet, pass);
         }
     }
 

@@ -72,16 +72,22 @@ struct Step<'a> {
 }
 
 /// Reported or settable, but not session state: they belong to one statement or to the server.
-const NOT_STATE: [&str; 8] = [
+const NOT_STATE: [&str; 10] = [
+    // MySQL reports it after every statement; it can't be set.
+    "statement_id",
     "last_insert_id",
     "identity",
     "insert_id",
     "pseudo_thread_id",
     "gtid_seq_no",
+    "last_gtid",
     "rand_seed1",
     "rand_seed2",
     "error_count",
 ];
+
+/// A value changes only the flags that it names, so the text does not say what came of it.
+const FLAG_LISTS: [&str; 3] = ["optimizer_switch", "optimizer_trace", "optimizer_trace_features"];
 
 /// The proxy's own: it needs them on every connection.
 fn is_tracker(name: &str) -> bool {
@@ -179,6 +185,7 @@ impl Step<'_> {
             return self.pins.pin(PinReason::Other);
         }
         match value {
+            Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unknown.push(name.to_owned()),
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());

@@ -57,11 +57,12 @@ fn explain(config: &str, user: &str, schema: Option<&str>, sql: &str) -> String 
 
 #[test]
 fn a_read_goes_to_a_reader() {
-    let text = explain(CONFIG, "app", None, "SELECT a FROM t WHERE id = 7");
-    assert_eq!(
-        text,
+    let sql = "SELECT a FROM t WHERE id = 7";
+    let mut digester = Digester::new();
+    let hash = digester.digest(sql.as_bytes(), &digest::Settings::default()).format();
+    let expected = format!(
         "digest      SELECT a FROM t WHERE id = ?\n\
-         hash        0x1BAFCC2D2A1A52C9\n\
+         hash        {hash}\n\
          kind        SELECT\n\
          access      certainly reads: any server that has the data may run it\n\
          rule        1: no: schemaname\n\
@@ -70,6 +71,7 @@ fn a_read_goes_to_a_reader() {
          server      10.0.0.2:3306, weight 3, ONLINE\n\
          server      10.0.0.3:3306, weight 1, OFFLINE_SOFT\n"
     );
+    assert_eq!(explain(CONFIG, "app", None, sql), expected);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! From a valid configuration to a process that serves.
 
 use std::{
+    io, net,
     num::NonZero,
     path::PathBuf,
     sync::{Arc, RwLock},
@@ -10,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use tokio::net::TcpListener;
-use trunkline_config::Snapshot;
+use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
@@ -60,6 +61,9 @@ pub(super) async fn start(
         }
         None => None,
     };
+    for listen in &snapshot.settings.listen {
+        claim(listen).with_context(|| format!("can't listen at {listen}"))?;
+    }
     let state_file = snapshot.settings.state_file.path(file.path());
     let prepared = tokio::select! {
         prepared = prepare(snapshot, state_file.as_ref()) => prepared,
@@ -113,6 +117,15 @@ pub(super) async fn start(
         notifier,
         log,
     })))
+}
+
+/// Fails when another process listens at this port. The workers share theirs, and so would any
+/// other process of the same user, without an error and with half of the clients.
+fn claim(listen: &ListenAddress) -> io::Result<()> {
+    match listen {
+        ListenAddress::Tcp(addr) => net::TcpListener::bind(addr).map(drop),
+        ListenAddress::Unix(_) => Ok(()),
+    }
 }
 
 /// What is found out before the first client.

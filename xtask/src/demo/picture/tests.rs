@@ -7,6 +7,7 @@ fn server(name: &str, port: u16, hostgroup: u32, behind: u64) -> ServerView {
         name: name.into(),
         address: format!("127.0.0.1:{port}"),
         hostgroup,
+        task: "reader",
         position: Some(Position { gtid: "0-1-98".into(), behind }),
     }
 }
@@ -63,7 +64,7 @@ fn the_picture_has_straight_edges_and_its_announced_size() {
     for text in [
         "14 clients   2,400 statements/s   mean 310 µs, p95 1.2 ms",
         "127.0.0.1:6033   CPU 7 %   2 waiting   1 pinned   0 errors",
-        "│ writes 1,200/s",
+        "│ 1,200/s ",
         "│ GTID 0-1-98          │",
         "│ 34,567 GTIDs behind  │",
         "██████        50 %",
