@@ -3,11 +3,13 @@
 mod backends;
 mod wire;
 
+mod auth;
 mod differential;
 mod protocol;
 
 mod stage;
 
+mod concurrency;
 mod failover;
 mod routing;
 mod sessions;

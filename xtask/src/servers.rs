@@ -68,6 +68,11 @@ enum Privilege {
     None,
 }
 
+/// Gets the packages that are missing, without MySQL: what the demo and the benches need.
+pub fn ensure_mariadb() -> Result<()> {
+    ensure_packages(privilege())
+}
+
 /// Gets what is missing, and says what it finds and does.
 pub fn ensure() -> Result<()> {
     let privilege = privilege();

@@ -88,7 +88,7 @@ pub fn run(root: &Path, mut arguments: Arguments) -> Result<()> {
         "--seconds, --rounds and --workers begin at 1"
     );
     ensure!(arguments.clients.iter().all(|clients| *clients > 0), "--clients begins at 1");
-    servers::ensure()?;
+    servers::ensure_mariadb()?;
     let binary = release::build(root, "trunkline")?;
     // A thousand threads of sysbench need more descriptors than a shell commonly allows.
     let descriptors = limits::raise()?;

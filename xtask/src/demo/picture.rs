@@ -167,7 +167,7 @@ fn server_box(server: &ServerView, live: &Live) -> Vec<String> {
         server.address.clone(),
         format!("{} {:>3.0} %", bar(share), share * 100.0),
         format!("{} statements", grouped(numbers.statements)),
-        format!("{} busy, {} idle conns", numbers.busy, numbers.idle),
+        format!("{} of {} conns busy", numbers.busy, numbers.busy + numbers.idle),
         numbers.latency.map_or_else(
             || "no statements".to_owned(),
             |latency| format!("p95 {}", duration(latency.p95_us)),

@@ -52,8 +52,12 @@ const STEPS: [Step; 7] = [
         statements: &["START TRANSACTION READ ONLY", "SELECT SUM(amount) FROM orders", "COMMIT"],
     },
     Step {
-        shown: "SELECT GET_LOCK('till', 1), RELEASE_LOCK('till')",
-        statements: &["SELECT GET_LOCK('till', 1), RELEASE_LOCK('till')"],
+        shown: "SELECT GET_LOCK(…); SELECT …; SELECT RELEASE_ALL…",
+        statements: &[
+            "SELECT GET_LOCK('till', 1)",
+            "SELECT amount FROM orders WHERE id = 3",
+            "SELECT RELEASE_ALL_LOCKS()",
+        ],
     },
     Step { shown: "SHOW TABLES", statements: &["SHOW TABLES"] },
 ];

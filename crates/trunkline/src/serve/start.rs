@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use tokio::net::TcpListener;
-use trunkline_config::{ListenAddress, Snapshot};
+use trunkline_config::{ListenAddress, Settings, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
@@ -43,8 +43,8 @@ pub(super) async fn start(
     started: SystemTime,
 ) -> Result<Option<Supervisor>> {
     let mut signals = Signals::listen().context("no signals")?;
-    let process_id = std::process::id();
-    tracing::info!("trunkline {} starts, process {process_id}", env!("CARGO_PKG_VERSION"));
+    let Process { version, process_id, .. } = this_process(&file);
+    tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
     read.warnings
         .iter()
@@ -53,17 +53,7 @@ pub(super) async fn start(
         .for_each(|warning| tracing::warn!("{warning}"));
     let summary = summary(&read.config);
     let snapshot = read.config.snapshot(None);
-    let http = match snapshot.settings.http_listen {
-        Some(listen) => {
-            let listener = TcpListener::bind(listen).await;
-            let reason = || format!("can't listen at http_listen = \"{listen}\"");
-            Some(listener.with_context(reason)?)
-        }
-        None => None,
-    };
-    for listen in &snapshot.settings.listen {
-        claim(listen).with_context(|| format!("can't listen at {listen}"))?;
-    }
+    let http = claim_ports(&snapshot.settings).await?;
     let state_file = snapshot.settings.state_file.path(file.path());
     let prepared = tokio::select! {
         prepared = prepare(snapshot, state_file.as_ref()) => prepared,
@@ -85,16 +75,10 @@ pub(super) async fn start(
     tracing::info!("serving {summary} with {}", counted(workers, "worker"));
     tracing::info!("clients are greeted as {}", greeting.server_version);
     let process = Process {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        process_id,
         started_unix_sec: unix_sec(started),
-        now_unix_sec: 0,
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
         listen,
-        configuration: Configuration {
-            source: file.path().display().to_string(),
-            ..Configuration::default()
-        },
+        ..this_process(&file)
     };
     let plane = Arc::new(RwLock::new(plane));
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
@@ -117,6 +101,17 @@ pub(super) async fn start(
         notifier,
         log,
     })))
+}
+
+/// Fails when a port is not to be had; the listener for HTTP.
+async fn claim_ports(settings: &Settings) -> Result<Option<TcpListener>> {
+    for listen in &settings.listen {
+        claim(listen).with_context(|| format!("can't listen at {listen}"))?;
+    }
+    let Some(listen) = settings.http_listen else { return Ok(None) };
+    let listener = TcpListener::bind(listen).await;
+    let reason = || format!("can't listen at http_listen = \"{listen}\"");
+    listener.map(Some).with_context(reason)
 }
 
 /// Fails when another process listens at this port. The workers share theirs, and so would any
@@ -178,6 +173,19 @@ pub(super) fn save(known: &Knowledge, snapshot: &Snapshot, state_file: Option<&P
     kept.retain(|address| snapshot.servers().any(|server| server.key.address == *address));
     if let Err(error) = kept.save(path) {
         tracing::warn!("{error}");
+    }
+}
+
+/// What is known of the process from its beginning.
+fn this_process(file: &ConfigFile) -> Process {
+    Process {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process_id: std::process::id(),
+        configuration: Configuration {
+            source: file.path().display().to_string(),
+            ..Configuration::default()
+        },
+        ..Process::default()
     }
 }
 

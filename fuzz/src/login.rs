@@ -1,0 +1,207 @@
+//! Targets: the handshakes with clients and with servers.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{
+    Capabilities,
+    codec::frame::split_packet,
+    packet::greeting::{Greeting, NONCE_LEN},
+};
+use trunkline_session::{
+    Credential,
+    backend::{ServerHandshake, ServerLogin, ServerStep},
+    frontend::{Accounts, ClientHandshake, Step},
+};
+use trunkline_topology::{HostgroupId, Password, Secret, User};
+
+use crate::choice;
+
+/// Bytes that one exchange may write, attributes and all.
+const WRITTEN_MAX: usize = 16 * 1024;
+
+/// One user, whose password is stored as the input says.
+struct OneUser {
+    user: Arc<User>,
+    is_secure: bool,
+    is_verified: bool,
+}
+
+impl OneUser {
+    fn new(how: u8) -> Self {
+        let password = match how & 3 {
+            0 => Password::Clear(Secret::new("app".to_owned())),
+            1 => Password::Clear(Secret::new(String::new())),
+            2 => Password::NativeHash(Secret::new([7; 20])),
+            _ => {
+                let text = format!("$A$005${}{}", "s".repeat(20), "d".repeat(43));
+                Password::Sha2Hash(Secret::new(text.into_bytes()))
+            }
+        };
+        let user = User {
+            name: "app".to_owned(),
+            password,
+            default_hostgroup: HostgroupId(10),
+            default_schema: None,
+            max_connections: 10,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: how & 4 == 0,
+        };
+        Self { user: Arc::new(user), is_secure: how & 8 != 0, is_verified: how & 16 != 0 }
+    }
+}
+
+impl Accounts for OneUser {
+    fn user(&self, name: &str) -> Option<Arc<User>> {
+        (name == "app").then(|| Arc::clone(&self.user))
+    }
+
+    fn verified_sha2(&self, _name: &str) -> Option<[u8; 32]> {
+        self.is_verified.then_some([9; 32])
+    }
+
+    fn public_key_pem(&self) -> Option<&[u8]> {
+        Some(b"the public key")
+    }
+
+    fn client_host(&self) -> &str {
+        "192.0.2.1"
+    }
+
+    fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+}
+
+/// What a proxy or a server greets with, everything offered.
+pub(crate) fn greeting(is_sha2: bool) -> Greeting {
+    let capabilities = Capabilities::LONG_PASSWORD
+        | Capabilities::FOUND_ROWS
+        | Capabilities::CONNECT_WITH_DB
+        | Capabilities::PROTOCOL_41
+        | Capabilities::TRANSACTIONS
+        | Capabilities::SECURE_CONNECTION
+        | Capabilities::MULTI_STATEMENTS
+        | Capabilities::MULTI_RESULTS
+        | Capabilities::PLUGIN_AUTH
+        | Capabilities::CONNECT_ATTRS
+        | Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA
+        | Capabilities::SESSION_TRACK
+        | Capabilities::DEPRECATE_EOF;
+    let (version, plugin) = match is_sha2 {
+        true => ("9.7.4", "caching_sha2_password"),
+        false => ("10.11.6-MariaDB", "mysql_native_password"),
+    };
+    Greeting {
+        protocol_version: 10,
+        server_version: version.to_owned(),
+        connection_id: 1,
+        nonce: [b'n'; NONCE_LEN],
+        capabilities,
+        charset: 45,
+        status: trunkline_protocol::packet::status::AUTOCOMMIT,
+        auth_plugin: plugin.to_owned(),
+    }
+}
+
+/// Packets of a client that logs in, or changes its user. The first byte chooses the user's
+/// password and the transport, the second the way in.
+pub fn client_handshake(data: &[u8]) {
+    let (how, data) = choice(data);
+    let (way, mut rest) = choice(data);
+    let accounts = OneUser::new(how);
+    let mut out = Vec::new();
+    let greeting = greeting(way & 1 != 0);
+    let mut handshake = match way & 2 != 0 {
+        false => ClientHandshake::start(&greeting, &mut out),
+        true => {
+            let Some((_, body, after)) = split_packet(rest) else {
+                return;
+            };
+            rest = after;
+            let (handshake, step) = ClientHandshake::change_user(
+                greeting.capabilities,
+                greeting.nonce,
+                body,
+                0,
+                &accounts,
+                &mut out,
+            );
+            if !client_step(step) {
+                return;
+            }
+            handshake
+        }
+    };
+    while let Some((header, payload, after)) = split_packet(rest) {
+        rest = after;
+        let mut step = handshake.on_packet(header, payload, &accounts, &mut out);
+        if let Step::Decrypt(cipher) = step {
+            let clear = (way & 4 != 0).then_some(cipher);
+            step = handshake.on_decrypted(clear, &accounts, &mut out);
+        }
+        if let Step::VerifyHash { .. } = step {
+            step = handshake.on_verified(way & 8 != 0, &accounts, &mut out);
+        }
+        assert!(out.len() <= WRITTEN_MAX, "a handshake wrote {} bytes", out.len());
+        if !client_step(step) {
+            return;
+        }
+    }
+}
+
+/// Whether the handshake goes on.
+fn client_step(step: Step) -> bool {
+    match step {
+        Step::Continue | Step::Decrypt(_) | Step::VerifyHash { .. } => true,
+        Step::Accepted(identity) => {
+            assert!(identity.user.active, "an inactive user was let in");
+            false
+        }
+        Step::Refused(_) => false,
+    }
+}
+
+/// Packets of a server that is logged in to. The first byte chooses the credential and what is
+/// asked of the server.
+pub fn server_handshake(data: &[u8]) {
+    let (how, mut rest) = choice(data);
+    let credential = match how & 3 {
+        0 => Credential::from_clear(b"app"),
+        1 => Credential::from_clear(b""),
+        2 => Credential::from_password(&Password::NativeHash(Secret::new([7; 20]))),
+        _ => Credential::default(),
+    };
+    let login = ServerLogin {
+        user: "app".to_owned(),
+        credential,
+        schema: (how & 4 != 0).then(|| b"shop".to_vec()),
+        collation: 45,
+        capabilities: greeting(false).capabilities,
+        attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
+        is_local: how & 8 != 0,
+    };
+    let mut out = Vec::new();
+    let mut handshake = ServerHandshake::new(login.clone());
+    while let Some((header, payload, after)) = split_packet(rest) {
+        rest = after;
+        let mut step = handshake.on_packet(header, payload, &mut out);
+        if let ServerStep::Encrypt { plaintext, .. } = step {
+            let cipher = (how & 16 != 0).then(|| plaintext.expose().clone());
+            step = handshake.on_encrypted(cipher, &mut out);
+        }
+        assert!(out.len() <= WRITTEN_MAX, "a login wrote {} bytes", out.len());
+        match step {
+            ServerStep::Continue | ServerStep::Encrypt { .. } => {}
+            // The connection is lent to another user.
+            ServerStep::Ready(identity) => {
+                handshake = ServerHandshake::change_user(login.clone(), *identity, &mut out);
+                out.clear();
+            }
+            ServerStep::Failed(failure) => {
+                assert!(!failure.message.is_empty(), "a failure says why");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A played server connection.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{
+    Capabilities,
+    codec::{
+        frame::{put_payload, split_packet},
+        put_u16, put_u32,
+    },
+    packet::{
+        auth_switch::{AuthSwitchRequest, put_more_data},
+        eof::{EofPacket, put_eof},
+        err::put_err,
+        handshake_response::ClientOpening,
+        ok::{OkPacket, ReplyFormat, put_ok, put_result_end},
+        status,
+    },
+    response::write::put_text_result,
+};
+use trunkline_topology::ServerHealth;
+use trunkline_worker::ConnId;
+
+use crate::login::greeting;
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Connecting,
+    /// The greeting is said.
+    Greeted,
+    Ready,
+}
+
+/// A connection to a server, seen from the server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub worker: usize,
+    pub id: ConnId,
+    /// Where it is counted.
+    pub health: Arc<ServerHealth>,
+    pub stage: Stage,
+    /// Arrived and not understood.
+    pub received: Vec<u8>,
+    /// What it wants to send and the worker has not read.
+    pub unsent: Vec<u8>,
+    pub is_paused: bool,
+    pub is_slow: bool,
+    format: ReplyFormat,
+    in_transaction: bool,
+    prepared: u32,
+}
+
+impl Server {
+    pub(super) fn new(worker: usize, id: ConnId, health: Arc<ServerHealth>) -> Self {
+        Self {
+            worker,
+            id,
+            health,
+            stage: Stage::Connecting,
+            received: Vec::new(),
+            unsent: Vec::new(),
+            is_paused: false,
+            is_slow: false,
+            format: ReplyFormat::default(),
+            in_transaction: false,
+            prepared: 0,
+        }
+    }
+
+    /// The socket is connected.
+    pub(super) fn greet(&mut self, is_sha2: bool) {
+        self.stage = Stage::Greeted;
+        greeting(is_sha2).put(&mut self.unsent, 0);
+    }
+
+    /// Answers the next whole packet the way that `how` says; 0 is always the usual one. False
+    /// when there is none.
+    pub(super) fn answer(&mut self, how: u8) -> bool {
+        if self.stage == Stage::Connecting {
+            return false;
+        }
+        let received = std::mem::take(&mut self.received);
+        let Some((header, payload, rest)) = split_packet(&received) else {
+            self.received = received;
+            return false;
+        };
+        self.received = rest.to_vec();
+        let seq = header.seq.wrapping_add(1);
+        match self.stage {
+            Stage::Connecting => {}
+            Stage::Greeted => self.answer_login(payload, seq, how),
+            Stage::Ready => self.answer_command(payload, how),
+        }
+        true
+    }
+
+    fn answer_login(&mut self, payload: &[u8], seq: u8, how: u8) {
+        if let Ok(ClientOpening::Response(response)) = ClientOpening::parse(payload) {
+            let has = |flag| response.capabilities.contains(flag);
+            self.format = ReplyFormat {
+                deprecate_eof: has(Capabilities::DEPRECATE_EOF),
+                session_track: has(Capabilities::SESSION_TRACK),
+            };
+        }
+        let out = &mut self.unsent;
+        match how % 8 {
+            1 => drop(put_err(out, seq, 1_045, b"28000", "Access denied")),
+            2 => drop(put_err(out, seq, 1_040, b"08004", "Too many connections")),
+            3 => {
+                let plugin = b"caching_sha2_password";
+                drop(AuthSwitchRequest { plugin, data: &[b'z'; 20] }.put(out, seq));
+            }
+            4 => drop(put_more_data(out, seq, &[0x04])),
+            5 => drop(put_more_data(out, seq, b"no key at all")),
+            6 => {
+                put_more_data(out, seq, &[0x03]);
+                self.stage = Stage::Ready;
+                put_ok(out, seq.wrapping_add(1), &self.ok(0), self.format);
+            }
+            _ => {
+                self.stage = Stage::Ready;
+                let ok = self.ok(0);
+                put_ok(&mut self.unsent, seq, &ok, self.format);
+            }
+        }
+    }
+
+    fn ok(&self, more: u16) -> OkPacket<'static> {
+        let in_transaction = if self.in_transaction { status::IN_TRANS } else { 0 };
+        let status = status::AUTOCOMMIT | in_transaction | more;
+        OkPacket { status, ..OkPacket::default() }
+    }
+
+    fn answer_command(&mut self, payload: &[u8], how: u8) {
+        let Some((code, body)) = payload.split_first() else {
+            return self.answer_error();
+        };
+        if how % 12 == 2 && !matches!(code, 0x01 | 0x18 | 0x19) {
+            return self.answer_error();
+        }
+        match code {
+            0x01 | 0x18 | 0x19 => {}
+            0x03 => self.answer_query(body, how),
+            0x04 | 0x1C => drop(put_result_end(&mut self.unsent, 1, &self.ok(0), self.format)),
+            0x09 => drop(put_payload(&mut self.unsent, 1, b"Uptime: 1")),
+            0x0A => self.answer_rows(1),
+            0x11 => self.answer_login(payload, 1, how),
+            0x16 => self.answer_prepare(),
+            0x17 => self.answer_query(b"SELECT", how),
+            0x1B => {
+                let status = self.ok(0).status;
+                drop(put_eof(&mut self.unsent, 1, EofPacket { warnings: 0, status }));
+            }
+            0x1F => {
+                self.in_transaction = false;
+                self.answer_ok(0, 0);
+            }
+            _ => self.answer_ok(0, 0),
+        }
+    }
+
+    fn answer_query(&mut self, text: &[u8], how: u8) {
+        let upper = text.to_ascii_uppercase();
+        let begins = |word: &[u8]| upper.starts_with(word);
+        if begins(b"BEGIN") || begins(b"START TRANSACTION") {
+            self.in_transaction = true;
+        }
+        if begins(b"COMMIT") || begins(b"ROLLBACK") {
+            self.in_transaction = false;
+        }
+        let is_read = begins(b"SELECT") || begins(b"SHOW");
+        match how % 12 {
+            3 => {
+                self.in_transaction = !self.in_transaction;
+                self.answer_ok(0, 0);
+            }
+            4 => self.answer_ok(3, 0),
+            5 => {
+                self.answer_ok(0, status::MORE_RESULTS);
+                let seq = 2;
+                put_ok(&mut self.unsent, seq, &self.ok(0), self.format);
+            }
+            6 => drop(put_payload(&mut self.unsent, 1, b"\xFBfile")),
+            7 => {
+                let ok = OkPacket { last_insert_id: 77, ..self.ok(0) };
+                put_ok(&mut self.unsent, 1, &ok, self.format);
+            }
+            8 => {
+                // A schema change, where it may be told.
+                let changes: &[u8] = b"\x01\x05\x04shop\x02\x01\x31";
+                let status = self.ok(0).status | status::SESSION_STATE_CHANGED;
+                let ok = OkPacket { status, changes, ..OkPacket::default() };
+                put_ok(&mut self.unsent, 1, &ok, self.format);
+            }
+            _ if is_read => self.answer_rows(1),
+            _ => self.answer_ok(0, 0),
+        }
+    }
+
+    fn answer_ok(&mut self, warnings: u16, more: u16) {
+        let ok = OkPacket { warnings, ..self.ok(more) };
+        put_ok(&mut self.unsent, 1, &ok, self.format);
+    }
+
+    fn answer_error(&mut self) {
+        put_err(&mut self.unsent, 1, 1_064, b"42000", "You have an error in your SQL syntax");
+    }
+
+    fn answer_prepare(&mut self) {
+        self.prepared += 1;
+        let mut payload = vec![0];
+        put_u32(&mut payload, self.prepared);
+        [0, 0].into_iter().for_each(|count| put_u16(&mut payload, count));
+        payload.extend_from_slice(&[0, 0, 0]);
+        put_payload(&mut self.unsent, 1, &payload);
+    }
+
+    fn answer_rows(&mut self, rows: usize) {
+        let rows = vec![vec![Some(vec![b'7'; 100])]; rows];
+        put_text_result(&mut self.unsent, 1, self.format, self.ok(0).status, &["c"], &rows);
+    }
+
+    /// Answers the next packet, whatever it is, with about 4 KiB × `size` of rows.
+    pub(super) fn answer_long(&mut self, size: u8) {
+        let received = std::mem::take(&mut self.received);
+        match (self.stage, split_packet(&received)) {
+            (Stage::Ready, Some((_, _, rest))) => {
+                self.received = rest.to_vec();
+                self.answer_rows(usize::from(size) * 40);
+            }
+            _ => self.received = received,
+        }
+    }
+}

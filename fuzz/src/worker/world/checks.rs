@@ -1,0 +1,135 @@
+//! What must hold after each event, and what must be left at the end: nothing.
+
+use super::*;
+
+impl World {
+    /// Counts agree with what is open, and nothing piles up.
+    pub(in crate::worker) fn check(&mut self) {
+        let places = self.clients.iter().filter(|client| client.has_place).count();
+        assert_eq!(self.shared.clients() as usize, places, "clients counted and clients there");
+        for index in 0..WORKERS {
+            let there = self.clients.iter().filter(|client| client.worker == index).count();
+            assert_eq!(self.worker(index).clients(), there, "clients of worker {index}");
+        }
+        for (key, health) in &self.healths {
+            let open = self.servers.iter().filter(|it| Arc::ptr_eq(&it.health, health)).count();
+            let counted = health.connections() as usize;
+            assert_eq!(counted, open, "connections to {key:?} counted, and open");
+            let in_flight = health.in_flight() as usize;
+            assert!(in_flight <= open, "{in_flight} statements on {open} connections to {key:?}");
+        }
+        let waiting: Vec<_> =
+            self.clients.iter().map(|client| (client.worker, Side::Client(client.id))).collect();
+        for (worker, side) in waiting {
+            let len = self.worker(worker).pending(side).len();
+            assert!(len <= OUTBOX_LEN_MAX, "{len} bytes wait for one client");
+        }
+    }
+
+    /// Everything ends: servers first or clients first, with a graceful stop or without.
+    pub(in crate::worker) fn end(&mut self, servers_first: bool, with_stop: bool) {
+        for client in &mut self.clients {
+            client.is_slow = false;
+        }
+        for server in &mut self.servers {
+            server.is_slow = false;
+        }
+        self.take_all();
+        if with_stop {
+            (0..2).for_each(|index| self.stop(index, 50));
+            self.drive();
+        }
+        match servers_first {
+            true => {
+                self.close_servers();
+                self.nobody_hangs();
+                self.close_clients();
+            }
+            false => self.close_clients(),
+        }
+        self.settle();
+        self.check();
+        self.close_servers();
+        self.nothing_is_left();
+    }
+
+    /// Everybody takes what waits for it.
+    fn take_all(&mut self) {
+        let clients = self.clients.iter().map(|it| (it.worker, Side::Client(it.id)));
+        let servers = self.servers.iter().filter(|it| it.stage != Stage::Connecting);
+        let servers = servers.map(|it| (it.worker, Side::Server(it.id)));
+        let sides: Vec<_> = clients.chain(servers).collect();
+        for (worker, side) in sides {
+            self.write(worker, side, usize::MAX);
+        }
+        self.drive();
+    }
+
+    fn close_clients(&mut self) {
+        while !self.clients.is_empty() {
+            self.close_client(0);
+            self.drive();
+        }
+    }
+
+    /// Every server connection ends, and so does each one that is opened instead, until nobody
+    /// asks for one any more.
+    fn close_servers(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            while !self.servers.is_empty() {
+                self.close_server(0);
+                self.drive();
+            }
+            self.pass(500_000);
+            self.drive();
+            let waits = (0..WORKERS).any(|index| self.worker(index).tick_within_ms() < 100);
+            if !waits && self.servers.is_empty() {
+                return;
+            }
+            // Clients that are still there send what they had to send.
+            (0..self.clients.len()).rev().for_each(|at| drop(self.client_sends(at)));
+            self.drive();
+            if self.clients.iter().all(|it| it.is_paused || it.unsent.is_empty())
+                && self.now.us > 1_000_000_000_000
+            {
+                return;
+            }
+        }
+    }
+
+    /// Without servers no statement can be under way, so no client may be held back: it would
+    /// wait for ever.
+    fn nobody_hangs(&mut self) {
+        for _ in 0..100 {
+            self.pass(1_000_000);
+            self.drive();
+            self.close_servers();
+            while !self.questions.is_empty() {
+                self.answer_question(false);
+                self.drive();
+            }
+        }
+        self.check();
+        assert!(!self.clients.iter().any(|client| client.is_paused), "a client waits for ever");
+    }
+
+    fn nothing_is_left(&mut self) {
+        self.check();
+        assert!(self.clients.is_empty() && self.servers.is_empty());
+        for (key, health) in &self.healths {
+            let left = (health.connections(), health.in_flight());
+            assert_eq!(left, (0, 0), "connections and statements left at {key:?}");
+        }
+        for name in ["app", "other", "sha", "direct"] {
+            assert_eq!(self.shared.user_connections(name), 0, "sessions left of {name}");
+        }
+        for index in 0..WORKERS {
+            let report = self.worker(index).report(DigestQuery::NONE);
+            assert!(report.pins.is_empty(), "sessions left: {:?}", report.pins);
+            assert!(report.waiting.is_empty(), "statements left: {:?}", report.waiting);
+        }
+        self.pass(1_000_000);
+        self.drive();
+        assert_eq!(self.is_stopped, self.is_stopping, "a worker stops when it is told to");
+    }
+}

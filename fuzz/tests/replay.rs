@@ -1,0 +1,107 @@
+//! Every target on stable: its seeds as they are, then changed ones for a while.
+//!
+//! `TRUNKLINE_FUZZ_SECONDS` (2) says for how long, for each target; `TRUNKLINE_FUZZ_SEED` (1)
+//! starts the changes. A failing input is made shorter, written to `artifacts/` and named.
+
+use std::{
+    env, fs,
+    panic::catch_unwind,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use trunkline_fuzz::{
+    TARGETS,
+    mutate::{Random, minimise, mutate},
+};
+
+/// The longest input; the same bytes of one packet's worth for all targets.
+const INPUT_LEN_MAX: usize = 4_096;
+/// One input that takes longer than this is a failure: all targets are meant to be linear.
+const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
+
+fn number(name: &str, default: u64) -> u64 {
+    match env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Err(_) => default,
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The seeds of a target, in the order of their names.
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = folder("corpus").join(target);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read(path).expect("a seed")).collect()
+}
+
+fn fuzz(name: &str) {
+    let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).expect("a target");
+    let check = |input: &[u8]| {
+        let start = Instant::now();
+        let passed = catch_unwind(|| target(input)).is_ok();
+        passed && start.elapsed() < INPUT_TIME_MAX
+    };
+    let seeds = seeds(name);
+    assert!(!seeds.is_empty(), "{name} has no seeds");
+    for seed in &seeds {
+        assert!(check(seed), "a seed of {name} fails");
+    }
+    let seed = number("TRUNKLINE_FUZZ_SEED", 1);
+    let until = Instant::now() + Duration::from_secs(number("TRUNKLINE_FUZZ_SECONDS", 2));
+    let mut random = Random::new(seed);
+    let mut count = 0;
+    while Instant::now() < until {
+        let input = mutate(&seeds, &mut random, INPUT_LEN_MAX);
+        count += 1;
+        if !check(&input) {
+            report(name, &minimise(&input, |input| !check(input)), seed);
+        }
+    }
+    println!("{name}: {} seeds, {count} changed ones, seed {seed}", seeds.len());
+}
+
+fn report(name: &str, input: &[u8], seed: u64) -> ! {
+    let folder = folder("artifacts").join(name);
+    fs::create_dir_all(&folder).expect("a folder for the failing input");
+    let path = folder.join(format!("seed-{seed}-{}-bytes", input.len()));
+    fs::write(&path, input).expect("the failing input is kept");
+    panic!("{name} fails (seed {seed}), input in {}: {input:02x?}", path.display());
+}
+
+macro_rules! targets {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                fuzz(stringify!($name));
+            }
+        )+
+
+        #[test]
+        fn every_target_is_run() {
+            let run = [$(stringify!($name)),+];
+            assert_eq!(TARGETS.map(|(name, _)| name), run);
+        }
+    };
+}
+
+targets!(
+    framing,
+    packets,
+    commands,
+    response_relay,
+    client_handshake,
+    server_handshake,
+    tokens,
+    digest,
+    set_statement,
+    config_file,
+    rule_patterns,
+    worker,
+);
