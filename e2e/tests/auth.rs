@@ -13,8 +13,7 @@ use crate::backends::{self, Config, PASSWORD, TIMEOUT};
 use crate::wire::{Endpoint, ErrorPacket, MODERN, Wire, login, refused};
 
 /// [`PASSWORD`] as a server stores it for `caching_sha2_password`, with a salt in plain letters.
-const SHA2_HASH: &str =
-    "$A$005$TwentyBytesOfSaltHert/4RFm3R15zJH6VfsgMi5UJpUoCTrkZMIu8zOCyKEnB";
+const SHA2_HASH: &str = "$A$005$TwentyBytesOfSaltHert/4RFm3R15zJH6VfsgMi5UJpUoCTrkZMIu8zOCyKEnB";
 
 /// `SHA1(SHA1(password))` as servers write it.
 fn native_hash() -> String {
@@ -162,8 +161,7 @@ fn limits_on_connections_are_kept() -> Result<()> {
     let enter = |user: &str| Wire::login(&proxy, user, PASSWORD, "");
     let (one, two) = (enter("limited")?, enter("limited")?);
     let error = refused(enter("limited"))?;
-    let text =
-        "User 'limited' has exceeded the 'max_user_connections' resource (current value: 2)";
+    let text = "User 'limited' has exceeded the 'max_user_connections' resource (current value: 2)";
     assert_eq!(error.parts(), (1226, "42000", text));
     drop(one);
     let again = wait_until("a place for the user", TIMEOUT, || Ok(enter("limited").ok()))?;

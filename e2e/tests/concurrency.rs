@@ -93,12 +93,7 @@ struct Known {
 const MODES: [&str; 3] = ["ANSI_QUOTES", "PIPES_AS_CONCAT", "NO_ZERO_DATE"];
 
 /// One session: some rounds, or until its connection is lost.
-async fn session(
-    scene: &Scene,
-    number: u32,
-    conn: &mut Conn,
-    ledger: &mut Ledger,
-) -> Result<()> {
+async fn session(scene: &Scene, number: u32, conn: &mut Conn, ledger: &mut Ledger) -> Result<()> {
     let mode = MODES[number as usize % MODES.len()];
     // Whole hours: MariaDB takes some offsets in minutes for one another ('+08:10' is '+05:54').
     let zone = format!("+{:02}:00", number % 13);
@@ -179,7 +174,8 @@ async fn look(number: u32, conn: &mut Conn, known: &mut Known, ledger: &mut Ledg
     let expected = (number, known.zone.clone(), place, 10_000 + number);
     ensure!(seen.as_ref() == Some(&expected), "saw {seen:?} instead of {expected:?}");
     ledger.answers += 1;
-    let asked = format!("SELECT client, COUNT(*) FROM entry WHERE client = {number} GROUP BY client");
+    let asked =
+        format!("SELECT client, COUNT(*) FROM entry WHERE client = {number} GROUP BY client");
     let rows: Vec<(u32, u64)> = match conn.query(asked).await {
         Ok(rows) => rows,
         Err(error) => return Ok(Err(error)),
@@ -235,7 +231,7 @@ async fn transaction(
 
 /// A user variable, which pins: only every tenth client has one, and every session starts without.
 async fn variables(number: u32, conn: &mut Conn, known: &mut Known, round: u32) -> Step {
-    if number % 10 == 0 {
+    if number.is_multiple_of(10) {
         let seen: Option<Option<u32>> = match conn.query_first("SELECT @mine").await {
             Ok(seen) => seen,
             Err(error) => return Ok(Err(error)),

@@ -55,11 +55,7 @@ fn steps(flavour: Flavour, schema: &str) -> Vec<Step> {
         let line = line.strip_prefix(own).unwrap_or(line);
         let text = line.strip_prefix('~').unwrap_or(line);
         let differs_by_nature = text.len() < line.len();
-        steps.push(Step {
-            line: index + 1,
-            text: text.replace("{db}", schema),
-            differs_by_nature,
-        });
+        steps.push(Step { line: index + 1, text: text.replace("{db}", schema), differs_by_nature });
     }
     steps
 }
@@ -203,7 +199,8 @@ impl Seen {
         let mut parts = Vec::new();
         for bytes in &self.packets {
             let frames = payloads(bytes);
-            let is_framed = frames.iter().map(|frame| frame.len() + 4).sum::<usize>() == bytes.len();
+            let is_framed =
+                frames.iter().map(|frame| frame.len() + 4).sum::<usize>() == bytes.len();
             let one = [bytes.clone()];
             let all = if is_framed { &frames[..] } else { &one[..] };
             parts.extend(all.iter().map(|packet| packet.escape_ascii().to_string()));
@@ -259,9 +256,9 @@ fn strip(packet: &[u8], changes: &mut Vec<String>) -> Option<Vec<u8>> {
 }
 
 fn known(step: &Step, flavour: Flavour) -> Option<&'static Known> {
-    KNOWN_DIFFERENCES.iter().find(|known| {
-        known.step == step.text && known.flavour.is_none_or(|only| only == flavour)
-    })
+    KNOWN_DIFFERENCES
+        .iter()
+        .find(|known| known.step == step.text && known.flavour.is_none_or(|only| only == flavour))
 }
 
 fn compare(
@@ -273,7 +270,9 @@ fn compare(
 ) -> Result<()> {
     let is_told = direct.changes.iter().all(|change| proxied.changes.contains(change));
     let is_same = match step.differs_by_nature {
-        true => payloads(&direct.packets.concat()).len() == payloads(&proxied.packets.concat()).len(),
+        true => {
+            payloads(&direct.packets.concat()).len() == payloads(&proxied.packets.concat()).len()
+        }
         false => direct.packets == proxied.packets && is_told,
     };
     match (is_same, known(step, flavour)) {
@@ -286,7 +285,10 @@ fn compare(
             let differing = (0..count).filter(|at| direct.get(*at) != proxied.get(*at));
             for at in differing.take(4) {
                 let (direct, proxied) = (direct.get(at), proxied.get(at));
-                writeln!(report, "  direct  {at}: {direct:.300?}\n  proxied {at}: {proxied:.300?}")?;
+                writeln!(
+                    report,
+                    "  direct  {at}: {direct:.300?}\n  proxied {at}: {proxied:.300?}"
+                )?;
             }
         }
     }

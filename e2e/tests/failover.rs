@@ -97,9 +97,8 @@ fn servers_are_reached_by_name_by_ipv6_and_by_socket() -> Result<()> {
 fn a_server_that_refuses_is_shunned_and_comes_back() -> Result<()> {
     on_each("a_server_that_refuses_is_shunned_and_comes_back", |server| {
         let config = one_server(server, 1, 10);
-        let proxy = Trunkline::start(&format!(
-            "{IMPATIENT}connect_timeout_server_max = 400\n{config}"
-        ))?;
+        let proxy =
+            Trunkline::start(&format!("{IMPATIENT}connect_timeout_server_max = 400\n{config}"))?;
         let mut one = client(&proxy, "")?;
         ensure!(text(&mut one, "SELECT 1")? == "1");
         server.kill_hard()?;
@@ -164,9 +163,11 @@ fn kill_connections(server: &Server) -> Result<()> {
             let _ = root.sql(&format!("KILL {id}"));
         }
     }
-    wait_until("the connections are gone", SOON, || {
-        Ok((connections_on(server)? == 0).then_some(()))
-    })
+    wait_until(
+        "the connections are gone",
+        SOON,
+        || Ok((connections_on(server)? == 0).then_some(())),
+    )
 }
 
 /// Ends the connection that runs the slow statement.
@@ -297,7 +298,8 @@ fn a_read_is_tried_elsewhere_when_its_server_dies() -> Result<()> {
 #[test]
 fn a_write_is_never_sent_twice() -> Result<()> {
     on_each("a_write_is_never_sent_twice", |server| {
-        let schema = new_schema(server, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT)")?;
+        let schema =
+            new_schema(server, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT)")?;
         let config = one_server(server, 1, 10);
         let proxy = Trunkline::start(&format!("{IMPATIENT}{config}"))?;
         let mut one = client(&proxy, &schema)?;

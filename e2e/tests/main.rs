@@ -4,7 +4,9 @@ mod backends;
 mod wire;
 
 mod auth;
+mod config;
 mod differential;
+mod operate;
 mod protocol;
 
 mod stage;

@@ -50,8 +50,10 @@ fn differences(
     direct: &BTreeMap<String, String>,
 ) -> Vec<(String, String, String)> {
     let names: std::collections::BTreeSet<&String> = proxied.keys().chain(direct.keys()).collect();
-    let value = |of: &BTreeMap<String, String>, name: &str| of.get(name).cloned().unwrap_or_default();
-    let pairs = names.into_iter().map(|name| (name.clone(), value(proxied, name), value(direct, name)));
+    let value =
+        |of: &BTreeMap<String, String>, name: &str| of.get(name).cloned().unwrap_or_default();
+    let pairs =
+        names.into_iter().map(|name| (name.clone(), value(proxied, name), value(direct, name)));
     pairs.filter(|(_, through, directly)| through != directly).collect()
 }
 
@@ -77,7 +79,10 @@ impl Twins {
             }
             (Err(proxied), Err(direct)) => {
                 let codes = (error_code(&proxied), error_code(&direct));
-                ensure!(codes.0.is_some() && codes.0 == codes.1, "{proxied:#}, directly {direct:#}");
+                ensure!(
+                    codes.0.is_some() && codes.0 == codes.1,
+                    "{proxied:#}, directly {direct:#}"
+                );
             }
             (proxied, direct) => {
                 anyhow::bail!("{statement}: {proxied:?}, directly {direct:?}")
@@ -89,7 +94,10 @@ impl Twins {
     /// Both see the same state.
     fn compare(&mut self, behind: &str) -> Result<()> {
         let differ = differences(&state(&mut self.proxied)?, &state(&mut self.direct)?);
-        ensure!(differ.is_empty(), "behind {behind}: (name, through the proxy, directly) {differ:?}");
+        ensure!(
+            differ.is_empty(),
+            "behind {behind}: (name, through the proxy, directly) {differ:?}"
+        );
         Ok(())
     }
 }
@@ -114,7 +122,11 @@ const SETTINGS: [&[&str]; 20] = [
     &["SET foreign_key_checks = 0, unique_checks = 0", "SET foreign_key_checks = ON"],
     &["SET sql_safe_updates = 1", "SET lc_time_names = 'de_DE'", "SET sql_select_limit = 1000000"],
     &["SET max_join_size = 123456", "SET no_such_variable = 1", "SET big_tables = 'maybe'"],
-    &["SET default_storage_engine = MyISAM", "SET lock_wait_timeout = 11", "SET div_precision_increment = 7"],
+    &[
+        "SET default_storage_engine = MyISAM",
+        "SET lock_wait_timeout = 11",
+        "SET div_precision_increment = 7",
+    ],
     &["USE information_schema", "SET time_zone = 'nowhere'", "SET tmp_table_size = 1024 * 1024"],
 ];
 
@@ -355,7 +367,9 @@ const TIES: [Tie; 8] = [
 fn outcome(client: &mut SqlClient, statement: &str) -> String {
     match text(client, statement) {
         Ok(value) => value,
-        Err(error) => error_code(&error).map_or(format!("{error:#}"), |code| format!("error {code}")),
+        Err(error) => {
+            error_code(&error).map_or(format!("{error:#}"), |code| format!("error {code}"))
+        }
     }
 }
 
@@ -505,7 +519,8 @@ fn transactions_stay_on_one_connection_and_release_it() -> Result<()> {
             continue;
         }
         let server = shared_server(flavour)?;
-        let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY, b INT) ENGINE = InnoDB")?;
+        let schema =
+            new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY, b INT) ENGINE = InnoDB")?;
         let proxy = before(server, 1, 2)?;
         transactions(&proxy, &schema).with_context(|| format!("{flavour:?}"))?;
         deadlock(&proxy, &schema).with_context(|| format!("{flavour:?}"))?;

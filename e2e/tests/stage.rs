@@ -91,9 +91,7 @@ fn mark(server: &Server, name: &str) -> Result<()> {
     let insert = format!("SET sql_log_bin = 0; INSERT INTO mark.server VALUES ('{name}')");
     let is_mysql_replica = server.flavour() == Flavour::MySql && name != "primary";
     let statements = match is_mysql_replica {
-        true => format!(
-            "SET GLOBAL super_read_only = 0; {insert}; SET GLOBAL super_read_only = 1"
-        ),
+        true => format!("SET GLOBAL super_read_only = 0; {insert}; SET GLOBAL super_read_only = 1"),
         false => insert,
     };
     server.sql(&statements)?;
@@ -196,7 +194,10 @@ pub fn fails(client: &mut SqlClient, statement: &str, code: u16) -> Result<Strin
         Ok(rows) => anyhow::bail!("{statement} succeeded instead of error {code}: {rows:?}"),
         Err(error) => {
             let found = trunkline_testkit::error_code(&error);
-            ensure!(found == Some(code), "{statement} failed with {found:?}, not {code}: {error:#}");
+            ensure!(
+                found == Some(code),
+                "{statement} failed with {found:?}, not {code}: {error:#}"
+            );
             Ok(format!("{error:#}"))
         }
     }

@@ -336,6 +336,16 @@ impl Wire {
         Ok(())
     }
 
+    /// The same connection again, to send from another thread.
+    pub fn second(&self) -> Result<Wire> {
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+        };
+        let (buf, steps) = (Vec::new(), Vec::new());
+        Ok(Wire { stream, buf, taken: 0, capabilities: self.capabilities, identity: None, steps })
+    }
+
     pub fn set_read_timeout(&self, timeout: Duration) -> Result<()> {
         match &self.stream {
             Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout))?,

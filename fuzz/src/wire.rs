@@ -155,7 +155,7 @@ fn relay_pieces(mut relay: Relay, data: &[u8], len: usize) -> (Result<(usize, bo
             Err(Malformed(_)) => return (Err(()), out.len()),
         }
     }
-    drop(relay.break_off_seq());
+    let _ = relay.break_off_seq();
     let ended = relay.has_ended();
     drop(relay.into_outcome());
     (Ok((consumed, ended)), out.len())

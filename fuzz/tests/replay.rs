@@ -31,13 +31,17 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The seeds of a target, in the order of their names.
-fn seeds(target: &str) -> Vec<Vec<u8>> {
+/// The seeds of a target with their files, in the order of their names.
+fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = folder("corpus").join(target);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
-    paths.iter().map(|path| fs::read(path).expect("a seed")).collect()
+    let read = |path: PathBuf| {
+        let seed = fs::read(&path).expect("a seed");
+        (path, seed)
+    };
+    paths.into_iter().map(read).collect()
 }
 
 fn fuzz(name: &str) {
@@ -49,9 +53,10 @@ fn fuzz(name: &str) {
     };
     let seeds = seeds(name);
     assert!(!seeds.is_empty(), "{name} has no seeds");
-    for seed in &seeds {
-        assert!(check(seed), "a seed of {name} fails");
+    for (path, seed) in &seeds {
+        assert!(check(seed), "the seed {} fails", path.display());
     }
+    let seeds: Vec<_> = seeds.into_iter().map(|(_, seed)| seed).collect();
     let seed = number("TRUNKLINE_FUZZ_SEED", 1);
     let until = Instant::now() + Duration::from_secs(number("TRUNKLINE_FUZZ_SECONDS", 2));
     let mut random = Random::new(seed);

@@ -82,7 +82,7 @@ const CASES: [Case; 14] = [
     },
     Case {
         name: "statement/point_select",
-        what: "a whole statement through the worker, two batches: steps 3 to 10 but the cache",
+        what: "a whole statement through the worker in two batches, with the play of client and server",
         run: statement::point_select,
     },
     Case {

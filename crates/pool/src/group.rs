@@ -152,8 +152,8 @@ impl<C: Copy + PartialEq> Pool<C> {
     ///
     /// A server is drawn by weight. When it has no idle connection, one to it is opened, or else
     /// weights would count for nothing where traffic is light; while one comes up, any other
-    /// online server's idle connection is better than waiting. `can_change_user` tells which accounts' idle
-    /// connections can be logged in as `account`.
+    /// online server's idle connection is better than waiting. `can_change_user` tells which
+    /// accounts' idle connections can be logged in as `account`.
     pub fn choose(
         &mut self,
         hostgroup: HostgroupId,

@@ -55,7 +55,10 @@ impl DataPlane {
         }
         let listen = listeners.iter().map(|listener| listener.address().clone()).collect();
         let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
-        let shared = Arc::new(Shared::new(Some(key.public_key_pem().to_vec())));
+        let shared = Arc::new(Shared::new(
+            Some(key.public_key_pem().to_vec()),
+            settings.verified_passwords_max,
+        ));
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive

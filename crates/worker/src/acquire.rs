@@ -167,6 +167,9 @@ impl Worker {
             self.count_queue_time(waiter.since_us);
             return self.lease(waiter.client, conn_id);
         }
+        if self.rests_enough(slot) {
+            return self.discard_idle(conn_id);
+        }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -176,6 +179,12 @@ impl Worker {
         }
         // Somebody of another account may wait for room that this connection takes.
         self.pump(hostgroup);
+    }
+
+    /// Whether as many connections rest as `idle_connections_max` allows.
+    fn rests_enough(&self, slot: SlotId) -> bool {
+        let max = self.snapshot.settings.idle_connections_max;
+        max != 0 && self.pool.slot(slot).is_some_and(|slot| slot.counts().idle >= max)
     }
 
     fn anyone_waits(&self) -> bool {

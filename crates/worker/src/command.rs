@@ -100,11 +100,13 @@ impl Worker {
         } else {
             client.inbox.extend_from_slice(bytes);
             self.drain_inbox(id);
+            self.pause_if_full(id);
         }
     }
 
     /// Goes on with commands that came while another one ran.
     pub(crate) fn drain_inbox(&mut self, id: ClientId) {
+        let waiting_max = self.snapshot.settings.client_buffer_max;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -126,7 +128,9 @@ impl Worker {
         }
         debug_assert!(client.inbox.is_empty());
         client.inbox = inbox;
-        if client.is_paused && client.inbox.len() < SENT_AHEAD_MAX {
+        // The rest of a long command may be all that is missing.
+        let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
+        if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
             client.is_paused = false;
             self.act(Action::Resume(Side::Client(id)));
         }
@@ -134,11 +138,12 @@ impl Worker {
 
     /// Stops reading from a client that sends ahead of its replies.
     pub(crate) fn pause_if_full(&mut self, id: ClientId) {
+        let waiting_max = self.snapshot.settings.client_buffer_max;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let is_running = !matches!(client.phase, Phase::Idle);
-        if is_running && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
+        let is_busy = !matches!(client.phase, Phase::Idle) || client.outbox.len() > waiting_max;
+        if is_busy && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
             client.is_paused = true;
             self.act(Action::Pause(Side::Client(id)));
         }
@@ -147,10 +152,14 @@ impl Worker {
     /// Runs whole commands while the client is idle; returns how many bytes they took.
     fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
         let payload_max = self.snapshot.settings.max_allowed_packet;
+        let waiting_max = self.snapshot.settings.client_buffer_max;
         let mut consumed = 0;
         while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
             match self.clients.get(id) {
-                Some(client) if matches!(client.phase, Phase::Idle) => {}
+                // One that does not take its answers gets no more of them to pile up.
+                Some(client)
+                    if matches!(client.phase, Phase::Idle)
+                        && client.outbox.len() <= waiting_max => {}
                 _ => break,
             }
             match command_end(rest, payload_max) {
@@ -187,6 +196,7 @@ impl Worker {
             self.refuse(id, 1, 2013, b"HY000", &cause);
             return;
         }
+        self.stats.counters.commands += 1;
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
@@ -480,6 +490,7 @@ impl Worker {
 
     /// Answers a command with an error; the session lives on.
     pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        self.stats.counters.errors_sent += 1;
         self.stats.counters.statements_answered += 1;
         self.write_client(id, |out| {
             put_err(out, 1, code, state, text);

@@ -90,6 +90,7 @@ impl Worker {
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.enter(ConnState::Connecting);
         }
+        self.stats.counters.server_connections_opened += 1;
         self.act(Action::Open { conn: id, server });
         Some(id)
     }

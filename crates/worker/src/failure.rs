@@ -32,6 +32,7 @@ impl Worker {
     pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
         let slot = self.slot_of(id).and_then(|slot| self.pool.slot(slot));
         let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
+        self.stats.counters.server_protocol_errors += 1;
         self.log(true, || format!("server {address} {what}; connection closed"));
         self.lose_conn(id, what);
     }
@@ -56,6 +57,7 @@ impl Worker {
             let address = slot.server.key.address.to_string();
             if health.count_failure() >= failures_max {
                 health.shun(until_ms);
+                self.stats.counters.servers_shunned += 1;
                 self.log(true, || format!("server {address} shunned: {reason}"));
             } else {
                 self.log(true, || format!("server {address} gave no connection: {reason}"));
@@ -82,8 +84,13 @@ impl Worker {
         self.act(Action::CloseServer { conn: id, farewell: &[] });
         self.sweep_slot(conn.slot);
         if let Some(client) = owner {
-            let loss =
-                Loss { conn: id, begun, break_off_seq, written: conn.outbox.written_total() };
+            let loss = Loss {
+                conn: id,
+                slot: conn.slot,
+                begun,
+                break_off_seq,
+                written: conn.outbox.written_total(),
+            };
             self.lose_lease(client, &loss, reason);
         }
         conn.outbox.discard(&mut self.buffers);
@@ -127,6 +134,7 @@ impl Worker {
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;
             self.stats.counters.statements_retried += 1;
+            self.stats.server_mut(loss.slot.index()).retried += 1;
             return self.requeue(client_id);
         }
         match loss.break_off_seq {
@@ -147,10 +155,15 @@ impl Worker {
         &mut self,
         client: ClientId,
         conn_id: ConnId,
+        set: Option<u64>,
         code: u16,
         sqlstate: &[u8; 5],
         text: &str,
     ) {
+        self.stats.counters.sessions_not_synchronised += 1;
+        if let (Some(slot), Some(set)) = (self.slot_of(conn_id), set) {
+            self.proven.remove(&(slot, set));
+        }
         if let Some(session) =
             self.clients.get_mut(client).and_then(|client| client.session.as_mut())
         {
@@ -212,7 +225,8 @@ impl Worker {
         Some(conn)
     }
 
-    fn sweep_slot(&mut self, slot: SlotId) {
+    /// Forgets a removed server once its last connection has gone.
+    pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
         if self.pool.sweep(slot) {
             self.proven.retain(|(known, _)| *known != slot);
         }
@@ -225,6 +239,7 @@ const QUIT: &[u8] = &[1, 0, 0, 0, 1];
 /// What was lost with a connection.
 struct Loss {
     conn: ConnId,
+    slot: SlotId,
     /// Whether any byte of the reply had come.
     begun: bool,
     /// How to number an error packet that breaks the reply off; `None` inside a packet.

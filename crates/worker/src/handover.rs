@@ -112,6 +112,7 @@ impl Worker {
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),
         });
+        self.stats.counters.server_connections_moved += 1;
         self.act(Action::HandOver { conn: id, moved, to });
     }
 

@@ -23,6 +23,9 @@ const WAITING_TICK_MS: u64 = 10;
 const SWEEP_EVERY_MS: u64 = 1_000;
 /// A statement that runs longer than this does not keep others from running beside it, µs.
 const STUCK_AFTER_US: u64 = 10_000;
+/// Warnings and found rows hold an idle session on its connection for this long, ms. After that
+/// they can still be read as long as nobody else has used the connection.
+const BRIEF_PIN_MS: u64 = 1_000;
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
 
@@ -114,6 +117,14 @@ impl Worker {
             matches!(client.phase, Phase::Closing)
                 && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
         };
+        let holds_briefly = |client: &crate::client::Client| {
+            matches!(client.phase, Phase::Idle)
+                && now_ms.saturating_sub(client.active_ms) > BRIEF_PIN_MS
+                && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
+        };
+        for id in self.clients.keys_where(holds_briefly) {
+            self.end_pins_of_the_last_statement(id);
+        }
         for client in self.clients.keys_where(is_stuck) {
             self.act(Action::CloseClient { client, now: true });
         }

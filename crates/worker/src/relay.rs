@@ -39,11 +39,18 @@ impl Worker {
             bytes = bytes.get(fed.consumed..).unwrap_or_default();
             if let Owner::Client(client) = owner {
                 self.touch_client(client);
-                self.hold_back(client, id);
+                match fed.ended {
+                    // What its client has yet to take is no reason to keep the next one waiting.
+                    true => self.let_go_on(id),
+                    false => self.hold_back(client, id),
+                }
             }
             if fed.ended {
                 let entry = self.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
-                if let Some(InFlight { relay, .. }) = entry {
+                if let Some(InFlight { relay, is_statement, .. }) = entry {
+                    if is_statement {
+                        self.count_answered(id);
+                    }
                     self.answered(id, owner, relay.into_outcome());
                 }
             } else if front_awaits_client(self.conns.get(id)) {
@@ -66,6 +73,17 @@ impl Worker {
         }
     }
 
+    /// Reads on from a server that was held back.
+    fn let_go_on(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if conn.is_paused {
+            conn.is_paused = false;
+            self.act(Action::Resume(Side::Server(conn_id)));
+        }
+    }
+
     /// The client took bytes: its server may be read again, and a client that is done may end.
     pub(crate) fn after_client_write(&mut self, id: ClientId) {
         let max = self.snapshot.settings.client_buffer_max;
@@ -81,15 +99,11 @@ impl Worker {
                 Stage::Queued | Stage::Synchronising(_) => return,
             },
             Phase::Forward(conn) => *conn,
-            Phase::Login(_) | Phase::Idle | Phase::Closing => return,
+            // Commands that it sent ahead were kept until it took the answers before.
+            Phase::Idle => return self.drain_inbox(id),
+            Phase::Login(_) | Phase::Closing => return,
         };
-        let Some(conn) = self.conns.get_mut(conn_id) else {
-            return;
-        };
-        if conn.is_paused {
-            conn.is_paused = false;
-            self.act(Action::Resume(Side::Server(conn_id)));
-        }
+        self.let_go_on(conn_id);
     }
 
     /// Bytes that no command asked for: a server says why it ends the connection.
@@ -107,14 +121,11 @@ impl Worker {
     fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome) {
         match owner {
             Owner::Client(client) => self.complete(client, id, outcome),
-            Owner::Nobody => {
-                self.count_answered(id);
-                self.free_if_quiet(id);
-            }
+            Owner::Nobody => self.free_if_quiet(id),
             Owner::Sync(client, set) => match outcome.error {
                 Some(error) => {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.sync_failed(client, id, error.code, &error.sqlstate, &text);
+                    self.sync_failed(client, id, set, error.code, &error.sqlstate, &text);
                 }
                 None => self.synchronised(client, id, set),
             },

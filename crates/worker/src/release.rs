@@ -29,7 +29,6 @@ const LASTING_STATUS: u16 = status::IN_TRANS
 impl Worker {
     /// The reply to a client's command has been relayed to its end.
     pub(crate) fn complete(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
-        self.count_answered(conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -185,24 +184,36 @@ impl Worker {
 
     /// Reasons that end with the next statement end before it is routed.
     pub(crate) fn end_brief_pins(&mut self, id: ClientId, analysis: &Analysis) {
+        let ends = |reason| match reason {
+            PinReason::Warnings => !analysis.depends.contains(Depends::DIAGNOSTICS),
+            _ => !analysis.depends.contains(Depends::FOUND_ROWS),
+        };
+        self.unpin_where(id, ends);
+    }
+
+    /// What the last statement left to be read holds its session only for a while.
+    pub(crate) fn end_pins_of_the_last_statement(&mut self, id: ClientId) {
+        self.unpin_where(id, |_| true);
+    }
+
+    fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
         };
-        let mut settled = None;
+        let mut freed = Vec::new();
         for lease in &mut session.leases {
-            let before = lease.pins.is_empty();
-            if !analysis.depends.contains(Depends::DIAGNOSTICS) {
-                lease.pins.unpin(PinReason::Warnings);
+            let was_pinned = !lease.pins.is_empty();
+            for reason in [PinReason::Warnings, PinReason::FoundRows] {
+                if lease.pins.has(reason) && ends(reason) {
+                    lease.pins.unpin(reason);
+                }
             }
-            if !analysis.depends.contains(Depends::FOUND_ROWS) {
-                lease.pins.unpin(PinReason::FoundRows);
-            }
-            if !before && lease.pins.is_empty() {
-                settled = Some(lease.conn);
+            if was_pinned && lease.pins.is_empty() {
+                freed.push(lease.conn);
             }
         }
-        if let Some(conn) = settled {
+        for conn in freed {
             self.settle_lease(id, conn);
         }
     }

@@ -32,7 +32,7 @@ impl Worker {
         let removed = self.pool.apply(snapshot.servers());
         self.drop_outdated();
         for slot in removed {
-            self.pool.sweep(slot);
+            self.sweep_slot(slot);
         }
         let waited_for: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
         for hostgroup in waited_for {

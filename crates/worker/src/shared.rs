@@ -17,6 +17,7 @@ pub struct Shared {
     next_connection_id: AtomicU32,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
+    verified_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -29,9 +30,10 @@ struct UserFacts {
 }
 
 impl Shared {
-    /// With the public key that clients encrypt their passwords with.
-    pub fn new(public_key_pem: Option<Vec<u8>>) -> Self {
-        Self { public_key_pem, ..Self::default() }
+    /// With the public key that clients encrypt their passwords with, and how many proofs of
+    /// passwords are remembered at most.
+    pub fn new(public_key_pem: Option<Vec<u8>>, verified_max: usize) -> Self {
+        Self { public_key_pem, verified_max, ..Self::default() }
     }
 
     /// The key that clients encrypt their passwords with.
@@ -87,7 +89,12 @@ impl Shared {
 
     /// Remembers the proof of a full authentication.
     pub(crate) fn remember_verified(&self, name: &str, hash: Vec<u8>, proof: [u8; 32]) {
-        self.users().entry(name.to_owned()).or_default().verified = Some((hash, proof));
+        let mut users = self.users();
+        let remembered = users.values().filter(|user| user.verified.is_some()).count();
+        let facts = users.entry(name.to_owned()).or_default();
+        if facts.verified.is_some() || remembered < self.verified_max {
+            facts.verified = Some((hash, proof));
+        }
     }
 
     /// Adds what a login has proven to what earlier ones did; returns all of it.
@@ -134,9 +141,11 @@ mod tests {
 
     #[test]
     fn a_proof_holds_for_its_own_hash_only() {
-        let shared = Shared::default();
+        let shared = Shared::new(None, 1);
         shared.remember_verified("app", b"hash".to_vec(), [7; 32]);
         assert_eq!(shared.verified("app", b"hash"), Some([7; 32]));
         assert_eq!(shared.verified("app", b"changed"), None);
+        shared.remember_verified("beyond the limit", b"hash".to_vec(), [7; 32]);
+        assert_eq!(shared.verified("beyond the limit", b"hash"), None);
     }
 }

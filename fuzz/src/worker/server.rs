@@ -103,25 +103,25 @@ impl Server {
                 session_track: has(Capabilities::SESSION_TRACK),
             };
         }
+        let ok = self.ok(0);
         let out = &mut self.unsent;
         match how % 8 {
-            1 => drop(put_err(out, seq, 1_045, b"28000", "Access denied")),
-            2 => drop(put_err(out, seq, 1_040, b"08004", "Too many connections")),
+            1 => _ = put_err(out, seq, 1_045, b"28000", "Access denied"),
+            2 => _ = put_err(out, seq, 1_040, b"08004", "Too many connections"),
             3 => {
                 let plugin = b"caching_sha2_password";
-                drop(AuthSwitchRequest { plugin, data: &[b'z'; 20] }.put(out, seq));
+                _ = AuthSwitchRequest { plugin, data: &[b'z'; 20] }.put(out, seq);
             }
-            4 => drop(put_more_data(out, seq, &[0x04])),
-            5 => drop(put_more_data(out, seq, b"no key at all")),
+            4 => _ = put_more_data(out, seq, &[0x04]),
+            5 => _ = put_more_data(out, seq, b"no key at all"),
             6 => {
                 put_more_data(out, seq, &[0x03]);
                 self.stage = Stage::Ready;
-                put_ok(out, seq.wrapping_add(1), &self.ok(0), self.format);
+                put_ok(out, seq.wrapping_add(1), &ok, self.format);
             }
             _ => {
                 self.stage = Stage::Ready;
-                let ok = self.ok(0);
-                put_ok(&mut self.unsent, seq, &ok, self.format);
+                put_ok(out, seq, &ok, self.format);
             }
         }
     }
@@ -142,15 +142,18 @@ impl Server {
         match code {
             0x01 | 0x18 | 0x19 => {}
             0x03 => self.answer_query(body, how),
-            0x04 | 0x1C => drop(put_result_end(&mut self.unsent, 1, &self.ok(0), self.format)),
-            0x09 => drop(put_payload(&mut self.unsent, 1, b"Uptime: 1")),
+            0x04 | 0x1C => {
+                let ok = self.ok(0);
+                _ = put_result_end(&mut self.unsent, 1, &ok, self.format);
+            }
+            0x09 => _ = put_payload(&mut self.unsent, 1, b"Uptime: 1"),
             0x0A => self.answer_rows(1),
             0x11 => self.answer_login(payload, 1, how),
             0x16 => self.answer_prepare(),
             0x17 => self.answer_query(b"SELECT", how),
             0x1B => {
                 let status = self.ok(0).status;
-                drop(put_eof(&mut self.unsent, 1, EofPacket { warnings: 0, status }));
+                _ = put_eof(&mut self.unsent, 1, EofPacket { warnings: 0, status });
             }
             0x1F => {
                 self.in_transaction = false;
@@ -178,10 +181,10 @@ impl Server {
             4 => self.answer_ok(3, 0),
             5 => {
                 self.answer_ok(0, status::MORE_RESULTS);
-                let seq = 2;
-                put_ok(&mut self.unsent, seq, &self.ok(0), self.format);
+                let last = self.ok(0);
+                put_ok(&mut self.unsent, 2, &last, self.format);
             }
-            6 => drop(put_payload(&mut self.unsent, 1, b"\xFBfile")),
+            6 => _ = put_payload(&mut self.unsent, 1, b"\xFBfile"),
             7 => {
                 let ok = OkPacket { last_insert_id: 77, ..self.ok(0) };
                 put_ok(&mut self.unsent, 1, &ok, self.format);
@@ -218,7 +221,8 @@ impl Server {
 
     fn answer_rows(&mut self, rows: usize) {
         let rows = vec![vec![Some(vec![b'7'; 100])]; rows];
-        put_text_result(&mut self.unsent, 1, self.format, self.ok(0).status, &["c"], &rows);
+        let status = self.ok(0).status;
+        put_text_result(&mut self.unsent, 1, self.format, status, &["c"], &rows);
     }
 
     /// Answers the next packet, whatever it is, with about 4 KiB × `size` of rows.

@@ -34,15 +34,18 @@ const OUTBOX_LEN_MAX: usize = CLIENT_BUFFER_MAX + 3 * READ_LEN_MAX;
 /// Clients and server connections played at once; more are not accepted.
 const CLIENTS_MAX: usize = 24;
 /// Rounds that it may take until everything is quiet.
-const ROUNDS_MAX: usize = 2_000;
+const ROUNDS_MAX: usize = 10_000;
 
 /// Three configurations that differ in servers, users, rules and limits.
 static CONFIGS: LazyLock<Vec<Config>> = LazyLock::new(|| {
     let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
-    let read = |text: &str| parse(text, "world.toml", &no_files);
+    let read = |text: &str| match parse(text, "world.toml", &no_files) {
+        Ok(config) => config,
+        Err(errors) => panic!("the played world is wrong: {errors:?}"),
+    };
     let texts =
         [include_str!("world/first.toml"), include_str!("world/second.toml"), include_str!("world/third.toml")];
-    texts.into_iter().filter_map(|text| read(text).ok()).collect()
+    texts.into_iter().map(read).collect()
 });
 
 /// A question that only a driver can answer.
@@ -70,10 +73,9 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Self {
-        assert_eq!(CONFIGS.len(), 3, "a configuration of the played world is wrong");
-        let config = CONFIGS.first().cloned();
-        let snapshot = Arc::new(config.unwrap_or_else(|| unreachable!()).snapshot(None));
-        let shared = Arc::new(Shared::new(Some(b"the public key".to_vec())));
+        let config = CONFIGS.first().cloned().unwrap_or_else(|| unreachable!("there are three"));
+        let snapshot = Arc::new(config.snapshot(None));
+        let shared = Arc::new(Shared::new(Some(b"the public key".to_vec()), 16));
         let worker = |index| {
             let options = WorkerOptions { index, workers: WORKERS, seed: 1 };
             let greeting = Arc::new(greeting(false));
@@ -223,8 +225,8 @@ impl World {
             return;
         }
         client.is_slow = amount != 255;
-        let side = Side::Client(client.id);
-        self.write(client.worker, side, usize::from(amount) * 16_384);
+        let (worker, side) = (client.worker, Side::Client(client.id));
+        self.write(worker, side, usize::from(amount) * 16_384);
     }
 
     /// The client's socket ends.
@@ -241,7 +243,7 @@ impl World {
         };
         match event.what {
             What::Connect => return self.connect(at, event.b),
-            What::Answer => drop(server.answer(event.b)),
+            What::Answer => _ = server.answer(event.b),
             What::LongAnswer => server.answer_long(event.b),
             What::ServerSends => return self.server_sends_some(at, event.b),
             What::ServerBytes => server.unsent.extend_from_slice(event.bytes),

@@ -117,7 +117,8 @@ impl Show {
         let sysbench = |script: &str| {
             Sysbench::new(script, port, USER, USER)
                 .arg("--tables=4")
-                .arg("--table-size=5000")
+                .arg("--table-size=10000")
+                .arg("--rand-type=uniform")
                 .arg("--db-ps-mode=disable")
                 .threads(LOAD_CLIENTS)
         };
@@ -127,22 +128,24 @@ impl Show {
 
         let title = format!("sysbench oltp_read_write, {LOAD_CLIENTS} clients");
         let load = sysbench("oltp_read_write").seconds(LOAD_SECONDS);
-        let report = self.watch_load(&title, &load)?;
-        let note = "all of it in transactions, so reads stay with the writes";
+        let report = self.watch_load(&title, &load, LOAD_SECONDS)?;
+        let note = "all of it in transactions, so its reads stay with its writes";
         self.say_report(&title, note, &report)?;
 
         let title = format!("sysbench oltp_read_only, {LOAD_CLIENTS} clients, no transactions");
         let load = sysbench("oltp_read_only").arg("--skip-trx=on").seconds(READ_SECONDS);
-        let report = self.watch_load(&title, &load)?;
-        self.say_report(&title, "so its reads go to the replicas", &report)
+        let report = self.watch_load(&title, &load, READ_SECONDS)?;
+        self.say_report(&title, "each read on its own, so they go to the replicas", &report)
     }
 
-    fn watch_load(&mut self, title: &str, sysbench: &Sysbench) -> Result<Report> {
+    fn watch_load(&mut self, title: &str, sysbench: &Sysbench, seconds: u32) -> Result<Report> {
         let mut run = sysbench.start()?;
+        let start = Instant::now();
         let mut watch = Watch::begin(self)?;
         watch.wait(self);
         while !run.has_ended()? {
-            watch.show(self, title)?;
+            let passed = start.elapsed().as_secs().min(u64::from(seconds));
+            watch.show(self, &format!("{title}, {passed} of {seconds} s"))?;
             self.interrupt.check()?;
             watch.wait(self);
         }
@@ -150,11 +153,12 @@ impl Show {
     }
 
     fn say_report(&mut self, title: &str, note: &str, report: &Report) -> Result<()> {
-        self.screen.say(&format!("== {title} ({note})"));
+        self.screen.say(&format!("== {title}"));
         self.screen.say(&format!(
-            "   {:.0} transactions/s, {:.0} statements/s, p95 {:.1} ms a transaction, {} errors",
+            "   {:.0} transactions/s, {:.0} statements/s, p95 {:.1} ms a transaction, {} deadlocks",
             report.tps, report.qps, report.p95_ms, report.errors
         ));
+        self.screen.say(&format!("   ({note})"));
         ensure!(report.reconnects == 0, "sysbench had to connect anew {} times", report.reconnects);
         Ok(())
     }

@@ -12,7 +12,7 @@ pub const SCHEMA: &str = "shop";
 /// How often the read that shows the balance is sent.
 const READS: u32 = 40;
 /// Width of the column with the statements.
-const STATEMENT_WIDTH: usize = 54;
+const STATEMENT_WIDTH: usize = 45;
 
 const CREATE: &str = "CREATE TABLE orders (id INT AUTO_INCREMENT PRIMARY KEY, item VARCHAR(40), \
     amount INT, written_by INT)";
@@ -31,11 +31,11 @@ const STEPS: [Step; 7] = [
         statements: &["SELECT item, amount FROM orders WHERE id = 1"],
     },
     Step {
-        shown: "UPDATE orders SET amount = amount + 1 WHERE id = 1",
+        shown: "UPDATE orders SET amount = amount + 1 …",
         statements: &["UPDATE orders SET amount = amount + 1 WHERE id = 1"],
     },
     Step {
-        shown: "SELECT amount FROM orders WHERE id = 1 FOR UPDATE",
+        shown: "SELECT amount FROM orders … FOR UPDATE",
         statements: &["SELECT amount FROM orders WHERE id = 1 FOR UPDATE"],
     },
     Step {
@@ -52,7 +52,7 @@ const STEPS: [Step; 7] = [
         statements: &["START TRANSACTION READ ONLY", "SELECT SUM(amount) FROM orders", "COMMIT"],
     },
     Step {
-        shown: "SELECT GET_LOCK(…); SELECT …; SELECT RELEASE_ALL…",
+        shown: "SELECT GET_LOCK(…); SELECT …; … RELEASE_ALL…",
         statements: &[
             "SELECT GET_LOCK('till', 1)",
             "SELECT amount FROM orders WHERE id = 3",
@@ -86,15 +86,15 @@ pub fn run(cluster: &Cluster) -> Result<()> {
         (0..READS).try_for_each(|_| run_all(&mut client, &["SELECT COUNT(*) FROM orders"]))
     })?;
     let zones = zones_seen(cluster, &mut client)?;
-    println!("   the session's settings went along: every read saw time_zone = {zones}");
+    println!("   each of these reads, wherever it ran, saw the session's time_zone, {zones}");
     check_rows(cluster)
 }
 
 /// A setting is made once and then seen on whichever connection serves the session.
 fn zones_seen(cluster: &Cluster, client: &mut SqlClient) -> Result<String> {
     let mut zones = Vec::new();
-    show(cluster, "SET time_zone = '+05:00'; SELECT NOW() …, 8 times", || {
-        run_all(client, &["SET time_zone = '+05:00'"])?;
+    show(cluster, "SET time_zone = '+05:00'", || run_all(client, &["SET time_zone = '+05:00'"]))?;
+    show(cluster, "SELECT TIMEDIFF(NOW(), …) FROM …, 8 times", || {
         for _ in 0..8 {
             let read = "SELECT TIMEDIFF(NOW(), UTC_TIMESTAMP()) FROM orders LIMIT 1";
             zones.push(client.value(read)?.unwrap_or_default());
@@ -140,7 +140,7 @@ fn show(cluster: &Cluster, what: &str, act: impl FnOnce() -> Result<()>) -> Resu
             let name = cluster.name_of(&address);
             match statements {
                 1 => name,
-                more => format!("{name} × {}", grouped(more)),
+                more => format!("{name} ×{}", grouped(more)),
             }
         })
         .collect();

@@ -10,13 +10,13 @@ use crate::run::cargo;
 
 /// Crates that exist for tests and developers; product code never depends on them.
 const TESTING: [&str; 6] =
-    ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "e2e", "xtask", "fuzz"];
+    ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
 const OWNERS: [(&str, &[&str]); 6] = [
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
-    ("rustix", &["trunkline-net"]),
+    ("rustix", &["trunkline"]),
     ("aws-lc-rs", &["trunkline-crypto"]),
     ("axum", &["trunkline-admin"]),
     ("anyhow", &["trunkline"]),

@@ -72,7 +72,7 @@ struct Step<'a> {
 }
 
 /// Reported or settable, but not session state: they belong to one statement or to the server.
-const NOT_STATE: [&str; 10] = [
+const NOT_STATE: [&str; 16] = [
     // MySQL reports it after every statement; it can't be set.
     "statement_id",
     "last_insert_id",
@@ -80,10 +80,16 @@ const NOT_STATE: [&str; 10] = [
     "insert_id",
     "pseudo_thread_id",
     "gtid_seq_no",
+    "gtid_next",
+    "gtid_owned",
     "last_gtid",
+    "in_transaction",
+    "external_user",
+    "proxy_user",
     "rand_seed1",
     "rand_seed2",
     "error_count",
+    "warning_count",
 ];
 
 /// A value changes only the flags that it names, so the text does not say what came of it.
@@ -306,4 +312,61 @@ fn value_text(name: &str, value: &[u8]) -> Vec<u8> {
     }
     text.push(b'\'');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    use super::*;
+
+    /// Session state as a server's OK packet says it: these variables have these values.
+    fn reported(variables: &[(&str, &str)]) -> Vec<u8> {
+        let mut pairs = Vec::new();
+        for text in variables.iter().flat_map(|(name, value)| [name, value]) {
+            pairs.push(u8::try_from(text.len()).expect("short"));
+            pairs.extend_from_slice(text.as_bytes());
+        }
+        let mut raw = vec![0, u8::try_from(pairs.len()).expect("short")];
+        raw.append(&mut pairs);
+        raw
+    }
+
+    fn apply(statement: &str, variables: &[(&str, &str)]) -> (SessionState, Pins) {
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let analysis = analyse(statement.as_bytes(), &Modes::default());
+        let outcome = Outcome { changes: reported(variables), ..Outcome::default() };
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome);
+        (applied.state.unwrap_or(before), pins)
+    }
+
+    #[test]
+    fn what_servers_report_of_themselves_is_not_the_sessions_state() {
+        for name in ["last_gtid", "statement_id", "last_insert_id", "in_transaction"] {
+            let (state, pins) = apply("INSERT INTO t VALUES (1)", &[(name, "7")]);
+            assert_eq!(state.variables(), &[], "{name}");
+            assert!(pins.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_flags_is_what_the_server_made_of_it() {
+        let whole = "index_merge=off,mrr=off";
+        let set = "SET optimizer_switch = 'mrr=off'";
+        let (state, pins) = apply(set, &[("optimizer_switch", whole)]);
+        assert_eq!(state.variable("optimizer_switch"), Some(&b"'index_merge=off,mrr=off'"[..]));
+        assert!(pins.is_empty());
+        // Without the server's word the session stays where the value is.
+        let (state, pins) = apply(set, &[]);
+        assert_eq!(state.variables(), &[]);
+        assert!(pins.has(PinReason::UnknownVariable));
+    }
+
+    #[test]
+    fn a_literal_stays_as_it_was_written() {
+        let (state, pins) = apply("SET time_zone = '+01:00'", &[("time_zone", "+01:00")]);
+        assert_eq!(state.variable("time_zone"), Some(&b"'+01:00'"[..]));
+        assert!(pins.is_empty());
+    }
 }

@@ -1,0 +1,4 @@
+//! `client_handshake` under libFuzzer; see `fuzz/README.md`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trunkline_fuzz::client_handshake(data));
