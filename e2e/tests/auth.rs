@@ -257,6 +257,12 @@ fn ordinary_clients_log_in() -> Result<()> {
                     if program.name == "mysql" && way == "native" {
                         continue;
                     }
+                    // MariaDB's client fails here when it is switched to caching_sha2_password
+                    // over TCP.
+                    let is_switched = server.flavour() == Flavour::MariaDb && way == "sha2";
+                    if program.name == "mariadb" && is_switched {
+                        continue;
+                    }
                     let answer = run_program(&mut program, &place, &user, PASSWORD)
                         .with_context(|| format!("{} with {way} at {place:?}", program.name))?;
                     assert_eq!(answer, format!("{user}\t42"), "{}", program.name);

@@ -40,6 +40,22 @@ struct Scene {
     next_write: AtomicU64,
 }
 
+impl Scene {
+    fn new(proxy: &Trunkline) -> Scene {
+        let opts = OptsBuilder::default()
+            .ip_or_hostname("127.0.0.1")
+            .tcp_port(proxy.port())
+            .user(Some(USER))
+            .pass(Some(PASSWORD))
+            .db_name(Some("busy"))
+            .prefer_socket(false)
+            .max_allowed_packet(Some(1_048_576))
+            .wait_timeout(Some(28_800));
+        let (stop, next_write) = (AtomicBool::new(false), AtomicU64::new(1));
+        Scene { opts: opts.into(), stop, next_write }
+    }
+}
+
 fn duration() -> Duration {
     match std::env::var_os("TRUNKLINE_LONG") {
         Some(_) => Duration::from_secs(60),
@@ -311,8 +327,9 @@ fn nothing_is_mixed_up_lost_or_doubled_while_servers_die() -> Result<()> {
     let (primary, replica) = (replication.primary(), &replication.replicas()[0]);
     // No key on the attempt: a write applied twice must be seen, not refused.
     primary.sql(
-        "CREATE DATABASE busy; CREATE TABLE busy.entry (id BIGINT AUTO_INCREMENT PRIMARY KEY,
-         attempt BIGINT NOT NULL, client INT NOT NULL, KEY (client), KEY (attempt)) ENGINE = InnoDB",
+        "CREATE DATABASE busy;
+         CREATE TABLE busy.entry (id BIGINT AUTO_INCREMENT PRIMARY KEY, attempt BIGINT NOT NULL,
+         client INT NOT NULL, KEY (client), KEY (attempt)) ENGINE = InnoDB",
     )?;
     replication.wait_caught_up(SOON)?;
     let entry = |group: u32, server: &Server| {
@@ -328,20 +345,7 @@ fn nothing_is_mixed_up_lost_or_doubled_while_servers_die() -> Result<()> {
         entry(1, replica),
         user(0)
     ))?;
-    let opts = OptsBuilder::default()
-        .ip_or_hostname("127.0.0.1")
-        .tcp_port(proxy.port())
-        .user(Some(USER))
-        .pass(Some(PASSWORD))
-        .db_name(Some("busy"))
-        .prefer_socket(false)
-        .max_allowed_packet(Some(1_048_576))
-        .wait_timeout(Some(28_800));
-    let scene = Arc::new(Scene {
-        opts: opts.into(),
-        stop: AtomicBool::new(false),
-        next_write: AtomicU64::new(1),
-    });
+    let scene = Arc::new(Scene::new(&proxy));
     let end = Instant::now() + duration();
     let (ledgers, rounds) = std::thread::scope(|scope| {
         let clients = scope.spawn(|| {

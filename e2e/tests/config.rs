@@ -78,7 +78,7 @@ fn a_wrong_file_changes_nothing_and_names_the_line() -> Result<()> {
     for (wrong, needle) in [
         ("[[user]]\nname = \"x\"\npasword = \"y\"\n", "pasword"),
         ("[[user]]\nname = \"x\"\n", "has no `password`"),
-        ("[[server]]\nhostgroup = 1\naddress = \"nonsense\"\n", "address"),
+        ("[[server]]\nhostgroup = 1\naddress = \"10.0.0.1:99999\"\n", "address"),
         ("[[rule]]\nid = 1\nmatch_digest = \"(\"\n", "match_digest"),
         ("[[user]]\nname = \"careful\"\npassword = \"z\"\n", "careful"),
         ("[[broken\n", "trunkline.toml"),

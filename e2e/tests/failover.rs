@@ -114,6 +114,23 @@ fn a_server_that_refuses_is_shunned_and_comes_back() -> Result<()> {
     })
 }
 
+/// Pauses a server, and waits until its last thread stands still.
+fn freeze(server: &Server) -> Result<()> {
+    server.pause()?;
+    let tasks = format!("/proc/{}/task", server.pid()?);
+    wait_until("every thread stands still", SOON, || {
+        for task in std::fs::read_dir(&tasks)? {
+            // The state stands behind the name, which is in brackets.
+            let stat = std::fs::read_to_string(task?.path().join("stat"))?;
+            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            if state != Some('T') {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    })
+}
+
 /// A new connection to a frozen server never comes up: the other one serves.
 #[test]
 fn a_server_that_does_not_answer_is_passed_over() -> Result<()> {
@@ -131,7 +148,7 @@ fn a_server_that_does_not_answer_is_passed_over() -> Result<()> {
         entry(&other.address()),
         user(0)
     );
-    frozen.pause()?;
+    freeze(&frozen)?;
     let proxy = Trunkline::start(&config)?;
     let began = Instant::now();
     let served = (0..20).try_for_each(|_| {
@@ -333,7 +350,7 @@ fn a_frozen_server_delays_but_does_not_break() -> Result<()> {
         let proxy = before(server, 1, 10)?;
         let mut one = client(&proxy, &schema)?;
         one.sql("INSERT INTO t VALUES (1)")?;
-        server.pause()?;
+        freeze(server)?;
         let done = AtomicBool::new(false);
         let outcome = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {

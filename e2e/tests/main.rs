@@ -4,6 +4,7 @@ mod backends;
 mod wire;
 
 mod auth;
+mod bad_input;
 mod config;
 mod differential;
 mod operate;
@@ -13,6 +14,7 @@ mod stage;
 
 mod concurrency;
 mod failover;
+mod pinning;
 mod routing;
 mod sessions;
 mod sysbench;

@@ -68,12 +68,12 @@ pub fn packets(data: &[u8]) {
         let again = payload_of(|out| request.put(out, 0));
         assert_eq!(AuthSwitchRequest::parse(&again).as_ref(), Ok(&request));
     }
-    drop(auth_switch::parse_more_data(payload));
+    let _ = auth_switch::parse_more_data(payload);
     if let Ok(ok) = ok::parse(payload, capabilities.contains(Capabilities::SESSION_TRACK)) {
         track::Changes::new(ok.changes).for_each(drop);
     }
-    drop(err::parse(payload));
-    drop(eof::parse(payload));
+    let _ = err::parse(payload);
+    let _ = eof::parse(payload);
 }
 
 fn payload_of(put: impl FnOnce(&mut Vec<u8>) -> u8) -> Vec<u8> {
@@ -100,10 +100,10 @@ fn capabilities_of(how: u8) -> Capabilities {
 
 /// Commands of clients.
 pub fn commands(data: &[u8]) {
-    drop(Command::decode(data));
+    let _ = Command::decode(data);
     let mut rest = data;
     while let Some((_, payload, after)) = split_packet(rest) {
-        drop(Command::decode(payload));
+        let _ = Command::decode(payload);
         rest = after;
     }
 }

@@ -144,7 +144,8 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        debug_assert!(conn.in_flight.is_empty());
+        // The answer to the trackers' `SET` may be on its way still; it comes before the login's.
+        debug_assert!(conn.in_flight.iter().all(|entry| entry.owner == Owner::Setup));
         let charset = Charset::Collation(login.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
         conn.account = account;

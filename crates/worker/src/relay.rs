@@ -7,7 +7,7 @@ use crate::{
     Action, ClientId, Side, Worker,
     action::read_error,
     client::{Phase, Stage},
-    conn::{Conn, InFlight, Owner},
+    conn::{Conn, ConnPhase, InFlight, Owner},
 };
 
 impl Worker {
@@ -21,7 +21,12 @@ impl Worker {
                 return;
             };
             let Some(front) = conn.in_flight.front_mut() else {
-                return self.unsolicited(id, bytes);
+                return match conn.phase {
+                    ConnPhase::Login(_) => self.server_login_read(id, bytes),
+                    ConnPhase::Connecting(_) | ConnPhase::Ready | ConnPhase::Forward(_) => {
+                        self.unsolicited(id, bytes)
+                    }
+                };
             };
             let owner = front.owner;
             let client = match owner {

@@ -233,7 +233,9 @@ impl Worker {
         };
         match &conn.phase {
             ConnPhase::Connecting(_) => self.server_broke(id, "sent bytes before it was connected"),
-            ConnPhase::Login(_) => self.server_login_read(id, bytes),
+            ConnPhase::Login(_) if conn.in_flight.is_empty() => self.server_login_read(id, bytes),
+            // An idle connection logs in again before what came before is answered.
+            ConnPhase::Login(_) => self.reply_read(id, bytes),
             ConnPhase::Ready => self.reply_read(id, bytes),
             ConnPhase::Forward(client) => {
                 let client = *client;

@@ -43,8 +43,11 @@ static CONFIGS: LazyLock<Vec<Config>> = LazyLock::new(|| {
         Ok(config) => config,
         Err(errors) => panic!("the played world is wrong: {errors:?}"),
     };
-    let texts =
-        [include_str!("world/first.toml"), include_str!("world/second.toml"), include_str!("world/third.toml")];
+    let texts = [
+        include_str!("world/first.toml"),
+        include_str!("world/second.toml"),
+        include_str!("world/third.toml"),
+    ];
     texts.into_iter().map(read).collect()
 });
 

@@ -31,6 +31,9 @@ pub struct Cell {
     pub server_us: f64,
     /// Memory of the proxy, in bytes; `None` without a proxy.
     pub rss: Option<u64>,
+    /// CPU time that neither the load nor the target nor the server used, as a share of the
+    /// machine: what disturbed the measurement.
+    pub others: f64,
     /// Errors that the load got.
     pub errors: u64,
 }
@@ -38,11 +41,12 @@ pub struct Cell {
 impl Cell {
     /// One line for people who wait.
     pub fn line(&self) -> String {
-        let Cell { target, clients, qps, p95_ms, server_us, .. } = self;
+        let Cell { target, clients, qps, p95_ms, server_us, others, .. } = self;
+        let others = others * 100.0;
         let proxy = self.proxy_us.map_or_else(|| "    –".to_owned(), |us| format!("{us:>5.1}"));
         format!(
             "{clients:>5} clients  {target:<10} {qps:>8.0} QPS  p95 {p95_ms:>7.2} ms  \
-             CPU µs: proxy {proxy}, server {server_us:>5.1}"
+             CPU µs: proxy {proxy}, server {server_us:>5.1}  others {others:>2.0} %"
         )
     }
 }
@@ -60,6 +64,15 @@ struct Moment {
     statements: u64,
     proxy_us: Option<u64>,
     server_us: u64,
+    load_us: u64,
+    machine: Machine,
+}
+
+/// CPU time of all cores since the boot, in ticks of whatever length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Machine {
+    busy: u64,
+    all: u64,
 }
 
 impl<'a> Probe<'a> {
@@ -84,9 +97,9 @@ impl<'a> Probe<'a> {
         let mut run = load.clone().seconds(seconds + 1).start()?;
         run.wait_begun(BEGIN_TIMEOUT)?;
         std::thread::sleep(SETTLE);
-        let first = self.moment(target)?;
+        let first = self.moment(target, run.pid())?;
         std::thread::sleep(Duration::from_secs(u64::from(seconds)));
-        let last = self.moment(target)?;
+        let last = self.moment(target, run.pid())?;
         let rss = target.pid.map(rss_bytes).transpose()?;
         let report = run.finish()?;
         let statements = last.statements.saturating_sub(first.statements);
@@ -102,11 +115,12 @@ impl<'a> Probe<'a> {
             proxy_us: proxy_us.map(|(now, then)| per_statement(now, then)),
             server_us: per_statement(last.server_us, first.server_us),
             rss,
+            others: others(&first, &last),
             errors: report.errors + report.reconnects,
         })
     }
 
-    fn moment(&mut self, target: &Target) -> Result<Moment> {
+    fn moment(&mut self, target: &Target, load: u32) -> Result<Moment> {
         let rows = self.observer.sql("SHOW GLOBAL STATUS LIKE 'Questions'")?;
         let statements = rows
             .first()
@@ -117,11 +131,66 @@ impl<'a> Probe<'a> {
             statements,
             proxy_us: target.pid.map(cpu_micros).transpose()?,
             server_us: self.server.cpu_micros()?,
+            load_us: cpu_micros(load)?,
+            machine: machine(&std::fs::read_to_string("/proc/stat")?)
+                .context("/proc/stat has an unknown shape")?,
         })
     }
+}
+
+/// Idle and waiting for a disk are not busy; time stolen by other guests of the host is.
+fn machine(stat: &str) -> Option<Machine> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // user nice system idle iowait irq softirq steal; guest time is in user already.
+    let ticks: Vec<u64> =
+        line.split_ascii_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let all = ticks.iter().sum();
+    let idle: u64 = ticks.get(3..5)?.iter().sum();
+    Some(Machine { busy: all - idle, all })
+}
+
+/// The share of the machine that was busy with none of the measured processes.
+fn others(first: &Moment, last: &Moment) -> f64 {
+    let all = last.machine.all.saturating_sub(first.machine.all);
+    let busy = last.machine.busy.saturating_sub(first.machine.busy);
+    let ours =
+        |moment: &Moment| moment.server_us + moment.load_us + moment.proxy_us.unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let elapsed = last.at.duration_since(first.at).as_micros() as u64 * cores;
+    let ours = ratio(ours(last).saturating_sub(ours(first)), elapsed);
+    (ratio(busy, all) - ours).clamp(0.0, 1.0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counters of a run of seconds fit into 52 bits")]
 fn ratio(of: u64, by: u64) -> f64 {
     of as f64 / by.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_busy_when_it_neither_idles_nor_waits() {
+        let stat = "cpu  10 1 20 500 30 2 3 4 9 9\ncpu0 1 2 3\n";
+        assert_eq!(machine(stat), Some(Machine { busy: 40, all: 570 }));
+        assert_eq!(machine("cpu x"), None);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_of_others() {
+        let at = Instant::now();
+        let moment = |seconds, busy, all, us| Moment {
+            at: at + Duration::from_secs(seconds),
+            statements: 0,
+            proxy_us: None,
+            server_us: us,
+            load_us: us,
+            machine: Machine { busy, all },
+        };
+        let share = others(&moment(0, 0, 0, 0), &moment(1, 75, 100, 0));
+        assert!((share - 0.75).abs() < 1e-9, "{share}");
+        let share = others(&moment(0, 0, 0, 0), &moment(1, 10, 100, 10_000_000));
+        assert!(share.abs() < 1e-9, "{share}");
+    }
 }

@@ -79,7 +79,13 @@ fn markdown(run: &Run, date: &str) -> String {
     if let Some(idle) = &run.idle {
         let _ = writeln!(text, "\n{}", capitalised(&idle.line()));
     }
-    text.push('\n');
+    let others: Vec<f64> = run.cells.iter().map(|cell| cell.others * 100.0).collect();
+    let most = others.iter().copied().fold(0.0, f64::max);
+    let _ = writeln!(
+        text,
+        "\n- CPU used by other processes meanwhile: median {:.0} %, most {most:.0} % of the machine",
+        median(others).unwrap_or(0.0)
+    );
     for (what, value) in &run.conditions {
         let _ = writeln!(text, "- {what}: {value}");
     }
@@ -169,7 +175,7 @@ fn to_json(run: &Run, date: &str) -> Value {
         json!({
             "target": cell.target, "round": cell.round, "clients": cell.clients,
             "qps": cell.qps, "p95_ms": cell.p95_ms, "proxy_cpu_us": cell.proxy_us,
-            "server_cpu_us": cell.server_us, "rss_bytes": cell.rss, "errors": cell.errors,
+            "server_cpu_us": cell.server_us, "others_cpu_share": cell.others, "rss_bytes": cell.rss, "errors": cell.errors,
         })
     });
     let idle = run.idle.map(|idle| {
