@@ -125,7 +125,7 @@ impl Stage {
         })?;
         let snapshot = Arc::new(config.snapshot(None));
         let options = WorkerOptions { index: 0, workers: 1, seed: 1 };
-        let shared = Arc::new(Shared::new(None));
+        let shared = Arc::new(Shared::new(None, 16));
         let worker = Worker::new(options, snapshot, shared, Arc::new(greeting()));
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
         let (written, answer) = Default::default();

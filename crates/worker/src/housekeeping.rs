@@ -9,6 +9,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::PinReason;
 use trunkline_stats::ClientRefusal;
+use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
 use crate::{
     Action, ClientId, Worker,
@@ -81,12 +82,40 @@ impl Worker {
             self.count_stuck();
         }
         for hostgroup in hostgroups {
+            self.leave_readers(hostgroup);
             while let Some(waiter) = self.pool.waiters(hostgroup).take_expired(now_ms) {
                 let cause = self.cause_now(hostgroup);
                 let waited_ms = (self.now.us.saturating_sub(waiter.since_us)) / 1_000;
                 self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
             }
             self.pump(hostgroup);
+        }
+    }
+
+    /// The last reader went offline after reads were sent its way: the writer serves them.
+    fn leave_readers(&mut self, hostgroup: HostgroupId) {
+        let groups = &self.snapshot.replication;
+        let group = groups.iter().find(|group| {
+            group.reader_hostgroup == hostgroup && group.read_write_split == ReadWriteSplit::Auto
+        });
+        let Some(writer) = group.map(|group| group.writer_hostgroup) else {
+            return;
+        };
+        if self.pool.has_online(hostgroup, self.now.ms()) {
+            return;
+        }
+        // Those who begin a transaction on a reader wait on.
+        let mut left = self.pool.waiters(hostgroup).len();
+        while let Some(waiter) = self.pool.waiters(hostgroup).take(|_| left > 0) {
+            left -= 1;
+            match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
+                Some(Phase::Running(statement)) if statement.is_read => {
+                    statement.hostgroup = writer;
+                    self.requeue(waiter.client);
+                }
+                Some(_) => drop(self.pool.waiters(hostgroup).push(waiter, usize::MAX)),
+                None => {}
+            }
         }
     }
 

@@ -155,9 +155,10 @@ fn others(first: &Moment, last: &Moment) -> f64 {
     let busy = last.machine.busy.saturating_sub(first.machine.busy);
     let ours =
         |moment: &Moment| moment.server_us + moment.load_us + moment.proxy_us.unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let elapsed = last.at.duration_since(first.at).as_micros() as u64 * cores;
-    let ours = ratio(ours(last).saturating_sub(ours(first)), elapsed);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
+    let elapsed_us = last.at.duration_since(first.at).as_secs_f64() * 1e6 * cores;
+    let ours = ratio(ours(last).saturating_sub(ours(first)), 1) / elapsed_us.max(1.0);
     (ratio(busy, all) - ours).clamp(0.0, 1.0)
 }
 

@@ -175,7 +175,8 @@ fn to_json(run: &Run, date: &str) -> Value {
         json!({
             "target": cell.target, "round": cell.round, "clients": cell.clients,
             "qps": cell.qps, "p95_ms": cell.p95_ms, "proxy_cpu_us": cell.proxy_us,
-            "server_cpu_us": cell.server_us, "others_cpu_share": cell.others, "rss_bytes": cell.rss, "errors": cell.errors,
+            "server_cpu_us": cell.server_us, "others_cpu_share": cell.others,
+            "rss_bytes": cell.rss, "errors": cell.errors,
         })
     });
     let idle = run.idle.map(|idle| {
