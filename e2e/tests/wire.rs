@@ -1,5 +1,7 @@
 //! A blocking client that shows each byte: what drivers hide, tests compare.
 
+mod outcome;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -10,7 +12,6 @@ use anyhow::{Context, Result, bail, ensure};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::Reader;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
-use trunkline_protocol::packet::err;
 use trunkline_protocol::packet::greeting::{Greeting, Opening};
 use trunkline_protocol::packet::ok::{self, OkPacket};
 use trunkline_protocol::packet::status;
@@ -19,6 +20,8 @@ use trunkline_session::backend::{
     ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
 };
 use trunkline_testkit::{Server, Trunkline};
+
+pub use outcome::{ErrorPacket, Outcome};
 
 /// A test that hangs tells less than one that fails.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
@@ -122,82 +125,6 @@ impl Write for Stream {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// An error packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorPacket {
-    pub code: u16,
-    pub sqlstate: String,
-    pub text: String,
-}
-
-impl ErrorPacket {
-    pub fn parse(payload: &[u8]) -> Result<ErrorPacket> {
-        let error = err::parse(payload).map_err(|e| anyhow::anyhow!("{e}: {payload:02x?}"))?;
-        Ok(ErrorPacket {
-            code: error.code,
-            sqlstate: String::from_utf8_lossy(&error.sqlstate).into_owned(),
-            text: String::from_utf8_lossy(error.message).into_owned(),
-        })
-    }
-
-    /// Code, SQLSTATE and text, to be compared at once.
-    pub fn parts(&self) -> (u16, &str, &str) {
-        (self.code, &self.sqlstate, &self.text)
-    }
-}
-
-/// One result of a reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Ok { affected: u64, insert_id: u64, status: u16, warnings: u16, info: String },
-    Rows { columns: Vec<Vec<u8>>, rows: Vec<Vec<u8>>, status: u16 },
-    Error(ErrorPacket),
-}
-
-impl Outcome {
-    /// The rows of a text result set as text, NULL as `None`.
-    pub fn text_rows(&self) -> Vec<Vec<Option<String>>> {
-        match self {
-            Outcome::Rows { rows, .. } => rows.iter().map(|row| text_row(row)).collect(),
-            Outcome::Ok { .. } | Outcome::Error(_) => Vec::new(),
-        }
-    }
-
-    /// The status flags; 0 for an error.
-    pub fn status(&self) -> u16 {
-        match self {
-            Outcome::Ok { status, .. } | Outcome::Rows { status, .. } => *status,
-            Outcome::Error(_) => 0,
-        }
-    }
-
-    pub fn error(&self) -> Option<&ErrorPacket> {
-        match self {
-            Outcome::Error(error) => Some(error),
-            Outcome::Ok { .. } | Outcome::Rows { .. } => None,
-        }
-    }
-
-    pub fn is_ok(&self) -> bool {
-        matches!(self, Outcome::Ok { .. })
-    }
-}
-
-fn text_row(row: &[u8]) -> Vec<Option<String>> {
-    let mut reader = Reader::new(row);
-    let mut fields = Vec::new();
-    while !reader.is_empty() {
-        if reader.rest().first() == Some(&0xFB) {
-            let _ = reader.u8("NULL");
-            fields.push(None);
-        } else {
-            let Ok(bytes) = reader.lenenc_bytes("field") else { break };
-            fields.push(Some(String::from_utf8_lossy(bytes).into_owned()));
-        }
-    }
-    fields
 }
 
 /// How the answer to a command ends.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
-    packet::{err::put_err, status},
+    packet::{err::put_err, greeting::Flavor, status},
     response::{Outcome, Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Charset, PinReason, SessionState, apply_outcome};
@@ -61,7 +61,7 @@ impl Worker {
         else {
             return;
         };
-        let flavor = self.greeting.flavor();
+        let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
         if outcome.last_insert_id != 0 {
             session.last_insert_id = outcome.last_insert_id;
