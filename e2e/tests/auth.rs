@@ -257,12 +257,6 @@ fn ordinary_clients_log_in() -> Result<()> {
                     if program.name == "mysql" && way == "native" {
                         continue;
                     }
-                    // Known defect: MariaDB's client is refused (1045) in the RSA exchange of a
-                    // user with a sha2 hash, which it completes with a MySQL server.
-                    let is_tcp = place.len() > 1;
-                    if program.name == "mariadb" && way == "sha2" && is_tcp {
-                        continue;
-                    }
                     let answer = run_program(&mut program, &place, &user, PASSWORD)
                         .with_context(|| format!("{} with {way} at {place:?}", program.name))?;
                     assert_eq!(answer, format!("{user}\t42"), "{}", program.name);

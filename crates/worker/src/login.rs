@@ -397,7 +397,12 @@ impl<'a> LoginAccounts<'a> {
         shared: &'a Shared,
         peer: &Peer,
     ) -> Self {
-        Self { users, shared, host: peer.host(), is_secure: peer.client_addr.is_none() }
+        Self {
+            users,
+            shared,
+            host: peer.host(),
+            is_secure: peer.client_addr.is_none_or(|addr| addr.is_loopback()),
+        }
     }
 }
 

@@ -42,8 +42,8 @@ pub trait Accounts {
     fn public_key_pem(&self) -> Option<&[u8]>;
     /// The client's address, for the text of errors.
     fn client_host(&self) -> &str;
-    /// Whether nobody can listen on the transport (a Unix socket): clients then send passwords
-    /// in clear where they would encrypt them otherwise.
+    /// Whether nobody can listen on the transport (a Unix socket, the loopback network): some
+    /// clients then send passwords in clear where they would encrypt them otherwise.
     fn is_secure(&self) -> bool;
 }
 

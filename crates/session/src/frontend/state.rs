@@ -83,7 +83,8 @@ impl AwaitSha2Answer {
         if payload == [caching_sha2::REQUEST_KEY] {
             return self.send_key(accounts, out);
         }
-        if accounts.is_secure() {
+        // A client that asked for the key encrypts, whatever the transport.
+        if accounts.is_secure() && !self.key_sent {
             let password = clear::read(payload).map(<[u8]>::to_vec);
             return await_verification(self.login, password, accounts, out);
         }
