@@ -522,9 +522,16 @@ impl Worker {
     }
 
     fn begin(&mut self, id: ClientId, statement: Statement) {
+        let boxed = match self.spare_statements.pop() {
+            Some(mut spare) => {
+                *spare = statement;
+                spare
+            }
+            None => Box::new(statement),
+        };
         if let Some(client) = self.clients.get_mut(id) {
             debug_assert!(matches!(client.phase, Phase::Idle));
-            client.phase = Phase::Running(Box::new(statement));
+            client.phase = Phase::Running(boxed);
         }
     }
 }

@@ -26,6 +26,9 @@ const LASTING_STATUS: u16 = status::IN_TRANS
     | status::NO_BACKSLASH_ESCAPES
     | status::IN_TRANS_READONLY;
 
+/// Statements kept for reuse; more than that go back to the allocator.
+const SPARE_STATEMENTS_MAX: usize = 256;
+
 impl Worker {
     /// The reply to a client's command has been relayed to its end.
     pub(crate) fn complete(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
@@ -42,9 +45,18 @@ impl Worker {
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome);
-        self.buffers.give(statement.frames);
+        self.retire(statement);
         self.settle_lease(id, conn_id);
         self.after_statement(id);
+    }
+
+    /// Keeps a statement's memory for the next one.
+    fn retire(&mut self, mut statement: Box<Statement>) {
+        self.buffers.give(std::mem::take(&mut statement.frames));
+        statement.known = None;
+        if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
+            self.spare_statements.push(statement);
+        }
     }
 
     /// What follows a statement, however it ended.
@@ -373,7 +385,7 @@ impl Worker {
         };
         self.account_failed(id, &statement, code);
         let purpose = statement.purpose.clone();
-        self.buffers.give(statement.frames);
+        self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
             return self.refuse(id, seq, code, sqlstate, text);
         }
@@ -401,7 +413,7 @@ impl Worker {
             // The session's end frees the connection.
             Stage::Synchronising(_) | Stage::Sent(_) => {}
         }
-        self.buffers.give(statement.frames);
+        self.retire(statement);
     }
 
     /// A session keeps at most one connection when it is reset: the others are freed.

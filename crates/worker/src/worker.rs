@@ -17,7 +17,7 @@ use crate::{
     Action, ClientId, Now, Shared, Side,
     action::LogLine,
     analysis::Analyses,
-    client::{Client, Phase},
+    client::{Client, Phase, Statement},
     conn::{AccountKey, Conn, ConnPhase},
     outbox::{Buffers, Dirty},
     table::Table,
@@ -50,6 +50,9 @@ pub struct Worker {
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
     pub(crate) buffers: Buffers,
+    /// Memory of statements that are over, for those to come.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
+    pub(crate) spare_statements: Vec<Box<Statement>>,
     pub(crate) stats: WorkerStats,
     /// Clients that log in, oldest first, with their deadlines in ms.
     pub(crate) logging_in: VecDeque<(u64, ClientId)>,
@@ -118,6 +121,7 @@ impl Worker {
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
             buffers: Buffers::default(),
+            spare_statements: Vec::new(),
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
