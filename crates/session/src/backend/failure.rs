@@ -40,6 +40,9 @@ impl ServerFailure {
     pub(super) fn reported(error: &ErrPacket<'_>) -> Self {
         let mut message = String::from_utf8_lossy(error.message).into_owned();
         message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+        if message.is_empty() {
+            message = format!("error {} without a message", error.code);
+        }
         Self { code: error.code, sqlstate: error.sqlstate, message, kind: kind_of(error.code) }
     }
 
