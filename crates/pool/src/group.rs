@@ -37,12 +37,8 @@ pub struct Pool<C> {
     random: u64,
 }
 
-/// Connections per server and worker that run statements at the same time. Few connections that
-/// are kept busy cost proxy and server the least, and a statement waits for one of them no longer
-/// than it would in the server (DESIGN §5, `docs/decisions/0003`). Not counted are those that
-/// their sessions can't leave, and those whose statement has been running for long: they serve
-/// nobody else.
-pub const WORKING_MAX: u32 = 16;
+/// Connections to one server that are being opened at the same time.
+const CONNECTING_MAX: u32 = 16;
 
 impl<C: Copy + PartialEq> Pool<C> {
     /// An empty pool; `seed` starts the weighted choice of servers.
@@ -184,7 +180,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         let mut cause = RefusalCause::AllAtMaxConnections;
         for id in std::iter::once(drawn).chain(others) {
             let Some(slot) = self.slots.get_mut(id.0) else { continue };
-            if !slot.has_room() || slot.counts().connecting >= WORKING_MAX {
+            if !slot.has_room() || slot.counts().connecting >= CONNECTING_MAX {
                 cause = RefusalCause::AllBusy;
                 continue;
             }
@@ -337,7 +333,7 @@ pub(crate) mod tests {
     #[test]
     fn few_connections_work_at_once_unless_their_statements_run_for_long() {
         let mut pool = pool(&[server(1, 1, 100)]);
-        for _ in 0..WORKING_MAX {
+        for _ in 0..crate::Width::default().max() {
             let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
             pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
         }

@@ -5,6 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use foldhash::fast::FixedState;
 use trunkline_topology::Server;
 
+use crate::Width;
+
 /// A server connection of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
@@ -89,6 +91,7 @@ pub struct Slot {
     counts: Counts,
     /// Leased connections, not pinned, whose statement has been running for long.
     stuck: u32,
+    width: Width,
 }
 
 impl Slot {
@@ -99,6 +102,7 @@ impl Slot {
             idle: HashMap::with_hasher(FixedState::default()),
             counts: Counts::default(),
             stuck: 0,
+            width: Width::default(),
         }
     }
 
@@ -112,11 +116,21 @@ impl Slot {
         self.stuck = stuck;
     }
 
-    /// Whether another statement would be answered sooner on a connection of its own than after
-    /// one of those that run. See [`WORKING_MAX`](crate::WORKING_MAX).
-    pub fn has_room(&self) -> bool {
+    /// How many connections may run statements at the same time, and how that is found.
+    pub fn width(&mut self) -> &mut Width {
+        &mut self.width
+    }
+
+    /// Whether another statement may run beside those that do. Connections that their sessions
+    /// can't leave do not count, nor do those whose statement has been running for long: they
+    /// serve nobody else.
+    pub fn has_room(&mut self) -> bool {
         let serving = self.counts.leased.saturating_sub(self.counts.pinned);
-        serving.saturating_sub(self.stuck) < crate::WORKING_MAX
+        let has_room = serving.saturating_sub(self.stuck) < self.width.max();
+        if !has_room {
+            self.width.note_full();
+        }
+        has_room
     }
 
     /// A connection begins its life in `state`.

@@ -1,6 +1,6 @@
 //! Step 7: a statement gets a connection, a place in the queue, or a refusal that says why.
 
-use trunkline_pool::{AccountId, Choice, ConnId, ConnState, SlotId, Waiter};
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
@@ -162,8 +162,10 @@ impl Worker {
         if self.offer_to_peer(conn_id) {
             return;
         }
+        let is_waited_for = !self.pool.waiters(hostgroup).is_empty();
+        let has_room = is_waited_for && self.pool.slot_mut(slot).is_some_and(Slot::has_room);
         let waiters = self.pool.waiters(hostgroup);
-        if let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
+        if has_room && let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
             self.count_queue_time(waiter.since_us);
             return self.lease(waiter.client, conn_id);
         }

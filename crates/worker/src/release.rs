@@ -444,6 +444,9 @@ impl Worker {
     /// Counts a statement that a server answered.
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
         let slot = self.slot_of(conn_id);
+        if let Some(slot) = slot.and_then(|slot| self.pool.slot_mut(slot)) {
+            slot.width().answered(self.now.us);
+        }
         self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }
 
