@@ -17,4 +17,5 @@ mod failover;
 mod pinning;
 mod routing;
 mod sessions;
+mod sharing;
 mod sysbench;

@@ -135,6 +135,10 @@ settings! {
     /// refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
 
+    /// The most statements of different clients in flight on one server connection. Only reads that
+    /// leave nothing behind and have been short lately share a connection. 1 switches it off.
+    pipeline_depth_max: usize = 64, Range::Numbers(1, 1_024), "statements", Live, "0.1.0";
+
     /// The most idle connections kept, per server and worker; what comes back beyond them is
     /// closed. 0 sets no limit below the server's `max_connections`.
     idle_connections_max: u32 = 0, Range::Numbers(0, 1_000_000), "connections", Live, "0.1.0";

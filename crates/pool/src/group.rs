@@ -17,6 +17,8 @@ pub enum Choice {
     Open(SlotId),
     /// Log this idle connection in as the wanted account; it left the idle list.
     ChangeUser(SlotId, ConnId),
+    /// Send the statement behind those in flight on this shared connection.
+    Join(SlotId, ConnId),
     /// Wait; the cause is what a refusal at the deadline would say.
     Wait(RefusalCause),
 }
@@ -39,6 +41,10 @@ pub struct Pool<C> {
 
 /// Connections to one server that are being opened at the same time.
 const CONNECTING_MAX: u32 = 16;
+/// Statements in flight for each shared connection, before there is one more of them.
+const PER_SHARED: usize = 24;
+/// Statements in flight on the least busy of them, before one more is opened.
+const OPEN_AT_DEPTH: usize = 4;
 
 impl<C: Copy + PartialEq> Pool<C> {
     /// An empty pool; `seed` starts the weighted choice of servers.
@@ -194,6 +200,51 @@ impl<C: Copy + PartialEq> Pool<C> {
         Choice::Wait(cause)
     }
 
+    /// Chooses for a statement of `account` that may follow others on their connection. `depth`
+    /// tells how many are in flight on one that it fits. `None` when none of them takes more and
+    /// there is no other to begin with: then it is as any statement.
+    ///
+    /// Few connections are shared by many: their number follows the load, and never a statement
+    /// waits for another connection that would go out at once on one of these.
+    pub fn choose_shared(
+        &mut self,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        now_ms: u64,
+        depth_max: usize,
+        depth: impl Fn(ConnId) -> Option<usize>,
+    ) -> Option<Choice> {
+        let drawn = self.draw(hostgroup, now_ms).ok()?;
+        let slot = self.slots.get_mut(drawn.0)?;
+        let mut in_flight = 0;
+        let mut least: Option<(usize, ConnId)> = None;
+        for conn in slot.shared() {
+            let Some(depth) = depth(*conn) else { continue };
+            in_flight += depth;
+            if least.is_none_or(|(known, _)| depth < known) {
+                least = Some((depth, *conn));
+            }
+        }
+        let by_load = in_flight / PER_SHARED + 1;
+        let wanted = by_load.max(slot.shared_width().max() as usize);
+        if slot.shared().len() < wanted {
+            if let Some(conn) = slot.pop_idle(account) {
+                return Some(Choice::Idle(drawn, conn));
+            }
+            if least.is_none_or(|(depth, _)| depth >= OPEN_AT_DEPTH)
+                && slot.counts().connecting == 0
+                && slot.server.health.try_take_connection(slot.server.max_connections)
+            {
+                return Some(Choice::Open(drawn));
+            }
+        }
+        let (depth, conn) = least.filter(|(depth, _)| *depth < depth_max)?;
+        if depth >= OPEN_AT_DEPTH {
+            slot.shared_width().note_full();
+        }
+        Some(Choice::Join(drawn, conn))
+    }
+
     /// Draws a server for a connection that serves one session alone; its place under the global
     /// cap is taken.
     pub fn choose_dedicated(&mut self, hostgroup: HostgroupId, now_ms: u64) -> Option<SlotId> {
@@ -343,6 +394,32 @@ pub(crate) mod tests {
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllBusy));
         pool.slot_mut(id).expect("slot").set_stuck(1);
         assert_eq!(choose(&mut pool), Choice::Idle(id, conn));
+    }
+
+    #[test]
+    fn statements_that_share_use_few_connections_and_more_under_load() {
+        let mut pool = pool(&[server(1, 1, 100)]);
+        let conn = |index| ConnId { index, generation: 0 };
+        let one = SlotId(0);
+        for index in 0..4 {
+            pool.slot_mut(one).expect("slot").push_idle(ACCOUNT, conn(index));
+        }
+        let share = |pool: &mut Pool<u32>, depth: usize| {
+            pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| Some(depth))
+        };
+        for index in [3, 2] {
+            assert_eq!(share(&mut pool, 1), Some(Choice::Idle(one, conn(index))));
+            pool.slot_mut(one).expect("slot").enter_shared(conn(index));
+        }
+        assert!(matches!(share(&mut pool, 8), Some(Choice::Join(..))));
+        assert_eq!(share(&mut pool, 30), Some(Choice::Idle(one, conn(1))));
+        pool.slot_mut(one).expect("slot").enter_shared(conn(1));
+        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
+        assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
+        let deep = pool.choose_shared(GROUP, ACCOUNT, 0, 1, |_| Some(1));
+        assert_eq!(deep, None, "what is full takes no more");
+        let alien = pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| None);
+        assert_eq!(alien, None, "what does not fit is not joined");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub enum ConnState {
     Idle,
     /// One session's alone.
     Leased,
+    /// Runs statements of several sessions, one after the other.
+    Shared,
     /// Being brought to a known state after its session.
     Resetting,
     /// Ends when its last answer has come.
@@ -57,6 +59,8 @@ pub struct Counts {
     pub leased: u32,
     /// Those of `leased` that their session can't leave.
     pub pinned: u32,
+    /// Running statements of several sessions.
+    pub shared: u32,
     /// Being brought to a known state.
     pub resetting: u32,
     /// Ending.
@@ -66,7 +70,7 @@ pub struct Counts {
 impl Counts {
     /// Connections in all.
     pub fn total(self) -> u32 {
-        self.connecting + self.idle + self.leased + self.resetting + self.draining
+        self.connecting + self.idle + self.leased + self.shared + self.resetting + self.draining
     }
 
     fn of(&mut self, state: ConnState) -> &mut u32 {
@@ -74,6 +78,7 @@ impl Counts {
             ConnState::Connecting => &mut self.connecting,
             ConnState::Idle => &mut self.idle,
             ConnState::Leased => &mut self.leased,
+            ConnState::Shared => &mut self.shared,
             ConnState::Resetting => &mut self.resetting,
             ConnState::Draining => &mut self.draining,
         }
@@ -92,6 +97,9 @@ pub struct Slot {
     /// Leased connections, not pinned, whose statement has been running for long.
     stuck: u32,
     width: Width,
+    /// Connections that take more statements while others are in flight.
+    shared: Vec<ConnId>,
+    shared_width: Width,
 }
 
 impl Slot {
@@ -103,6 +111,8 @@ impl Slot {
             counts: Counts::default(),
             stuck: 0,
             width: Width::default(),
+            shared: Vec::new(),
+            shared_width: Width::narrow(),
         }
     }
 
@@ -131,6 +141,35 @@ impl Slot {
             self.width.note_full();
         }
         has_room
+    }
+
+    /// How many connections share statements while few are in flight, and how that is found.
+    pub fn shared_width(&mut self) -> &mut Width {
+        &mut self.shared_width
+    }
+
+    /// Connections that take more statements while others are in flight.
+    pub fn shared(&self) -> &[ConnId] {
+        &self.shared
+    }
+
+    /// A connection becomes one that several sessions' statements run on.
+    pub fn enter_shared(&mut self, conn: ConnId) {
+        debug_assert!(!self.shared.contains(&conn));
+        self.counts.shared += 1;
+        self.shared.push(conn);
+    }
+
+    /// A shared connection takes no more statements; false when it did not take any before.
+    pub fn close_shared(&mut self, conn: ConnId) -> bool {
+        let place = self.shared.iter().position(|known| *known == conn);
+        place.map(|place| self.shared.swap_remove(place)).is_some()
+    }
+
+    /// A shared connection is shared no more.
+    pub fn leave_shared(&mut self, conn: ConnId) {
+        self.close_shared(conn);
+        self.leave(ConnState::Shared);
     }
 
     /// A connection begins its life in `state`.

@@ -70,6 +70,11 @@ impl Default for Width {
 }
 
 impl Width {
+    /// For connections that take several statements at once: two of them do much.
+    pub fn narrow() -> Self {
+        Self { step: 0, next: Trial::Up, ..Self::default() }
+    }
+
     /// How many may run now.
     pub fn max(&self) -> u32 {
         STEPS.get(self.step).copied().unwrap_or(WORKING_MAX)

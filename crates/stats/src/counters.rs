@@ -103,6 +103,10 @@ counters! {
             "Statements that the proxy answered itself, without a server."
         statements_retried: "trunkline_statement_retries_total";
             "Statements sent again because their first server did not answer and that was safe."
+        statements_pipelined: "trunkline_statement_pipelined_total";
+            "Statements sent to a connection while others were in flight on it."
+        statements_overtaken: "trunkline_statement_resends_total";
+            "Reads sent to another connection because one in front of them took too long."
         statements_queued: "trunkline_statement_waits_total";
             "Statements that waited for a server connection."
         queue_time_us: "trunkline_statement_wait_microseconds_total";

@@ -23,13 +23,17 @@ impl Worker {
         let Some((hostgroup, account)) = self.wanted(id) else {
             return;
         };
-        // Whoever waits already is served first.
+        // Whoever waits already is served first, unless a connection is coming up for each.
+        let waiting = self.pool.waiters(hostgroup).len();
+        let is_free = waiting == 0 || waiting <= self.pool.connecting(hostgroup);
+        if is_free && self.acquire_shared(id, hostgroup, account) {
+            return;
+        }
         let others_wait = self.pool.waiters(hostgroup).iter().any(|w| w.account == account);
         if others_wait {
             return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
         }
         match self.choose(hostgroup, account) {
-            Choice::Idle(_, conn) => self.lease(id, conn),
             Choice::Open(slot) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
@@ -38,6 +42,7 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.log_in_again(slot, conn, account, id);
             }
+            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease(id, conn),
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
     }
@@ -90,7 +95,7 @@ impl Worker {
         taken
     }
 
-    fn enqueue(
+    pub(crate) fn enqueue(
         &mut self,
         id: ClientId,
         hostgroup: HostgroupId,
@@ -123,12 +128,21 @@ impl Worker {
             return;
         };
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
+        let rested_ms = now_ms.saturating_sub(conn.since_ms);
+        if rested_ms > PROBE_AFTER_MS {
+            self.act(crate::Action::Probe(conn_id));
+        }
+        if self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn)) {
+            return self.share(id, conn_id);
+        }
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
         conn.list = ConnState::Leased;
         conn.owner = Some(id);
         if conn.last_client.replace(id) != Some(id) {
             conn.turn += 1;
         }
-        let rested_ms = now_ms.saturating_sub(conn.since_ms);
         let hostgroup = conn.hostgroup;
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Leased);
@@ -139,9 +153,6 @@ impl Worker {
         };
         debug_assert!(session.lease_mut(conn_id).is_none());
         session.leases.push(Lease { hostgroup, conn: conn_id, pins: Default::default() });
-        if rested_ms > PROBE_AFTER_MS {
-            self.act(crate::Action::Probe(conn_id));
-        }
         self.dispatch(id, conn_id);
     }
 
@@ -202,7 +213,7 @@ impl Worker {
             let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
             let (client, account) = (waiter.client, waiter.account);
             match self.choose(hostgroup, account) {
-                Choice::Idle(_, conn) => {
+                Choice::Join(_, conn) | Choice::Idle(_, conn) => {
                     self.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
                     self.count_queue_time(waiter.since_us);
                     self.lease(client, conn);
@@ -221,7 +232,7 @@ impl Worker {
         }
     }
 
-    fn count_queue_time(&mut self, since_us: u64) {
+    pub(crate) fn count_queue_time(&mut self, since_us: u64) {
         let counters = &mut self.stats.counters;
         counters.statements_queued += 1;
         counters.queue_time_us += self.now.us.saturating_sub(since_us);

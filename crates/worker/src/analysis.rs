@@ -10,12 +10,16 @@ use trunkline_sql::{
     token::{Encoding, Modes},
 };
 
+use crate::pace::Pace;
+
 /// A statement's digest and analysis; one for all statements that differ only in literals.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub digest: u64,
     pub digest_text: Box<[u8]>,
     pub analysis: Analysis,
+    /// How long its statements take; a statement that is not remembered knows of none.
+    pub pace: Pace,
 }
 
 impl Known {
@@ -82,8 +86,9 @@ impl Analyses {
         let analysis = analyse(text, modes);
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
+        let pace = Pace::default();
         let known =
-            Rc::new(Known { digest: digest.hash, digest_text: digest.text.into(), analysis });
+            Rc::new(Known { digest: digest.hash, digest_text: digest.text.into(), analysis, pace });
         if is_remembered {
             if self.young.len() >= GENERATION_MAX {
                 self.old = std::mem::take(&mut self.young);

@@ -130,6 +130,8 @@ pub(crate) struct Statement {
     pub hostgroup: HostgroupId,
     pub stage: Stage,
     pub retries_left: u32,
+    /// Shares no connection any more: it was sent on one before.
+    pub is_alone: bool,
     /// When the command was complete, µs.
     pub begun_us: u64,
     /// When it was sent to a server, µs; 0 before.
@@ -148,6 +150,8 @@ pub(crate) enum Stage {
     Synchronising(ConnId),
     /// Sent; the reply is awaited or being relayed.
     Sent(ConnId),
+    /// The same, on a connection that other sessions' statements run on too.
+    Shared(ConnId),
 }
 
 /// What a command is to the session, beyond its bytes.

@@ -259,6 +259,7 @@ impl Worker {
             is_read: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
+            is_alone: false,
             retries_left: self.snapshot.settings.query_retries_on_failure,
             begun_us: self.now.us,
             sent_us: 0,

@@ -49,7 +49,7 @@ impl Worker {
         let is_here = |trace| conn.is_pinned || trace == Some((conn_id, conn.turn));
         let needs_trace = trace.is_some_and(|trace| !is_here(trace));
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
-            return self.send_statement(id, conn_id);
+            return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
         let mut sync = match difference(&conn.state, &session.state, conn.flavor) {
             Difference::None => Sync::default(),
@@ -66,7 +66,7 @@ impl Worker {
         self.send_sync(id, conn_id, sync, proof);
         match waits {
             true => self.set_stage(id, Stage::Synchronising(conn_id)),
-            false => self.send_statement(id, conn_id),
+            false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Worker {
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
-    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.now.us;
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -151,10 +151,12 @@ impl Worker {
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
-        conn.busy_since_us = now_us;
+        if conn.busy_since_us == 0 {
+            conn.busy_since_us = now_us;
+        }
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
-        statement.stage = Stage::Sent(conn_id);
+        statement.stage = stage;
         let sent = statement.frames.len() as u64;
         conn.outbox.buf(&mut self.buffers).extend_from_slice(&statement.frames);
         let slot = conn.slot;

@@ -76,14 +76,11 @@ impl Worker {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
-        let owner = conn.owner.take();
-        let relay = conn.in_flight.iter().find(|entry| matches!(entry.owner, Owner::Client(_)));
-        let begun = relay.is_some_and(|entry| entry.relay.has_begun());
-        let break_off_seq = relay.map_or(Some(1), |entry| entry.relay.break_off_seq());
+        let losers = losers(&mut conn);
         self.stats.counters.server_connections_lost += 1;
         self.act(Action::CloseServer { conn: id, farewell: &[] });
         self.sweep_slot(conn.slot);
-        if let Some(client) = owner {
+        for (client, begun, break_off_seq) in losers {
             let loss = Loss {
                 conn: id,
                 slot: conn.slot,
@@ -128,11 +125,13 @@ impl Worker {
             Stage::Queued => return,
             Stage::Synchronising(_) => false,
             // Bytes that the kernel never took never reached the server.
-            Stage::Sent(_) => loss.written > statement.sent_at,
+            Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
         let is_safe = !had_state && !loss.begun && (!was_sent || statement.is_read);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;
+            // It may be what ended the connection: nobody is to follow it once more.
+            statement.is_alone = true;
             self.stats.counters.statements_retried += 1;
             self.stats.server_mut(loss.slot.index()).retried += 1;
             return self.requeue(client_id);
@@ -211,6 +210,7 @@ impl Worker {
             ConnState::Idle => {
                 slot.take_idle(conn.account, id);
             }
+            ConnState::Shared => slot.leave_shared(id),
             list => slot.leave(list),
         }
         if conn.is_pinned {
@@ -230,6 +230,21 @@ impl Worker {
         if self.pool.sweep(slot) {
             self.proven.retain(|(known, _)| *known != slot);
         }
+    }
+}
+
+/// Who loses something with a connection: whether any of its answer has come, and the number of an
+/// error that breaks the answer off.
+fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
+    let mut losers = Vec::new();
+    for entry in &conn.in_flight {
+        if let Owner::Client(client) = entry.owner {
+            losers.push((client, entry.relay.has_begun(), entry.relay.break_off_seq()));
+        }
+    }
+    match conn.owner.take() {
+        Some(owner) if losers.is_empty() => vec![(owner, false, Some(1))],
+        _ => losers,
     }
 }
 

@@ -35,7 +35,10 @@ impl Worker {
     pub fn tick_within_ms(&self) -> u64 {
         let is_waited_for = self.pool.waited_for().next().is_some()
             || !self.logging_in.is_empty()
-            || self.pool.slots().any(|(_, slot)| slot.counts().connecting > 0);
+            || self.pool.slots().any(|(_, slot)| {
+                let counts = slot.counts();
+                counts.connecting > 0 || counts.shared > 0
+            });
         match is_waited_for {
             true => WAITING_TICK_MS,
             false => (self.sweep_ms + SWEEP_EVERY_MS).saturating_sub(self.now.ms()).max(1),
@@ -46,10 +49,12 @@ impl Worker {
     pub fn tick(&mut self) {
         self.expire_logins();
         self.expire_waiters();
+        self.overtake_slow();
         if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {
             self.sweep_ms = self.now.ms();
             self.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
+            self.adapt_patience();
         }
         self.sweep_conns();
         self.check_stop();

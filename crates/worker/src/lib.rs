@@ -6,7 +6,7 @@
 //! runs under the real driver and under simulation.
 //!
 //! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route` (5), `acquire` and `connect` (7), `dispatch` (8), `relay` (9),
+//! `analysis` (4), `route` (5), `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9),
 //! `release` (10); `failure` is what happens when a server is lost on the way.
 #![forbid(unsafe_code)]
 
@@ -26,11 +26,13 @@ mod command;
 
 mod analysis;
 mod modes;
+mod pace;
 
 mod route;
 
 mod acquire;
 mod connect;
+mod share;
 
 mod dispatch;
 

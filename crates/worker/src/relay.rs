@@ -8,6 +8,7 @@ use crate::{
     action::read_error,
     client::{Phase, Stage},
     conn::{Conn, ConnPhase, InFlight, Owner},
+    share::BEHIND_LEN_MAX,
 };
 
 impl Worker {
@@ -53,10 +54,8 @@ impl Worker {
             if fed.ended {
                 let entry = self.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
                 if let Some(InFlight { relay, is_statement, .. }) = entry {
-                    if is_statement {
-                        self.count_answered(id);
-                    }
-                    self.answered(id, owner, relay.into_outcome());
+                    let service_us = if is_statement { self.count_answered(id) } else { 0 };
+                    self.answered(id, owner, relay.into_outcome(), service_us);
                 }
             } else if front_awaits_client(self.conns.get(id)) {
                 return self.server_broke(id, "asked for a file that nobody offered");
@@ -68,6 +67,11 @@ impl Worker {
     fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
         let max = self.snapshot.settings.client_buffer_max;
         let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
+        let is_behind =
+            self.clients.get(client).is_some_and(|client| client.outbox.len() > BEHIND_LEN_MAX);
+        if is_full || is_behind {
+            self.let_others_overtake(conn_id);
+        }
         let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
@@ -100,7 +104,7 @@ impl Worker {
         }
         let conn_id = match &client.phase {
             Phase::Running(statement) => match statement.stage {
-                Stage::Sent(conn) => conn,
+                Stage::Sent(conn) | Stage::Shared(conn) => conn,
                 Stage::Queued | Stage::Synchronising(_) => return,
             },
             Phase::Forward(conn) => *conn,
@@ -123,9 +127,9 @@ impl Worker {
     }
 
     /// A command has been answered.
-    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome) {
+    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
         match owner {
-            Owner::Client(client) => self.complete(client, id, outcome),
+            Owner::Client(client) => self.complete(client, id, outcome, service_us),
             Owner::Nobody => self.free_if_quiet(id),
             Owner::Sync(client, set) => match outcome.error {
                 Some(error) => {
@@ -160,7 +164,7 @@ impl Worker {
                 if statement.stage == Stage::Synchronising(id))
         });
         if waits && is_last {
-            self.send_statement(client, id);
+            self.send_statement(client, id, Stage::Sent(id));
         }
     }
 }

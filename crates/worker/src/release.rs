@@ -31,7 +31,13 @@ const SPARE_STATEMENTS_MAX: usize = 256;
 
 impl Worker {
     /// The reply to a client's command has been relayed to its end.
-    pub(crate) fn complete(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
+    pub(crate) fn complete(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        outcome: Outcome,
+        service_us: u64,
+    ) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -45,8 +51,17 @@ impl Worker {
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome);
+        if let Some(known) = &statement.known {
+            known.pace.observe(service_us, outcome.error.is_none() && outcome.warnings == 0);
+        }
+        let stage = statement.stage;
         self.retire(statement);
-        self.settle_lease(id, conn_id);
+        match stage {
+            Stage::Shared(_) => self.settle_shared(conn_id),
+            Stage::Sent(_) | Stage::Queued | Stage::Synchronising(_) => {
+                self.settle_lease(id, conn_id);
+            }
+        }
         self.after_statement(id);
     }
 
@@ -310,8 +325,10 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        if conn.list == ConnState::Resetting && conn.in_flight.is_empty() {
-            self.reset_conn(conn_id);
+        match conn.list {
+            ConnState::Resetting if conn.in_flight.is_empty() => self.reset_conn(conn_id),
+            ConnState::Shared => self.settle_shared(conn_id),
+            _ => {}
         }
     }
 
@@ -410,6 +427,7 @@ impl Worker {
         };
         match statement.stage {
             Stage::Queued => self.pool.waiters(statement.hostgroup).remove(id),
+            Stage::Shared(conn) => self.leave_shared(id, conn),
             // The session's end frees the connection.
             Stage::Synchronising(_) | Stage::Sent(_) => {}
         }
@@ -428,17 +446,23 @@ impl Worker {
         }
     }
 
-    /// The server's in-flight figure goes down.
-    pub(crate) fn count_answered(&mut self, conn_id: ConnId) {
+    /// The server's in-flight figure goes down. Returns how long the server took for the
+    /// statement, those in front of it not counted, µs.
+    pub(crate) fn count_answered(&mut self, conn_id: ConnId) -> u64 {
+        let now_us = self.now.us;
         let Some(slot) = self.slot_of(conn_id) else {
-            return;
+            return 0;
         };
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.end_statement();
         }
-        if let Some(conn) = self.conns.get_mut(conn_id) {
-            conn.busy_since_us = 0;
-        }
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return 0;
+        };
+        let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
+        let next_us = if has_more { now_us } else { 0 };
+        let since_us = std::mem::replace(&mut conn.busy_since_us, next_us);
+        now_us.saturating_sub(since_us)
     }
 
     /// Counts a statement that a server answered.

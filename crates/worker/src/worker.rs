@@ -20,6 +20,7 @@ use crate::{
     client::{Client, Phase, Statement},
     conn::{AccountKey, Conn, ConnPhase},
     outbox::{Buffers, Dirty},
+    share::Patience,
     table::Table,
 };
 
@@ -69,6 +70,7 @@ pub struct Worker {
     pub(crate) stopping: Option<u64>,
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
+    pub(crate) patience: Patience,
     actions: Vec<Action>,
     dirty: Dirty<Side>,
 }
@@ -134,6 +136,7 @@ impl Worker {
             stopping: None,
             is_stopped: false,
             log_budget: LOG_LINES_PER_SEC,
+            patience: Patience::default(),
             actions: Vec::new(),
             dirty: Dirty::default(),
             snapshot,

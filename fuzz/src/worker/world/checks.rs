@@ -16,7 +16,11 @@ impl World {
             let counted = health.connections() as usize;
             assert_eq!(counted, open, "connections to {key:?} counted, and open");
             let in_flight = health.in_flight() as usize;
-            assert!(in_flight <= open, "{in_flight} statements on {open} connections to {key:?}");
+            let depth_max = self.snapshot.settings.pipeline_depth_max;
+            assert!(
+                in_flight <= open * depth_max,
+                "{in_flight} statements on {open} connections to {key:?}"
+            );
         }
         let waiting: Vec<_> =
             self.clients.iter().map(|client| (client.worker, Side::Client(client.id))).collect();
