@@ -17,5 +17,8 @@ mod failover;
 mod pinning;
 mod routing;
 mod sessions;
+mod set_property;
 mod sharing;
+mod state;
 mod sysbench;
+mod ties;

@@ -125,6 +125,12 @@ settings! {
     /// statement that may have had effects is never sent again.
     query_retries_on_failure: u32 = 1, Range::Numbers(0, 1_000), "", Live, "0.1.0";
 
+    /// Whether a stored procedure, a stored or loadable function, or a text prepared from something
+    /// else than a plain literal keeps its session on its server connection (pin `routine`): it
+    /// may leave what servers do not report, a user variable set by `INTO` or a named lock. Off for
+    /// applications whose routines leave neither; what servers report still pins.
+    routines_pin: bool = true, Range::All, "", Live, "0.1.0";
+
     /// Failed connects in a row after which a server is shunned. 0 never shuns.
     shun_on_failures: u32 = 5, Range::Numbers(0, 10_000_000), "failures", Live, "0.1.0";
 

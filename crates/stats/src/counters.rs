@@ -107,6 +107,8 @@ counters! {
             "Statements sent to a connection while others were in flight on it."
         statements_overtaken: "trunkline_statement_resends_total";
             "Reads sent to another connection because one in front of them took too long."
+        statements_awaited_state: "trunkline_statement_state_waits_total";
+            "Statements that waited until their server had confirmed the session's state."
         statements_queued: "trunkline_statement_waits_total";
             "Statements that waited for a server connection."
         queue_time_us: "trunkline_statement_wait_microseconds_total";

@@ -152,7 +152,12 @@ impl Worker {
             return self.free_after_session(conn_id);
         };
         debug_assert!(session.lease_mut(conn_id).is_none());
-        session.leases.push(Lease { hostgroup, conn: conn_id, pins: Default::default() });
+        session.leases.push(Lease {
+            hostgroup,
+            conn: conn_id,
+            pins: Default::default(),
+            pinned_by: None,
+        });
         self.dispatch(id, conn_id);
     }
 

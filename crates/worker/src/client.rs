@@ -28,6 +28,8 @@ pub struct ClientId {
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    /// Its number in the greeting.
+    pub connection_id: u32,
     pub peer: Arc<Peer>,
     /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
     pub nonce: [u8; 20],
@@ -88,6 +90,8 @@ pub(crate) struct Session {
     pub next_flag: u32,
     /// Statements prepared by command, on the lease that is pinned for them.
     pub prepared: Vec<(u32, Rc<Known>)>,
+    /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
+    pub accepted_sets: Vec<u64>,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }
@@ -98,7 +102,12 @@ pub(crate) struct Lease {
     pub hostgroup: HostgroupId,
     pub conn: ConnId,
     pub pins: Pins,
+    /// The statement that pinned it, and when, µs; `None` while nothing does.
+    pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
 }
+
+/// `SET` texts of one session that are remembered.
+const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Session {
     pub(crate) fn lease_mut(&mut self, conn: ConnId) -> Option<&mut Lease> {
@@ -108,6 +117,15 @@ impl Session {
     /// The lease that is in a transaction.
     pub(crate) fn transaction_lease(&self) -> Option<&Lease> {
         self.leases.iter().find(|lease| lease.pins.has(PinReason::Transaction))
+    }
+
+    /// Remembers that a server accepted this `SET`.
+    pub(crate) fn remember_set(&mut self, text: u64) {
+        self.accepted_sets.retain(|known| *known != text);
+        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.accepted_sets.remove(0);
+        }
+        self.accepted_sets.push(text);
     }
 
     /// Whether a transaction is open.

@@ -280,9 +280,13 @@ impl Worker {
         }
         self.end_brief_pins(id, &known.analysis);
         let route = self.route_text(id, &known, text);
+        let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
         statement.is_read = known.is_read();
         statement.known = Some(known);
+        if goes_to_server && self.answer_repeated_set(id, &statement) {
+            return self.buffers.give(statement.frames);
+        }
         self.follow(id, route, statement);
     }
 
@@ -430,6 +434,7 @@ impl Worker {
         session.modes = modes_of(&state, self.greeting.flavor(), false);
         session.state = self.states.intern(state);
         session.prepared = Vec::new();
+        session.accepted_sets = Vec::new();
         session.last_insert_id = 0;
         session.last_conn = None;
         session.insert_conn = None;

@@ -38,6 +38,8 @@ pub(crate) struct Conn {
     /// Who has it, while leased or forwarding.
     pub owner: Option<ClientId>,
     pub is_pinned: bool,
+    /// Whether the server was asked to report what is set for the next transaction.
+    pub tracks_transactions: bool,
     /// When the statement that runs was sent, µs; 0 when none does.
     pub busy_since_us: u64,
     /// The session that had it last.

@@ -41,6 +41,9 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
 const TRACKERS_ON: &[u8] = b"\x03SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
 
+const TRANSACTION_TRACKER_ON: &[u8] =
+    b"\x03SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
 
@@ -79,6 +82,7 @@ impl Worker {
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            tracks_transactions: false,
             busy_since_us: 0,
             last_client: None,
             turn: 0,
@@ -268,8 +272,25 @@ impl Worker {
         }
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        conn.tracks_transactions = false;
         self.write_server(id, |out| {
             put_payload(out, 0, TRACKERS_ON);
+        });
+    }
+
+    /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
+    /// of every connection, as servers then report the progress of every transaction.
+    pub(crate) fn track_transactions(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        if !conn.format.session_track || std::mem::replace(&mut conn.tracks_transactions, true) {
+            return;
+        }
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        self.write_server(id, |out| {
+            put_payload(out, 0, TRANSACTION_TRACKER_ON);
         });
     }
 

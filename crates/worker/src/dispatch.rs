@@ -19,6 +19,7 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Session, Stage, Statement},
     conn::{InFlight, Owner},
+    held::sets_next_transaction,
 };
 
 /// Remembered `SET` statements; more than that and all are proven again.
@@ -65,7 +66,10 @@ impl Worker {
         let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
         self.send_sync(id, conn_id, sync, proof);
         match waits {
-            true => self.set_stage(id, Stage::Synchronising(conn_id)),
+            true => {
+                self.stats.counters.statements_awaited_state += 1;
+                self.set_stage(id, Stage::Synchronising(conn_id));
+            }
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
     }
@@ -112,7 +116,8 @@ impl Worker {
             put_init_db(out, schema);
             expect(None);
         }
-        if let Some(text) = &sync.set {
+        let sets = sync.set.iter().map(|text| (text, proof));
+        for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
             let start = begin_packet(out, 0);
             out.push(0x03);
             out.extend_from_slice(text);
@@ -138,6 +143,12 @@ impl Worker {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.now.us;
+        let is_next = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement) if sets_next_transaction(statement))
+        });
+        if is_next {
+            self.track_transactions(conn_id);
+        }
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -267,6 +278,6 @@ fn add_last_insert_id(sync: &mut Sync, value: u64) {
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 
-fn text_hash(text: &[u8]) -> u64 {
+pub(crate) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
 }

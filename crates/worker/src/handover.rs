@@ -142,6 +142,7 @@ impl Worker {
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            tracks_transactions: false,
             busy_since_us: 0,
             last_client: None,
             turn: 0,

@@ -43,6 +43,7 @@ mod release;
 mod failure;
 mod forward;
 mod handover;
+mod held;
 mod housekeeping;
 mod reload;
 mod report;

@@ -71,6 +71,7 @@ impl Worker {
         };
         let active_ms = self.now.ms();
         let id = self.clients.insert_with(|_| Client {
+            connection_id,
             peer,
             nonce,
             phase,
@@ -216,6 +217,7 @@ impl Worker {
             status: status::AUTOCOMMIT,
             next_flag: 0,
             prepared: Vec::new(),
+            accepted_sets: Vec::new(),
             lost: None,
             user,
         };

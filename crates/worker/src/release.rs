@@ -9,8 +9,8 @@ use trunkline_protocol::{
     packet::{err::put_err, greeting::Flavor, status},
     response::{Outcome, Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Charset, PinReason, SessionState, apply_outcome};
-use trunkline_sql::analysis::{Analysis, Depends, Effect};
+use trunkline_session::tracker::{Charset, PinReason, SessionState, Trust, apply_outcome};
+use trunkline_sql::analysis::{Analysis, Depends};
 use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
@@ -89,7 +89,10 @@ impl Worker {
             return;
         };
         let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
+        let reports_all = self.conns.get(conn_id).is_some_and(|conn| conn.format.deprecate_eof);
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
+        let is_set = analysis.is_some_and(crate::held::is_plain_set);
+        let before = is_set.then(|| Arc::clone(&session.state));
         if outcome.last_insert_id != 0 {
             session.last_insert_id = outcome.last_insert_id;
         }
@@ -107,12 +110,6 @@ impl Worker {
             return;
         };
         lease.pins.set(PinReason::Transaction, in_transaction);
-        if !in_transaction && statement.purpose == Purpose::Query {
-            let sets_next = analysis.is_some_and(sets_next_transaction);
-            if !sets_next {
-                lease.pins.unpin(PinReason::NextTransaction);
-            }
-        }
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         let reads_warnings =
             analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
@@ -121,8 +118,14 @@ impl Worker {
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let trust = match self.snapshot.settings.routines_pin || !reports_all {
+            true => Trust::Nothing,
+            false => Trust::Reports,
+        };
+        let pins = &mut lease.pins;
         let applied =
-            has_run.then(|| apply_outcome(&session.state, &mut lease.pins, analysis, outcome));
+            has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
+        crate::held::follow_status(pins, analysis, outcome);
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
             session.state = state;
@@ -136,6 +139,10 @@ impl Worker {
                 session.insert_conn = session.last_conn;
             }
             conn.state = state;
+        }
+        self.note_pins(id, conn_id, statement);
+        if let Some(before) = before {
+            self.remember_set(id, conn_id, statement, outcome, &before);
         }
     }
 
@@ -173,7 +180,7 @@ impl Worker {
                 self.forget_state(id);
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
-                    lease.pins.clear();
+                    lease.pins.reset();
                 }
                 self.forget_conn_state(conn_id);
                 self.switch_trackers_on(conn_id);
@@ -281,7 +288,7 @@ impl Worker {
             return;
         };
         for lease in session.leases {
-            self.free_after_session(lease.conn);
+            self.free_lease(&lease);
         }
     }
 
@@ -442,7 +449,7 @@ impl Worker {
         };
         let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
         for lease in others {
-            self.free_after_session(lease.conn);
+            self.free_lease(&lease);
         }
     }
 
@@ -479,7 +486,7 @@ impl Worker {
         self.sample(id, statement, None, None, Some(code));
     }
 
-    fn sample(
+    pub(crate) fn sample(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -515,8 +522,4 @@ impl Worker {
             now_unix_sec: self.now.unix_sec,
         });
     }
-}
-
-fn sets_next_transaction(analysis: &Analysis) -> bool {
-    analysis.effects.iter().any(|effect| matches!(effect, Effect::SetTransaction(_)))
 }
