@@ -302,3 +302,80 @@ fn a_procedure_that_fails_leaves_nothing_to_others() -> Result<()> {
     }
     Ok(())
 }
+
+/// `/sessions` and `trunkline sessions` say who holds what, and since which statement.
+#[test]
+fn pins_are_visible_with_their_cause() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "pins_are_visible_with_their_cause") {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MariaDb)?;
+    let schema = new_schema(server, "CREATE TABLE t (a INT)")?;
+    let proxy = before(server, 2, 4)?;
+    let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, "")?);
+    one.sql("CREATE TEMPORARY TABLE mine (secret INT DEFAULT 4711)")?;
+    one.sql("BEGIN")?;
+    ensure!(text(&mut other, "SELECT 1")? == "1");
+    let page = |path: &str| -> Result<serde_json::Value> {
+        let (code, body) = proxy.http(path)?;
+        ensure!(code == 200, "{path}: {code} {body}");
+        Ok(serde_json::from_str(&body)?)
+    };
+    let all = page("/sessions")?;
+    ensure!(all["total"] == 2 && all["pinned"] == 1, "{all}");
+    let sessions = all["sessions"].as_array().context("no sessions")?;
+    ensure!(sessions.len() == 2, "{all}");
+    let row = &sessions[0];
+    ensure!(row["id"] == one.connection_id() && row["user"] == USER, "{row}");
+    ensure!(row["schema"] == schema.as_str() && row["client"] == "127.0.0.1", "{row}");
+    ensure!(row["doing"] == "idle", "{row}");
+    let held = &row["holds"][0];
+    ensure!(held["hostgroup"] == 0 && held["server"] == server.address(), "{held}");
+    ensure!(held["reasons"] == serde_json::json!(["transaction", "temporary_table"]), "{held}");
+    let digest = held["digest_text"].as_str().unwrap_or_default();
+    ensure!(digest.starts_with("CREATE TEMPORARY TABLE mine"), "{held}");
+    ensure!(!all.to_string().contains("4711"), "a literal is shown: {all}");
+    ensure!(sessions[1]["holds"] == serde_json::json!([]), "{all}");
+    ensure!(page("/sessions?pinned=1")?["sessions"].as_array().map(Vec::len) == Some(1));
+    ensure!(page("/sessions?limit=0")?["sessions"] == serde_json::json!([]));
+    let url = format!("http://127.0.0.1:{}", proxy.http_port());
+    let output = std::process::Command::new(trunkline_testkit::trunkline_binary()?)
+        .args(["sessions", "--pinned", "--url", &url])
+        .output()?;
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(shown.contains("2 sessions, 1 pinned; 1 shown"), "{shown}");
+    ensure!(shown.contains("transaction, temporary_table"), "{shown}");
+    one.sql("COMMIT")?;
+    one.sql("DROP TEMPORARY TABLE mine")?;
+    wait_pins(&proxy, &[])?;
+    ensure!(page("/sessions?pinned=1")?["sessions"] == serde_json::json!([]));
+    Ok(())
+}
+
+/// A view that hides a function which sets a variable: nobody else sees it.
+#[test]
+fn what_a_view_hides_reaches_nobody_else() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "what_a_view_hides_reaches_nobody_else") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(
+            server,
+            "CREATE FUNCTION changes() RETURNS INT DETERMINISTIC
+             BEGIN SET SESSION sort_buffer_size = 65536; RETURN 1; END;
+             CREATE VIEW v AS SELECT changes() AS a",
+        )?;
+        let proxy = before(server, 1, 2)?;
+        let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, &schema)?);
+        let usual = text(&mut other, "SELECT @@sort_buffer_size")?;
+        for _ in 0..20 {
+            ensure!(text(&mut one, "SELECT a FROM v")? == "1");
+            ensure!(text(&mut other, "SELECT 1")? == "1");
+            ensure!(text(&mut other, "SELECT @@sort_buffer_size")? == usual, "{flavour:?}");
+        }
+        ensure!(text(&mut one, "SELECT @@sort_buffer_size")? == "65536", "{flavour:?}");
+    }
+    Ok(())
+}

@@ -459,6 +459,7 @@ impl Driver {
             Mail::Snapshot(snapshot) => worker.apply_snapshot(snapshot),
             Mail::Greeting(greeting) => worker.apply_greeting(greeting),
             Mail::Report(digests, answer) => answer(worker.report(digests)),
+            Mail::Sessions(query, answer) => answer(worker.sessions(query)),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),

@@ -8,7 +8,7 @@ use std::sync::{
 use trunkline_config::Snapshot;
 use trunkline_net::{Stream, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, Report};
+use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_topology::ServerKey;
 use trunkline_worker::{ClientId, ConnId, MovedConn};
 
@@ -20,6 +20,8 @@ pub enum Mail {
     Greeting(Arc<Greeting>),
     /// Give a copy of the numbers; the function takes it to whoever asked.
     Report(DigestQuery, Box<dyn FnOnce(Report) + Send>),
+    /// Give a list of sessions likewise.
+    Sessions(SessionQuery, Box<dyn FnOnce(SessionList) + Send>),
     /// Stop: take no more clients, end the rest within so many milliseconds.
     Stop(u64),
     /// A password was decrypted.

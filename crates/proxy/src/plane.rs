@@ -11,7 +11,7 @@ use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, Report};
+use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_worker::{Shared, Worker, WorkerOptions};
 
 use crate::{
@@ -135,23 +135,37 @@ impl DataPlane {
     /// Asks all workers for their numbers and waits at most `timeout` for the answers. A worker
     /// that does not answer in time is left out.
     pub fn reports(&self, digests: DigestQuery, timeout: Duration) -> Vec<Report> {
+        self.ask(timeout, |answer| Mail::Report(digests, answer))
+    }
+
+    /// The sessions of all workers that answer within `timeout`.
+    pub fn sessions(&self, query: SessionQuery, timeout: Duration) -> SessionList {
+        let lists = self.ask(timeout, |answer| Mail::Sessions(query, answer));
+        SessionList::merge(lists, query)
+    }
+
+    /// Asks all workers; the answers that come in time.
+    fn ask<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        mail: impl Fn(Box<dyn FnOnce(T) + Send>) -> Mail,
+    ) -> Vec<T> {
         let (sender, receiver) = channel();
         for postbox in &self.postboxes {
             let sender = sender.clone();
-            let answer = Box::new(move |report| drop(sender.send(report)));
-            postbox.send(Mail::Report(digests, answer));
+            postbox.send(mail(Box::new(move |answer| drop(sender.send(answer)))));
         }
         drop(sender);
         let deadline = Instant::now() + timeout;
-        let mut reports = Vec::new();
-        while reports.len() < self.postboxes.len() {
+        let mut answers = Vec::new();
+        while answers.len() < self.postboxes.len() {
             let left = deadline.saturating_duration_since(Instant::now());
             match receiver.recv_timeout(left) {
-                Ok(report) => reports.push(report),
+                Ok(answer) => answers.push(answer),
                 Err(_) => break,
             }
         }
-        reports
+        answers
     }
 
     /// Begins the graceful stop of all workers.

@@ -11,10 +11,11 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
+    reports_change,
 };
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect},
-    set::{Assignment, Scope, TransactionScope},
+    set::{Assignment, Scope, TransactionScope, Value},
 };
 
 use crate::{
@@ -34,9 +35,8 @@ pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcom
         // MySQL lets go of an XA transaction once it is prepared.
         false => pins.unpin(PinReason::Xa),
     }
-    // MariaDB says even in an EOF packet that the state of the session changed, but not how. What
-    // certainly only reads changes it by a function that a view hides.
-    let is_unsaid = flags & status::SESSION_STATE_CHANGED != 0 && outcome.changes.is_empty();
+    // What certainly only reads changes the session by a function that a view hides.
+    let is_unsaid = outcome.changes.is_empty() && reports_change(outcome);
     if is_unsaid && analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads) {
         pins.pin(PinReason::ServerState);
     }
@@ -66,6 +66,19 @@ pub(crate) fn is_plain_set(analysis: &Analysis) -> bool {
         && analysis.statements == 1
         && analysis.is_complete
         && analysis.depends.is_empty()
+}
+
+/// Whether a text is one `SET` without expressions, so that it can't begin a transaction.
+pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
+    let is_expression = |assignment: &Assignment| {
+        matches!(assignment, Assignment::Variable { value: Value::Expression(_), .. })
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => {
+            is_plain_set(analysis) && !assignments.iter().any(is_expression)
+        }
+        _ => false,
+    }
 }
 
 impl Worker {

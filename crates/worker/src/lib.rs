@@ -32,6 +32,7 @@ mod route;
 
 mod acquire;
 mod connect;
+mod sessions;
 mod share;
 
 mod dispatch;

@@ -9,7 +9,9 @@ use trunkline_protocol::{
     packet::{err::put_err, greeting::Flavor, status},
     response::{Outcome, Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Charset, PinReason, SessionState, Trust, apply_outcome};
+use trunkline_session::tracker::{
+    Charset, PinReason, SessionState, Trust, apply_outcome, reports_change,
+};
 use trunkline_sql::analysis::{Analysis, Depends};
 use trunkline_stats::{ClientRefusal, StatementSample};
 
@@ -51,12 +53,15 @@ impl Worker {
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome);
-        if let Some(known) = &statement.known {
-            known.pace.observe(service_us, outcome.error.is_none() && outcome.warnings == 0);
-        }
         let stage = statement.stage;
+        let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
+        if let Some(known) = &statement.known {
+            let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
+            known.pace.observe(service_us, is_good);
+        }
         self.retire(statement);
         match stage {
+            Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
             Stage::Shared(_) => self.settle_shared(conn_id),
             Stage::Sent(_) | Stage::Queued | Stage::Synchronising(_) => {
                 self.settle_lease(id, conn_id);
@@ -104,7 +109,10 @@ impl Worker {
             Some(flags) if outcome.error.is_none() => flags & status::IN_TRANS != 0,
             // An error does not say whether a transaction is open: it stays as it was, and one
             // may have begun where statements begin them.
-            _ => session.is_in_transaction() || session.state.is_autocommit_off(),
+            _ => {
+                let may_begin = !analysis.is_some_and(crate::held::reads_no_table);
+                session.is_in_transaction() || may_begin && session.state.is_autocommit_off()
+            }
         };
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
@@ -341,7 +349,7 @@ impl Worker {
 
     /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
     /// variables and statements.
-    fn reset_conn(&mut self, conn_id: ConnId) {
+    pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

@@ -229,6 +229,35 @@ impl Worker {
         }
     }
 
+    /// A read has changed its connection's state all the same, by a function that a view hides:
+    /// those behind it are answered elsewhere, and the connection is reset.
+    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        conn.list = ConnState::Resetting;
+        let is_quiet = conn.in_flight.is_empty();
+        let mut behind = Vec::new();
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                behind.push(client);
+            }
+        }
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.leave_shared(conn_id);
+            slot.enter(ConnState::Resetting);
+        }
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+        for client in behind {
+            self.send_elsewhere(client);
+        }
+    }
+
     /// A read that shared a connection goes to one of its own.
     fn send_elsewhere(&mut self, id: ClientId) {
         if let Some(Phase::Running(statement)) =

@@ -2,7 +2,10 @@
 //! what the server itself reported.
 
 use trunkline_protocol::{
-    packet::track::{Change, Changes},
+    packet::{
+        status,
+        track::{Change, Changes},
+    },
     response::Outcome,
 };
 use trunkline_sql::{
@@ -71,6 +74,15 @@ pub fn apply_outcome(
     }
     let changed = step.state != *state;
     Applied { state: changed.then_some(step.state) }
+}
+
+/// Whether a reply says that the session's state changed.
+pub fn reports_change(outcome: &Outcome) -> bool {
+    let is_change = |change| matches!(change, Ok(Change::State(true)) | Err(_));
+    // MariaDB says so even in an EOF packet, which has no place for what changed.
+    let is_unsaid = outcome.changes.is_empty()
+        && outcome.status.is_some_and(|flags| flags & status::SESSION_STATE_CHANGED != 0);
+    is_unsaid || Changes::new(&outcome.changes).any(is_change)
 }
 
 /// How much of what stored routines leave behind is known.

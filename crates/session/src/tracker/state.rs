@@ -201,9 +201,10 @@ const STRING_VARIABLES: [&str; 5] = [
     "sql_mode",
 ];
 
-/// Whether a literal's text has quotes.
+/// Whether a literal's text has quotes, and is not one of bytes (`x'41'`, `b'01'`).
 fn is_string(value: &[u8]) -> bool {
-    value.iter().any(|byte| matches!(byte, b'\'' | b'"'))
+    let is_bytes = matches!(value, [b'x' | b'X' | b'b' | b'B', b'\'', ..]);
+    !is_bytes && value.iter().any(|byte| matches!(byte, b'\'' | b'"'))
 }
 
 /// Whether a boolean's text, quoted or not, means off.
@@ -296,7 +297,9 @@ mod tests {
     #[test]
     fn strings_are_told_from_numbers() {
         let mut state = plain();
-        for (name, value) in [("a", "1"), ("b", "'x'"), ("c", "NULL"), ("d", "_latin1\"y\"")] {
+        for (name, value) in
+            [("a", "1"), ("b", "'x'"), ("c", "NULL"), ("x", "x'41'"), ("d", "_latin1\"y\"")]
+        {
             assert!(state.set_user_variable(name.as_bytes(), value.as_bytes()));
         }
         let mut other = state.clone();
