@@ -14,6 +14,7 @@ mod stage;
 
 mod concurrency;
 mod failover;
+mod kill;
 mod pinning;
 mod routing;
 mod sessions;

@@ -85,6 +85,10 @@ counters! {
             "Clients turned away because their handshake took longer than connect_timeout_client."
         clients_idle_timeout: "trunkline_client_idle_timeouts_total";
             "Clients closed because they were idle for longer than wait_timeout."
+        clients_killed: "trunkline_client_kills_total";
+            "Sessions that a client ended by KILL."
+        statements_killed: "trunkline_statement_kills_total";
+            "Times that a client asked for a statement's end by KILL QUERY."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";

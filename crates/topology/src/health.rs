@@ -116,6 +116,12 @@ impl ServerHealth {
             .is_ok()
     }
 
+    /// Takes a place beyond the cap, for a `KILL` that must get to a server whose places are all
+    /// taken.
+    pub fn take_connection_beyond(&self) {
+        self.connections.fetch_add(1, Relaxed);
+    }
+
     /// Gives a connection's place back.
     pub fn give_back_connection(&self) {
         let before = self.connections.fetch_sub(1, Relaxed);

@@ -29,6 +29,8 @@ pub struct ClientId {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub peer: Arc<Peer>,
+    /// The number that it was greeted with.
+    pub number: u32,
     /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
     pub nonce: [u8; 20],
     pub phase: Phase,
@@ -53,10 +55,23 @@ pub(crate) enum Phase {
     Idle,
     /// A command is under way.
     Running(Box<Statement>),
+    /// What came of its `KILL` is awaited.
+    AwaitKill(AwaitKill),
     /// Bytes go straight to this server connection and back.
     Forward(ConnId),
     /// Ends when its outbox is empty.
     Closing,
+}
+
+/// A `KILL` that is being carried out.
+#[derive(Debug)]
+pub(crate) struct AwaitKill {
+    /// Tells it from an earlier one.
+    pub ticket: u64,
+    /// Whom it names.
+    pub number: u32,
+    /// When the client is told that nobody knows what came of it, ms.
+    pub deadline_ms: u64,
 }
 
 /// What the proxy knows of a logged-in client.
@@ -127,6 +142,8 @@ pub(crate) struct Statement {
     pub known: Option<Rc<Known>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
+    /// A `KILL` came for it before it was sent: it never is.
+    pub is_killed: bool,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
     pub retries_left: u32,

@@ -14,14 +14,12 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 use trunkline_session::tracker::{Charset, PinReason, SessionState};
-use trunkline_sql::{
-    analysis::{Effect, KillTarget},
-    token::Modes,
-};
+use trunkline_sql::token::Modes;
 
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    kill::{KillScope, KillText, kill_of},
     modes::modes_of,
     route::Route,
 };
@@ -230,9 +228,8 @@ impl Worker {
             Command::Statistics => self.plain(id, frames, ResponseShape::Text),
             Command::FieldList { .. } => self.plain(id, frames, ResponseShape::FieldList),
             Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
-            Command::ProcessKill(thread) => {
-                let text = format!("Unknown thread id: {thread}");
-                self.answer_error(id, 1094, b"HY000", &text);
+            Command::ProcessKill(number) => {
+                self.kill(id, KillScope::Session, Some(number.into()));
             }
             Command::Debug
             | Command::Shutdown
@@ -257,6 +254,7 @@ impl Worker {
             purpose,
             known: None,
             is_read: false,
+            is_killed: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             is_alone: false,
@@ -271,12 +269,10 @@ impl Worker {
     fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if let [Effect::Kill { target: KillTarget::Connection | KillTarget::Query, id: thread }] =
-            &*known.analysis.effects
-        {
-            // The number is one of ours, or a server's that may be anybody's by now.
-            let text = format!("Unknown thread id: {}", thread.unwrap_or_default());
-            return self.answer_error(id, 1094, b"HY000", &text);
+        match kill_of(&known.analysis) {
+            KillText::None => {}
+            KillText::One(scope, number) => return self.kill(id, scope, number),
+            KillText::Refused(what) => return self.not_supported(id, what),
         }
         self.end_brief_pins(id, &known.analysis);
         let route = self.route_text(id, &known, text);
@@ -284,6 +280,12 @@ impl Worker {
         statement.is_read = known.is_read();
         statement.known = Some(known);
         self.follow(id, route, statement);
+    }
+
+    /// Refuses a statement that can't be carried out for a client of a proxy.
+    fn not_supported(&mut self, id: ClientId, what: &str) {
+        let text = format!("This version of Trunkline doesn't yet support '{what}'");
+        self.answer_error(id, 1235, b"42000", &text);
     }
 
     fn modes(&self, id: ClientId) -> Option<Modes> {
@@ -310,6 +312,10 @@ impl Worker {
     fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
+        if kill_of(&known.analysis) != KillText::None {
+            let text = "This command is not supported in the prepared statement protocol yet";
+            return self.answer_error(id, 1295, b"HY000", text);
+        }
         self.end_brief_pins(id, &known.analysis);
         let route = match self.prepared_lease(id) {
             Some(route) => route,

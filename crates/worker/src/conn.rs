@@ -38,6 +38,12 @@ pub(crate) struct Conn {
     /// Who has it, while leased or forwarding.
     pub owner: Option<ClientId>,
     pub is_pinned: bool,
+    /// `KILL`s of what runs here that are under way: no new statement goes out meanwhile.
+    pub kills: u32,
+    /// A `KILL` was sent that may have come too late for the statement it was meant for.
+    pub was_killed: bool,
+    /// What became of a `KILL` is not known: the connection is not used by another session.
+    pub is_doomed: bool,
     /// When the statement that runs was sent, µs; 0 when none does.
     pub busy_since_us: u64,
     /// The session that had it last.
@@ -91,6 +97,10 @@ pub(crate) enum Owner {
     Reset,
     /// The proxy: `COM_PING` on an idle connection.
     Ping,
+    /// The proxy: `COM_PING` that takes an interruption which came too late.
+    Cleanse,
+    /// The proxy: a side command, by its number.
+    Side(u64),
 }
 
 /// An idle connection on its way to another worker.

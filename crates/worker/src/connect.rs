@@ -79,6 +79,9 @@ impl Worker {
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            kills: 0,
+            was_killed: false,
+            is_doomed: false,
             busy_since_us: 0,
             last_client: None,
             turn: 0,
@@ -253,7 +256,9 @@ impl Worker {
             Some(client) => self.forward_ready(id, client),
             None => {
                 self.switch_trackers_on(id);
-                self.offer(id);
+                if !self.side_conn_ready(id) {
+                    self.offer(id);
+                }
             }
         }
     }
@@ -292,6 +297,7 @@ impl Worker {
             return self.connect_failed(id, &failure.message);
         }
         self.stats.server_mut(slot.index()).connect_err += 1;
+        self.side_conn_lost(id, 0, &failure.message);
         self.drop_conn(id);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {

@@ -35,6 +35,9 @@ pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
 impl Worker {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
+        if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
+            return;
+        }
         let Some(client) = self.clients.get(id) else {
             return;
         };

@@ -63,6 +63,7 @@ impl Worker {
                 self.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
+        self.side_conn_lost(id, 0, reason);
         self.drop_conn(id);
         if let Some(client) = forwards {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
@@ -90,7 +91,9 @@ impl Worker {
             };
             self.lose_lease(client, &loss, reason);
         }
+        let written = conn.outbox.written_total();
         conn.outbox.discard(&mut self.buffers);
+        self.side_conn_lost(id, written, reason);
         self.pump(conn.hostgroup);
     }
 
@@ -177,8 +180,10 @@ impl Worker {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
+        let written = conn.outbox.written_total();
         conn.outbox.discard(&mut self.buffers);
         self.part(id, &conn);
+        self.side_conn_lost(id, written, "its connection was closed");
     }
 
     /// Closes an idle connection that is off its list already.

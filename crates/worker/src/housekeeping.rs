@@ -55,6 +55,7 @@ impl Worker {
             self.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
             self.adapt_patience();
+            self.expire_kills();
         }
         self.sweep_conns();
         self.check_stop();

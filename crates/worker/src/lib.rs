@@ -44,13 +44,16 @@ mod failure;
 mod forward;
 mod handover;
 mod housekeeping;
+mod kill;
 mod reload;
 mod report;
+mod side;
 mod stop;
 
 pub use action::{Action, Peer, Side};
 pub use client::ClientId;
 pub use conn::MovedConn;
+pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use outbox::Outbox;
 pub use shared::Shared;
 pub use time::Now;

@@ -54,8 +54,8 @@ impl Worker {
         }
         self.stats.counters.clients_accepted += 1;
         let has_room = self.shared.take_client(self.snapshot.settings.max_connections);
-        let connection_id = self.shared.next_connection_id();
-        let greeting = Greeting { connection_id, nonce, ..(*self.greeting).clone() };
+        let number = self.next_number();
+        let greeting = Greeting { connection_id: number, nonce, ..(*self.greeting).clone() };
         let mut outbox = Outbox::default();
         let phase = match has_room {
             true => {
@@ -72,6 +72,7 @@ impl Worker {
         let active_ms = self.now.ms();
         let id = self.clients.insert_with(|_| Client {
             peer,
+            number,
             nonce,
             phase,
             inbox: Vec::new(),
@@ -81,6 +82,7 @@ impl Worker {
             session: None,
             has_place: has_room,
         });
+        self.numbers.insert(number, id);
         self.touch_client(id);
         match has_room {
             true => {
@@ -360,6 +362,7 @@ impl Worker {
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
+            self.numbers.remove(&client.number);
             if client.has_place {
                 self.shared.give_back_client();
             }

@@ -110,7 +110,7 @@ impl Worker {
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.drain_inbox(id),
-            Phase::Login(_) | Phase::Closing => return,
+            Phase::Login(_) | Phase::AwaitKill(_) | Phase::Closing => return,
         };
         self.let_go_on(conn_id);
     }
@@ -150,6 +150,13 @@ impl Worker {
                 None => self.reset_done(id),
             },
             Owner::Ping => self.pinged(id),
+            Owner::Side(command) => self.side_answered(id, command, outcome),
+            Owner::Cleanse => {
+                if let Some(owner) = self.conns.get(id).and_then(|conn| conn.owner) {
+                    self.go_on_synchronised(owner, id);
+                }
+                self.free_if_quiet(id);
+            }
         }
     }
 
@@ -163,7 +170,7 @@ impl Worker {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(id))
         });
-        if waits && is_last {
+        if waits && is_last && !self.ends_killed(client, id) {
             self.send_statement(client, id, Stage::Sent(id));
         }
     }

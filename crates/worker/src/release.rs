@@ -264,6 +264,11 @@ impl Worker {
             }
             return;
         }
+        if conn.kills > 0 || conn.was_killed || conn.is_doomed {
+            // A `KILL` for the statement that is over may still arrive.
+            self.take_lease(id, conn_id);
+            return self.free_after_session(conn_id);
+        }
         let slot = conn.slot;
         self.take_lease(id, conn_id);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -339,6 +344,12 @@ impl Worker {
             return;
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
+        if conn.is_doomed {
+            return self.drop_conn(conn_id);
+        }
+        if conn.kills > 0 {
+            return;
+        }
         let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
@@ -348,9 +359,10 @@ impl Worker {
     }
 
     pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
+        conn.was_killed = false;
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.leave(ConnState::Resetting);
         }

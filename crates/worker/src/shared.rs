@@ -14,7 +14,6 @@ use trunkline_session::Credential;
 #[derive(Debug, Default)]
 pub struct Shared {
     clients: AtomicU32,
-    next_connection_id: AtomicU32,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
@@ -53,16 +52,6 @@ impl Shared {
     /// Clients connected over all workers, those that log in among them.
     pub fn clients(&self) -> u32 {
         self.clients.load(Relaxed)
-    }
-
-    /// A number for a new client; never 0.
-    pub(crate) fn next_connection_id(&self) -> u32 {
-        loop {
-            let id = self.next_connection_id.fetch_add(1, Relaxed).wrapping_add(1);
-            if id != 0 {
-                return id;
-            }
-        }
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {

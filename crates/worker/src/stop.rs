@@ -28,7 +28,7 @@ impl Worker {
                     self.close_client(id);
                 }
             }
-            Phase::Running(_) | Phase::Forward(_) | Phase::Closing => {}
+            Phase::Running(_) | Phase::AwaitKill(_) | Phase::Forward(_) | Phase::Closing => {}
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
     conn::{AccountKey, Conn, ConnPhase},
     outbox::{Buffers, Dirty},
     share::Patience,
+    side::SideCommand,
     table::Table,
 };
 
@@ -43,6 +44,13 @@ pub struct Worker {
     pub(crate) greeting: Arc<Greeting>,
     pub(crate) now: Now,
     pub(crate) clients: Table<ClientId, Client>,
+    /// Clients by the numbers that they were greeted with.
+    pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
+    /// The number that was given last; 0 before the first.
+    pub(crate) last_number: u32,
+    /// `KILL`s on their way to servers.
+    pub(crate) side_commands: Vec<SideCommand>,
+    pub(crate) next_side_command: u64,
     pub(crate) conns: Table<ConnId, Conn>,
     pub(crate) pool: Pool<ClientId>,
     pub(crate) accounts: Accounts,
@@ -115,6 +123,10 @@ impl Worker {
             greeting,
             now: Now::default(),
             clients: Table::new(),
+            numbers: HashMap::with_hasher(FixedState::default()),
+            last_number: 0,
+            side_commands: Vec::new(),
+            next_side_command: 0,
             conns: Table::new(),
             pool: Pool::new(options.seed),
             accounts: Accounts::default(),
@@ -216,7 +228,7 @@ impl Worker {
         match &client.phase {
             Phase::Login(_) => self.login_read(id, bytes),
             Phase::Idle => self.commands_read(id, bytes),
-            Phase::Running(_) => {
+            Phase::Running(_) | Phase::AwaitKill(_) => {
                 client.inbox.extend_from_slice(bytes);
                 self.pause_if_full(id);
             }
