@@ -20,3 +20,4 @@ mod routing;
 mod sessions;
 mod sharing;
 mod sysbench;
+mod traces;

@@ -85,6 +85,8 @@ counters! {
             "Clients turned away because their handshake took longer than connect_timeout_client."
         clients_idle_timeout: "trunkline_client_idle_timeouts_total";
             "Clients closed because they were idle for longer than wait_timeout."
+        traces_fetched: "trunkline_session_traces_total";
+            "Times that warnings or a last insert id were fetched for a session before its connection served another one."
         clients_killed: "trunkline_client_kills_total";
             "Sessions that a client ended by KILL."
         statements_killed: "trunkline_statement_kills_total";

@@ -124,6 +124,7 @@ impl Worker {
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
     pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
         let now_ms = self.now.ms();
+        self.fetch_traces(conn_id, Some(id));
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

@@ -14,7 +14,9 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, User};
 
-use crate::{action::Peer, analysis::Known, outbox::Outbox, shared::UserPlace};
+use crate::{
+    action::Peer, analysis::Known, outbox::Outbox, route::Route, shared::UserPlace, traces::Past,
+};
 
 /// A client of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,6 +99,8 @@ pub(crate) struct Session {
     pub last_conn: Option<(ConnId, u64)>,
     /// The same for the statement that set `last_insert_id`.
     pub insert_conn: Option<(ConnId, u64)>,
+    /// What else the last statement left.
+    pub past: Past,
     /// Status flags of the last reply.
     pub status: u16,
     /// The flag that the next statement's rules begin with.
@@ -146,6 +150,8 @@ pub(crate) struct Statement {
     pub is_killed: bool,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
+    /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
+    pub waiting: Option<Box<Waiting>>,
     pub retries_left: u32,
     /// Shares no connection any more: it was sent on one before.
     pub is_alone: bool,
@@ -156,6 +162,14 @@ pub(crate) struct Statement {
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
     pub sent_at: u64,
+}
+
+/// How a statement goes on when what it reads has been fetched.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub route: Route,
+    /// Bytes of its text, which is the end of its frames.
+    pub text_len: usize,
 }
 
 /// How far a command has come.

@@ -22,6 +22,7 @@ use crate::{
     kill::{KillScope, KillText, kill_of},
     modes::modes_of,
     route::Route,
+    traces::{Past, reads_past},
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
@@ -258,6 +259,7 @@ impl Worker {
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             is_alone: false,
+            waiting: None,
             retries_left: self.snapshot.settings.query_retries_on_failure,
             begun_us: self.now.us,
             sent_us: 0,
@@ -279,11 +281,14 @@ impl Worker {
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
         statement.is_read = known.is_read();
         statement.known = Some(known);
-        self.follow(id, route, statement);
+        match reads_past(&statement) {
+            true => self.follow_past(id, route, statement, text.len()),
+            false => self.follow(id, route, statement),
+        }
     }
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
-    fn not_supported(&mut self, id: ClientId, what: &str) {
+    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
         let text = format!("This version of Trunkline doesn't yet support '{what}'");
         self.answer_error(id, 1235, b"42000", &text);
     }
@@ -439,6 +444,7 @@ impl Worker {
         session.last_insert_id = 0;
         session.last_conn = None;
         session.insert_conn = None;
+        session.past = Past::default();
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
     }
 
@@ -528,7 +534,7 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, id: ClientId, statement: Statement) {
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Statement) {
         let boxed = match self.spare_statements.pop() {
             Some(mut spare) => {
                 *spare = statement;

@@ -14,7 +14,7 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
 
-use crate::{ClientId, outbox::Outbox};
+use crate::{ClientId, outbox::Outbox, traces::Trace};
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Conn {
     pub list: ConnState,
     pub phase: ConnPhase,
     pub inbox: Vec<u8>,
+    /// What has come of an answer to [`Trace::Warnings`].
+    pub captured: Vec<u8>,
     pub outbox: Outbox,
     pub is_paused: bool,
     /// Known from the login on.
@@ -99,6 +101,8 @@ pub(crate) enum Owner {
     Ping,
     /// The proxy: `COM_PING` that takes an interruption which came too late.
     Cleanse,
+    /// The proxy: what this client's session left here, fetched before another one gets it.
+    Trace(ClientId, Trace),
     /// The proxy: a side command, by its number.
     Side(u64),
 }

@@ -70,6 +70,7 @@ impl Worker {
             list: ConnState::Connecting,
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
+            captured: Vec::new(),
             outbox: Outbox::default(),
             is_paused: false,
             identity: None,

@@ -13,10 +13,11 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, Sync, difference};
-use trunkline_sql::analysis::{Depends, StatementKind};
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Phase, Purpose, Session, Stage, Statement},
     conn::{InFlight, Owner},
 };
@@ -48,9 +49,20 @@ impl Worker {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
         let trace = trace_of(statement, session);
-        // On a pinned connection nobody else has left anything.
-        let is_here = |trace| conn.is_pinned || trace == Some((conn_id, conn.turn));
-        let needs_trace = trace.is_some_and(|trace| !is_here(trace));
+        let needs_trace = trace.is_some_and(|trace| trace != Some((conn_id, conn.turn)));
+        let reads_insert_id = statement.known.as_ref().is_some_and(|known| reads_insert_id(known));
+        if reads_insert_id && !needs_trace && self.asks_for_insert_id(id, conn_id) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
             return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
@@ -64,6 +76,8 @@ impl Worker {
             // The statement reads what an earlier one left behind. Another session's traces go:
             // a `SET` clears warnings and counts, and sets this session's own last id.
             add_last_insert_id(&mut sync, session.last_insert_id);
+            session.past.insert_id_is_set();
+            session.insert_conn = Some((conn_id, conn.turn));
         }
         let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
         self.send_sync(id, conn_id, sync, proof);
@@ -250,18 +264,30 @@ pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 /// The connection and turn where what a statement reads of its session's past was left, or
 /// `Some(None)` when that was nowhere. `None` for a statement that reads nothing of it.
 pub(crate) fn trace_of(statement: &Statement, session: &Session) -> Option<Option<(ConnId, u64)>> {
-    let analysis = &statement.known.as_ref()?.analysis;
-    let depends = |what| analysis.depends.contains(what);
-    // A stored routine may read anything of it.
-    let is_routine = depends(Depends::UNKNOWN_FUNCTION)
-        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute);
-    if depends(Depends::LAST_INSERT_ID) || is_routine && session.insert_conn.is_some() {
+    let known = statement.known.as_ref()?;
+    let depends = |what| known.analysis.depends.contains(what);
+    if reads_insert_id(known) {
         return Some(session.insert_conn);
     }
     let reads_last = depends(Depends::ROW_COUNT)
         || depends(Depends::FOUND_ROWS)
         || depends(Depends::DIAGNOSTICS);
-    (reads_last || is_routine).then_some(session.last_conn)
+    reads_last.then_some(session.last_conn)
+}
+
+/// Whether the session's own last insert id has to be on the connection: it is read, or may be
+/// left unchanged by what the reply does not tell.
+fn reads_insert_id(known: &Known) -> bool {
+    let depends = |what| known.analysis.depends.contains(what);
+    depends(Depends::LAST_INSERT_ID)
+        || runs_a_routine(&known.analysis)
+        || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS)
+}
+
+/// Whether a statement runs a stored routine, which may read anything of its session's past.
+pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
+    analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
 }
 
 fn add_last_insert_id(sync: &mut Sync, value: u64) {

@@ -9,6 +9,7 @@ use crate::{
     client::{Phase, Stage},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
+    traces::Trace,
 };
 
 impl Worker {
@@ -91,9 +92,10 @@ impl Worker {
             };
             self.lose_lease(client, &loss, reason);
         }
-        let written = conn.outbox.written_total();
+        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
         conn.outbox.discard(&mut self.buffers);
         self.side_conn_lost(id, written, reason);
+        self.traces_gone(id, &traces);
         self.pump(conn.hostgroup);
     }
 
@@ -125,7 +127,13 @@ impl Worker {
             return;
         };
         let was_sent = match statement.stage {
-            Stage::Queued => return,
+            Stage::Queued => {
+                // It goes on elsewhere, or waits for what an earlier one left.
+                if had_state {
+                    session.lost = Some(text);
+                }
+                return;
+            }
             Stage::Synchronising(_) => false,
             // Bytes that the kernel never took never reached the server.
             Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
@@ -180,9 +188,10 @@ impl Worker {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
-        let written = conn.outbox.written_total();
+        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
         conn.outbox.discard(&mut self.buffers);
         self.part(id, &conn);
+        self.traces_gone(id, &traces);
         self.side_conn_lost(id, written, "its connection was closed");
     }
 
@@ -251,6 +260,15 @@ fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
         Some(owner) if losers.is_empty() => vec![(owner, false, Some(1))],
         _ => losers,
     }
+}
+
+/// What was being fetched from a connection for sessions that had it before.
+fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
+    let traces = conn.in_flight.iter().filter_map(|entry| match entry.owner {
+        Owner::Trace(client, trace) => Some((client, trace)),
+        _ => None,
+    });
+    traces.collect()
 }
 
 /// A `COM_QUIT` packet.

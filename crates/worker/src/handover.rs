@@ -133,6 +133,7 @@ impl Worker {
             list: ConnState::Idle,
             phase: ConnPhase::Ready,
             inbox: Vec::new(),
+            captured: Vec::new(),
             outbox: Outbox::default(),
             is_paused: false,
             identity: moved.identity,

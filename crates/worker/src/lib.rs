@@ -49,6 +49,7 @@ mod reload;
 mod report;
 mod side;
 mod stop;
+mod traces;
 
 pub use action::{Action, Peer, Side};
 pub use client::ClientId;

@@ -27,6 +27,7 @@ use crate::{
     conn::AccountKey,
     modes::modes_of,
     outbox::Outbox,
+    traces::Past,
 };
 
 /// Capabilities that make a server behave differently: connections that differ in them are not
@@ -215,6 +216,7 @@ impl Worker {
             last_insert_id: 0,
             last_conn: None,
             insert_conn: None,
+            past: Past::default(),
             status: status::AUTOCOMMIT,
             next_flag: 0,
             prepared: Vec::new(),

@@ -36,8 +36,8 @@ impl Worker {
             };
             let fed = match client {
                 Some(client) => front.relay.feed(bytes, client.outbox.buf(&mut self.buffers)),
-                // Nothing is appended: these relays discard.
-                None => front.relay.feed(bytes, &mut Vec::new()),
+                // Nothing is appended, but for traces: these relays discard.
+                None => front.relay.feed(bytes, &mut conn.captured),
             };
             let Ok(fed) = fed else {
                 return self.server_broke(id, "sent an answer that can't be understood");
@@ -57,6 +57,8 @@ impl Worker {
                     let service_us = if is_statement { self.count_answered(id) } else { 0 };
                     self.answered(id, owner, relay.into_outcome(), service_us);
                 }
+            } else if let Owner::Trace(..) = owner {
+                self.limit_captured(id);
             } else if front_awaits_client(self.conns.get(id)) {
                 return self.server_broke(id, "asked for a file that nobody offered");
             }
@@ -150,6 +152,7 @@ impl Worker {
                 None => self.reset_done(id),
             },
             Owner::Ping => self.pinged(id),
+            Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
             Owner::Side(command) => self.side_answered(id, command, outcome),
             Owner::Cleanse => {
                 if let Some(owner) = self.conns.get(id).and_then(|conn| conn.owner) {

@@ -90,9 +90,6 @@ impl Worker {
         };
         let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
-        if outcome.last_insert_id != 0 {
-            session.last_insert_id = outcome.last_insert_id;
-        }
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;
             session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
@@ -131,9 +128,15 @@ impl Worker {
         }
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
-            session.last_conn = Some((conn_id, conn.turn));
-            if outcome.last_insert_id != 0 {
-                session.insert_conn = session.last_conn;
+            let here = Some((conn_id, conn.turn));
+            if !reads_warnings {
+                session.last_conn = here;
+                session.past.learn(statement, outcome, flavor);
+            }
+            let is_here = session.insert_conn == here;
+            let last = &mut session.last_insert_id;
+            if session.past.learn_insert_id(last, is_here, statement, outcome) {
+                session.insert_conn = here;
             }
             conn.state = state;
         }

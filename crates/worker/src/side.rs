@@ -119,6 +119,7 @@ impl Worker {
         };
         if let Some(idle) = slot.pop_idle(account) {
             slot.enter(ConnState::Resetting);
+            self.fetch_traces(idle, None);
             if let Some(conn) = self.conns.get_mut(idle) {
                 conn.list = ConnState::Resetting;
                 // What a session left on it for a later statement is overwritten.

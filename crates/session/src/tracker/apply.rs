@@ -183,6 +183,10 @@ impl Step<'_> {
         let Ok(name) = std::str::from_utf8(name) else {
             return self.pins.pin(PinReason::UnknownVariable);
         };
+        if matches!(name, "last_insert_id" | "identity") {
+            // Like the id that an `INSERT` leaves: the worker carries it along.
+            return;
+        }
         if NOT_STATE.contains(&name) {
             // Meant for the statement that follows, on this connection.
             return self.pins.pin(PinReason::Other);
