@@ -5,6 +5,7 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
+    packet::track::Told,
     response::{ReplyFormat, ResponseShape},
 };
 use trunkline_session::{
@@ -101,6 +102,8 @@ pub(crate) struct Session {
     pub insert_conn: Option<(ConnId, u64)>,
     /// What else the last statement left.
     pub past: Past,
+    /// Which changes of session state the client is told.
+    pub told: Told,
     /// Status flags of the last reply.
     pub status: u16,
     /// The flag that the next statement's rules begin with.

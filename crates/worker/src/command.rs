@@ -10,6 +10,7 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
+        track::Told,
     },
     response::ResponseShape,
 };
@@ -445,6 +446,7 @@ impl Worker {
         session.last_conn = None;
         session.insert_conn = None;
         session.past = Past::default();
+        session.told = Told::DEFAULT;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
     }
 

@@ -166,7 +166,8 @@ impl Worker {
             return;
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
-        let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        relay.set_told(session.told);
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
         if conn.busy_since_us == 0 {
             conn.busy_since_us = now_us;

@@ -10,6 +10,7 @@ use trunkline_protocol::{
         greeting::Greeting,
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
+        track::Told,
     },
 };
 use trunkline_session::{
@@ -217,6 +218,7 @@ impl Worker {
             last_conn: None,
             insert_conn: None,
             past: Past::default(),
+            told: Told::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,
             prepared: Vec::new(),

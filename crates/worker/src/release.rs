@@ -6,11 +6,14 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
-    packet::{err::put_err, greeting::Flavor, status},
+    packet::{err::put_err, greeting::Flavor, status, track::Told},
     response::{Outcome, Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Charset, PinReason, SessionState, apply_outcome};
-use trunkline_sql::analysis::{Analysis, Depends, Effect};
+use trunkline_sql::{
+    analysis::{Analysis, Depends, Effect},
+    set::{Assignment, Scope},
+};
 use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
@@ -125,6 +128,9 @@ impl Worker {
             session.state = state;
             let no_backslash_escapes = session.status & status::NO_BACKSLASH_ESCAPES != 0;
             session.modes = modes_of(&session.state, flavor, no_backslash_escapes);
+        }
+        if let (Some(analysis), None) = (analysis, &outcome.error) {
+            ask_trackers(&mut session.told, analysis);
         }
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
@@ -529,6 +535,21 @@ impl Worker {
             error: error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code))),
             now_unix_sec: self.now.unix_sec,
         });
+    }
+}
+
+/// A session that sets trackers itself is held on its connection, which tells what it asked for.
+fn ask_trackers(told: &mut Told, analysis: &Analysis) {
+    for effect in &analysis.effects {
+        let Effect::Set(assignments) = effect else { continue };
+        for assignment in assignments {
+            if let Assignment::Variable {
+                scope: Scope::LocalDefault | Scope::Session, name, ..
+            } = assignment
+            {
+                told.ask(name);
+            }
+        }
     }
 }
 

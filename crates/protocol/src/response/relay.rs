@@ -6,6 +6,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
+use crate::packet::track::Told;
 
 use super::pass::Pass;
 use super::run::scan;
@@ -63,6 +64,8 @@ pub struct Relay {
     pub(super) server: ReplyFormat,
     pub(super) client: ReplyFormat,
     deliver: bool,
+    /// Which session state changes the client is told.
+    pub(super) told: Told,
     /// The number of the server's next packet; `None` when it may be any.
     pub(super) next_seq: Option<u8>,
     /// What a server's sequence number needs added to become the client's.
@@ -93,12 +96,18 @@ impl Relay {
             server,
             client,
             deliver,
+            told: Told::ALL,
             next_seq: None,
             shift: 0,
             carried: 0,
             gathered: Vec::new(),
             outcome: Outcome::default(),
         }
+    }
+
+    /// Has the client told only these changes of session state; all of them otherwise.
+    pub fn set_told(&mut self, told: Told) {
+        self.told = told;
     }
 
     /// Throws the rest of the response away: the client has gone.
