@@ -306,11 +306,65 @@ fn kill_in_turn(mut killer: SqlClient, numbers: &[u32], stop: &AtomicBool) -> Re
     let mut kills = 0;
     while !stop.load(Ordering::Relaxed) {
         for number in numbers {
-            killer.sql(&format!("KILL QUERY {number}"))?;
-            kills += 1;
+            match killer.sql(&format!("KILL QUERY {number}")) {
+                Ok(_) => kills += 1,
+                // It has gone home.
+                Err(_) if stop.load(Ordering::Relaxed) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(kills)
+}
+
+/// Statements that share a connection: the one that is ended takes nobody along.
+#[test]
+fn a_kill_hits_nobody_else_on_a_shared_connection() -> Result<()> {
+    on_both("a_kill_hits_nobody_else_on_a_shared_connection", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")?;
+        let proxy = before(server, 1, 2)?;
+        let stop = AtomicBool::new(false);
+        let many = |count: usize| -> Result<Vec<SqlClient>> {
+            (0..count).map(|_| client(&proxy, &schema)).collect()
+        };
+        let (victims, others) = (many(3)?, many(8)?);
+        let numbers: Vec<u32> = victims.iter().map(SqlClient::connection_id).collect();
+        let reads = |mut client: SqlClient, may_be_hit: bool| -> Result<u32> {
+            let mut count = 0;
+            while !stop.load(Ordering::Relaxed) {
+                match text(&mut client, "SELECT a FROM t WHERE a = 1") {
+                    Ok(value) => ensure!(value == "1", "{value}"),
+                    Err(error) if may_be_hit && error_code(&error) == Some(1317) => {}
+                    Err(error) => return Err(error),
+                }
+                count += 1;
+            }
+            Ok(count)
+        };
+        std::thread::scope(|scope| {
+            let (stop, reads) = (&stop, &reads);
+            let mut threads = Vec::new();
+            for (clients, may_be_hit) in [(victims, true), (others, false)] {
+                for client in clients {
+                    threads.push(scope.spawn(move || reads(client, may_be_hit)));
+                }
+            }
+            let killer = client(&proxy, "")?;
+            let killing = scope.spawn(|| kill_in_turn(killer, &numbers, stop));
+            std::thread::sleep(Duration::from_secs(3));
+            stop.store(true, Ordering::Relaxed);
+            let kills = killing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let mut all = 0;
+            for thread in threads {
+                all += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            ensure!(kills > 20 && all > 200, "{kills} kills of {all} statements");
+            anyhow::Ok(())
+        })?;
+        let shared = proxy.metric("trunkline_statement_pipelined_total", "")?;
+        ensure!(shared.is_some_and(|count| count > 0.0), "nothing was shared: {shared:?}");
+        Ok(())
+    })
 }
 
 /// What a client sends ahead of the answer to its `KILL` is run afterwards, in order.

@@ -261,6 +261,14 @@ impl Worker {
                     return self.answer_kill(asker, KillAnswer::Done);
                 }
                 Stage::Sent(conn) => (conn, Some(statement.sent_at)),
+                Stage::Shared(conn) => {
+                    let sent_at = statement.sent_at;
+                    if !self.single_out(id, conn) {
+                        self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                        return self.answer_kill(asker, KillAnswer::Done);
+                    }
+                    (conn, Some(sent_at))
+                }
             },
             Phase::Forward(conn) => (*conn, None),
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
@@ -283,15 +291,17 @@ impl Worker {
         let Some(client) = self.clients.get(id) else {
             return;
         };
+        let is_running = matches!(client.phase, Phase::Running(_));
         let conn = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) => Some(conn),
+                // Behind others it is read and thrown away.
+                Stage::Shared(conn) => self.single_out(id, conn).then_some(conn),
                 Stage::Queued | Stage::Synchronising(_) => None,
             },
             Phase::Forward(conn) => Some(*conn),
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,
         };
-        let is_running = matches!(client.phase, Phase::Running(_));
         let seq = match conn {
             Some(conn) => self.break_off_seq(conn, id),
             None => is_running.then_some(1),

@@ -103,6 +103,11 @@ impl Worker {
             // may have begun where statements begin them.
             _ => session.is_in_transaction() || session.state.is_autocommit_off(),
         };
+        let reads_warnings =
+            analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
+        if !reads_warnings {
+            session.past.learn(statement, outcome, flavor);
+        }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
@@ -114,8 +119,6 @@ impl Worker {
             }
         }
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
-        let reads_warnings =
-            analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         if !reads_warnings {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
         }
@@ -137,7 +140,6 @@ impl Worker {
             let here = Some((conn_id, conn.turn));
             if !reads_warnings {
                 session.last_conn = here;
-                session.past.learn(statement, outcome, flavor);
             }
             let is_here = session.insert_conn == here;
             let last = &mut session.last_insert_id;

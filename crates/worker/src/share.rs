@@ -188,7 +188,9 @@ impl Worker {
                 slot.leave_shared(conn_id);
             }
         }
-        if is_quiet {
+        if is_quiet && self.may_be_hit(conn_id) {
+            self.rest(conn_id);
+        } else if is_quiet {
             self.offer(conn_id);
         } else if !self.pool.waiters(hostgroup).is_empty() {
             self.fill(conn_id);
@@ -254,6 +256,18 @@ impl Worker {
         if std::mem::take(&mut conn.is_paused) {
             self.act(Action::Resume(Side::Server(conn_id)));
         }
+    }
+
+    /// A statement on a shared connection is to be ended. In front it is left alone there, and its
+    /// server can be told to end it: true. Behind others its answer is for nobody: false.
+    pub(crate) fn single_out(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(id));
+        match is_front {
+            true => self.leave_front_alone(conn_id),
+            false => self.leave_shared(id, conn_id),
+        }
+        is_front
     }
 
     /// Looks at the statements in front of shared connections.

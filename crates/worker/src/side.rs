@@ -119,7 +119,7 @@ impl Worker {
         };
         if let Some(idle) = slot.pop_idle(account) {
             slot.enter(ConnState::Resetting);
-            self.fetch_traces(idle, None);
+            self.fetch_traces(idle, None, false);
             if let Some(conn) = self.conns.get_mut(idle) {
                 conn.list = ConnState::Resetting;
                 // What a session left on it for a later statement is overwritten.
@@ -225,7 +225,8 @@ impl Worker {
         };
         self.clients.get(client).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
-                if statement.stage == Stage::Sent(command.target)
+                if matches!(statement.stage, Stage::Sent(conn) | Stage::Shared(conn)
+                    if conn == command.target)
                     && statement.sent_at == sent_at)
         })
     }
@@ -274,8 +275,10 @@ impl Worker {
             return;
         };
         conn.kills = conn.kills.saturating_sub(1);
-        let owner = conn.owner;
-        self.free_if_quiet(command.target);
+        let (owner, rests) = (conn.owner, conn.list == ConnState::Resetting);
+        if rests {
+            self.free_if_quiet(command.target);
+        }
         if let Some(owner) = owner {
             self.go_on_synchronised(owner, command.target);
         }
@@ -362,6 +365,25 @@ impl Worker {
         }
         self.set_stage(id, Stage::Synchronising(conn_id));
         true
+    }
+
+    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
+    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.is_doomed)
+    }
+
+    /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
+    pub(crate) fn rest(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.list = ConnState::Resetting;
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.enter(ConnState::Resetting);
+        }
+        self.free_if_quiet(conn_id);
     }
 
     /// Whether a `KILL` came for the statement before it was sent; then it ends here.

@@ -8,7 +8,7 @@
 mod ask;
 mod warnings;
 
-use trunkline_pool::ConnId;
+use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
     packet::{
@@ -187,21 +187,26 @@ impl Past {
 
 impl Worker {
     /// Fetches what the session that had a connection last may yet ask for, before `next` gets
-    /// it.
-    pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>) {
+    /// it. `keeps`: what the same session left before stays there for it.
+    pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let here = Some((conn_id, conn.turn));
-        let Some(last) = conn.last_client.filter(|last| Some(*last) != next) else {
+        let Some(last) = conn.last_client.filter(|last| !keeps || Some(*last) != next) else {
             return;
         };
+        // Its next statement makes its warnings void.
+        let is_other = Some(last) != next;
         let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
         let Some(session) = session else {
             return;
         };
         let past = &mut session.past;
-        let warnings = session.last_conn == here && past.has_conditions() && past.fetched.is_none();
+        let warnings = is_other
+            && session.last_conn == here
+            && past.has_conditions()
+            && past.fetched.is_none();
         let insert_id = session.insert_conn == here
             && past.insert_id != InsertId::Sure
             && conn.format.session_track;
@@ -294,7 +299,9 @@ impl Worker {
                 Trace::Warnings | Trace::InsertId => {}
             }
         }
-        self.free_if_quiet(conn_id);
+        if self.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Resetting) {
+            self.free_if_quiet(conn_id);
+        }
         self.trace_gone(conn_id, client, trace);
         if trace == Trace::InsertId {
             self.go_on_synchronised(client, conn_id);
