@@ -1,10 +1,12 @@
 //! Commands and what comes with their answers: compared byte by byte with a direct connection.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::packet::ok::{self, OkPacket};
 use trunkline_protocol::packet::track::Changes;
-use trunkline_testkit::Server;
+use trunkline_testkit::{AuthPlugin, Flavour, Options, Row, Server, Trunkline};
 
 use crate::stage::{FLAVOURS, PASSWORD, USER, before, is_available, new_schema, shared_server};
 use crate::wire::{MODERN, PLAIN, Shape, Wire, code, login, payloads};
@@ -96,4 +98,49 @@ fn session_changes_are_told_as_directly() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// What a client tells of itself: to whom its connection is its own, and nobody else.
+#[test]
+fn connection_attributes_say_who_is_connected() -> Result<()> {
+    if !is_available(Flavour::MySql, "connection_attributes_say_who_is_connected") {
+        return Ok(());
+    }
+    let options =
+        Options { args: vec!["--performance-schema=ON".to_owned()], ..Options::default() };
+    let server = crate::stage::start(Flavour::MySql, options)?;
+    server.create_user("alone", PASSWORD, AuthPlugin::ServerDefault)?;
+    let forwarded = "[[user]]\nname = \"alone\"\npassword = \"app's secret\"\n\
+                     default_hostgroup = 0\nfast_forward = true\n";
+    let proxy =
+        Trunkline::start(&format!("{}{forwarded}", crate::stage::one_server(&server, 1, 4)))?;
+    let told = |user: &str| -> Result<BTreeMap<String, String>> {
+        let mut wanted = login(user, PASSWORD, "", MODERN);
+        wanted.attributes =
+            vec![(b"program_name".to_vec(), b"e2e".to_vec()), (b"long".to_vec(), vec![b'x'; 300])];
+        let mut client = Wire::login_with(&proxy, wanted)?;
+        client.one("SELECT 1")?;
+        let rows = server.sql(&format!(
+            "SELECT attr_name, attr_value FROM performance_schema.session_connect_attrs
+             JOIN information_schema.processlist ON id = processlist_id WHERE user = '{user}'"
+        ))?;
+        let pair = |row: Row| {
+            let mut fields = row.into_iter().map(Option::unwrap_or_default);
+            Some((fields.next()?, fields.next()?))
+        };
+        Ok(rows.into_iter().filter_map(pair).collect())
+    };
+    let pooled = told(USER)?;
+    let of = |told: &BTreeMap<String, String>, name: &str| told.get(name).cloned();
+    ensure!(of(&pooled, "program_name").as_deref() == Some("trunkline"), "{pooled:?}");
+    ensure!(of(&pooled, "_client_name").as_deref() == Some("trunkline"), "{pooled:?}");
+    ensure!(of(&pooled, "_pid") == Some(proxy.pid().to_string()), "{pooled:?}");
+    for name in ["_client_version", "_os", "_platform"] {
+        ensure!(of(&pooled, name).is_some_and(|value| !value.is_empty()), "{pooled:?}");
+    }
+    let own = told("alone")?;
+    ensure!(of(&own, "program_name").as_deref() == Some("e2e"), "{own:?}");
+    ensure!(of(&own, "long").is_some_and(|value| value.len() == 300), "{own:?}");
+    ensure!(own.len() == 2, "{own:?}");
+    Ok(())
 }

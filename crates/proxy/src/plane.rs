@@ -55,10 +55,9 @@ impl DataPlane {
         }
         let listen = listeners.iter().map(|listener| listener.address().clone()).collect();
         let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
-        let shared = Arc::new(Shared::new(
-            Some(key.public_key_pem().to_vec()),
-            settings.verified_passwords_max,
-        ));
+        let shared =
+            Shared::new(Some(key.public_key_pem().to_vec()), settings.verified_passwords_max);
+        let shared = Arc::new(shared.with_attributes(own_attributes()));
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive
@@ -183,6 +182,19 @@ impl DataPlane {
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
+}
+
+/// What servers show of the proxy's connections, by the names that other clients use
+/// (`performance_schema.session_connect_attrs`).
+fn own_attributes() -> [(&'static str, String); 6] {
+    [
+        ("program_name", "trunkline".to_owned()),
+        ("_client_name", "trunkline".to_owned()),
+        ("_client_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("_pid", std::process::id().to_string()),
+        ("_os", std::env::consts::OS.to_owned()),
+        ("_platform", std::env::consts::ARCH.to_owned()),
+    ]
 }
 
 /// What one thread begins with: the worker itself is made on its own thread.

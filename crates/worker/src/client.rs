@@ -10,7 +10,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::{
     Credential,
-    frontend::ClientHandshake,
+    frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
 use trunkline_topology::{HostgroupId, User};
@@ -86,6 +86,8 @@ pub(crate) struct Session {
     pub account: AccountId,
     pub credential: Arc<Credential>,
     pub capabilities: Capabilities,
+    /// What the client told of itself, as far as it is kept.
+    pub attributes: Box<[Attribute]>,
     /// Framing of replies.
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,

@@ -14,6 +14,7 @@ use trunkline_session::{
     backend::{
         FailureKind, ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
     },
+    frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
 use trunkline_topology::{Address, HostgroupId, RefusalCause};
@@ -125,7 +126,7 @@ impl Worker {
             schema,
             collation,
             capabilities,
-            attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
+            attributes: as_sent(self.shared.attributes()),
             is_local,
         })
     }
@@ -310,4 +311,9 @@ impl Worker {
         }
         self.pump(hostgroup);
     }
+}
+
+/// Attributes in the form in which a login takes them.
+pub(crate) fn as_sent(attributes: &[Attribute]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    attributes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }

@@ -28,7 +28,10 @@ impl Worker {
         let schema = session.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let capabilities = session.capabilities;
+        let attributes = crate::connect::as_sent(&session.attributes);
         if let Some(mut login) = self.server_login(id, account, is_local, schema) {
+            // The connection is this client's alone, so it is the client that is told of.
+            login.attributes = attributes;
             // The client speaks to the server itself, so they must have agreed on the same.
             login.capabilities = login
                 .capabilities

@@ -15,7 +15,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::{
     Credential,
-    frontend::{Accounts, ClientHandshake, ClientIdentity, Refusal, Step},
+    frontend::{Accounts, Attribute, ClientHandshake, ClientIdentity, Refusal, Step},
     tracker::{Charset, Schema, SessionState},
 };
 use trunkline_stats::ClientRefusal;
@@ -210,6 +210,7 @@ impl Worker {
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
             format: reply_format(identity.capabilities),
             capabilities: identity.capabilities,
+            attributes: kept(identity.attributes),
             state: self.states.intern(state),
             handshake_charset: charset,
             modes,
@@ -373,6 +374,20 @@ impl Worker {
             self.stats.counters.clients_disconnected += 1;
         }
     }
+}
+
+/// Attributes that are kept while the client is connected, names and values, bytes. Those beyond
+/// it are left out.
+const ATTRIBUTES_KEPT_MAX: usize = 4_096;
+
+fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
+    let mut room = ATTRIBUTES_KEPT_MAX;
+    let fits = |(name, value): &Attribute| {
+        let left = room.checked_sub(name.len() + value.len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    attributes.into_iter().take_while(fits).collect()
 }
 
 /// Whether the first packet says that it is longer than a login ever is.

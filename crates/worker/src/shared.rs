@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use trunkline_session::Credential;
+use trunkline_session::{Credential, frontend::Attribute};
 
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]
@@ -17,6 +17,7 @@ pub struct Shared {
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
+    attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +34,24 @@ impl Shared {
     /// passwords are remembered at most.
     pub fn new(public_key_pem: Option<Vec<u8>>, verified_max: usize) -> Self {
         Self { public_key_pem, verified_max, ..Self::default() }
+    }
+
+    /// With what the proxy tells servers of itself when it logs in.
+    #[must_use]
+    pub fn with_attributes<'a>(
+        mut self,
+        attributes: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
+        let pairs = attributes.into_iter();
+        let bytes =
+            |(name, value): (&str, String)| (name.as_bytes().into(), value.into_bytes().into());
+        self.attributes = pairs.map(bytes).collect();
+        self
+    }
+
+    /// What the proxy tells servers of itself.
+    pub(crate) fn attributes(&self) -> &[Attribute] {
+        &self.attributes
     }
 
     /// The key that clients encrypt their passwords with.
