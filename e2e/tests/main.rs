@@ -15,6 +15,7 @@ mod stage;
 
 mod concurrency;
 mod failover;
+mod infile;
 mod kill;
 mod pinning;
 mod routing;

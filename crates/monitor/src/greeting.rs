@@ -24,6 +24,7 @@ pub const SUPPORTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::NO_SCHEMA)
     .union(Capabilities::ODBC)
+    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::PROTOCOL_41)
     .union(Capabilities::INTERACTIVE)

@@ -16,7 +16,8 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, User};
 
 use crate::{
-    action::Peer, analysis::Known, outbox::Outbox, route::Route, shared::UserPlace, traces::Past,
+    action::Peer, analysis::Known, infile::Upload, outbox::Outbox, route::Route, shared::UserPlace,
+    traces::Past,
 };
 
 /// A client of this worker.
@@ -157,6 +158,8 @@ pub(crate) struct Statement {
     pub stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
     pub waiting: Option<Box<Waiting>>,
+    /// The file that its server asks the client for.
+    pub upload: Upload,
     pub retries_left: u32,
     /// Shares no connection any more: it was sent on one before.
     pub is_alone: bool,

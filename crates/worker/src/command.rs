@@ -20,6 +20,7 @@ use trunkline_sql::token::Modes;
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    infile::Upload,
     kill::{KillScope, KillText, kill_of},
     modes::modes_of,
     route::Route,
@@ -261,6 +262,7 @@ impl Worker {
             stage: Stage::Queued,
             is_alone: false,
             waiting: None,
+            upload: Upload::None,
             retries_left: self.snapshot.settings.query_retries_on_failure,
             begun_us: self.now.us,
             sent_us: 0,
@@ -276,6 +278,9 @@ impl Worker {
             KillText::None => {}
             KillText::One(scope, number) => return self.kill(id, scope, number),
             KillText::Refused(what) => return self.not_supported(id, what),
+        }
+        if self.refuses_local_file(id, &known.analysis) {
+            return;
         }
         self.end_brief_pins(id, &known.analysis);
         let route = self.route_text(id, &known, text);

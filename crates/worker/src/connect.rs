@@ -29,6 +29,7 @@ use crate::{
 /// Asked of every server beyond what the client's behaviour needs.
 const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LONG_FLAG)
+    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::PROTOCOL_41)
     .union(Capabilities::TRANSACTIONS)
     .union(Capabilities::SECURE_CONNECTION)

@@ -142,7 +142,7 @@ impl Worker {
             return;
         };
         let ConnPhase::Forward(id) = conn.phase else {
-            return;
+            return self.after_upload_write(conn_id);
         };
         if conn.outbox.len() > max / 2 {
             return;

@@ -44,6 +44,7 @@ mod failure;
 mod forward;
 mod handover;
 mod housekeeping;
+mod infile;
 mod kill;
 mod reload;
 mod report;

@@ -60,7 +60,7 @@ impl Worker {
             } else if let Owner::Trace(..) = owner {
                 self.limit_captured(id);
             } else if front_awaits_client(self.conns.get(id)) {
-                return self.server_broke(id, "asked for a file that nobody offered");
+                self.file_asked(id);
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
+    infile::Upload,
     modes::modes_of,
 };
 
@@ -451,6 +452,10 @@ impl Worker {
         match statement.stage {
             Stage::Queued => self.pool.waiters(statement.hostgroup).remove(id),
             Stage::Shared(conn) => self.leave_shared(id, conn),
+            // Its server waits for the rest of a file that will not come.
+            Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
+                self.drop_conn(conn);
+            }
             // The session's end frees the connection.
             Stage::Synchronising(_) | Stage::Sent(_) => {}
         }

@@ -230,7 +230,10 @@ impl Worker {
             Phase::Idle => self.commands_read(id, bytes),
             Phase::Running(_) | Phase::AwaitKill(_) => {
                 client.inbox.extend_from_slice(bytes);
-                self.pause_if_full(id);
+                match self.is_uploading(id) {
+                    true => self.upload(id),
+                    false => self.pause_if_full(id),
+                }
             }
             Phase::Forward(conn) => {
                 let conn = *conn;
