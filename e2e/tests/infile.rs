@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, ensure};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header};
-use trunkline_testkit::{Options, Server, TempFolder, Trunkline, find_program, wait_until};
+use trunkline_testkit::{
+    Flavour, Options, Server, TempFolder, Trunkline, find_program, wait_until,
+};
 
 use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, is_available, new_schema, one_server, start};
 use crate::wire::{Endpoint, MODERN, Outcome, PLAIN, Shape, Wire, code, login};

@@ -5,6 +5,7 @@ mod wire;
 
 mod auth;
 mod bad_input;
+mod binlog;
 mod commands;
 mod config;
 mod differential;

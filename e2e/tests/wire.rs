@@ -36,6 +36,7 @@ pub mod code {
     pub const FIELD_LIST: u8 = 0x04;
     pub const STATISTICS: u8 = 0x09;
     pub const PROCESS_KILL: u8 = 0x0C;
+    pub const BINLOG_DUMP: u8 = 0x12;
     pub const PING: u8 = 0x0E;
     pub const STMT_PREPARE: u8 = 0x16;
     pub const STMT_EXECUTE: u8 = 0x17;

@@ -209,6 +209,10 @@ pub(crate) enum Purpose {
     Execute,
     /// `COM_RESET_CONNECTION` on a leased connection.
     Reset,
+    /// `COM_REGISTER_SLAVE`.
+    Register,
+    /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
+    Dump,
     /// Anything else that a server answers.
     Other,
 }

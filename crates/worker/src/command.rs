@@ -234,21 +234,25 @@ impl Worker {
             Command::ProcessKill(number) => {
                 self.kill(id, KillScope::Session, Some(number.into()));
             }
+            Command::RegisterSlave(_) => self.register_replica(id, frames),
+            Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => self.dump_binlog(id, frames),
             Command::Debug
             | Command::Shutdown
             | Command::Refresh(_)
             | Command::CreateDb(_)
             | Command::DropDb(_)
-            | Command::BinlogDump(_)
-            | Command::BinlogDumpGtid(_)
-            | Command::RegisterSlave(_)
             | Command::TableDump(_)
             | Command::Unknown(_) => self.answer_error(id, 1047, b"08S01", "Unknown command"),
         }
     }
 
     /// A new statement under way.
-    fn statement(&mut self, frames: &[u8], shape: ResponseShape, purpose: Purpose) -> Statement {
+    pub(crate) fn statement(
+        &mut self,
+        frames: &[u8],
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Statement {
         let mut copy = self.buffers.take();
         copy.extend_from_slice(frames);
         Statement {

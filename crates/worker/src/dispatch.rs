@@ -48,6 +48,7 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
+        let is_dump = statement.purpose == Purpose::Dump;
         let trace = trace_of(statement, session);
         let needs_trace = trace.is_some_and(|trace| trace != Some((conn_id, conn.turn)));
         let reads_insert_id = statement.known.as_ref().is_some_and(|known| reads_insert_id(known));
@@ -64,6 +65,9 @@ impl Worker {
             return;
         };
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
+            if is_dump && self.waits_to_dump(id, conn_id) {
+                return;
+            }
             return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
         let mut sync = match difference(&conn.state, &session.state, conn.flavor) {
@@ -79,7 +83,7 @@ impl Worker {
             session.past.insert_id_is_set();
             session.insert_conn = Some((conn_id, conn.turn));
         }
-        let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
+        let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
         self.send_sync(id, conn_id, sync, proof);
         match waits {
             true => self.set_stage(id, Stage::Synchronising(conn_id)),
@@ -162,6 +166,9 @@ impl Worker {
         else {
             return;
         };
+        if statement.purpose == Purpose::Dump {
+            return self.begin_dump(id, conn_id);
+        }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

@@ -40,6 +40,7 @@ mod relay;
 
 mod release;
 
+mod binlog;
 mod failure;
 mod forward;
 mod handover;

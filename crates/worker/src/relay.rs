@@ -146,6 +146,7 @@ impl Worker {
                     self.log(true, || format!("a server refused session trackers: {text}"));
                 }
                 self.free_if_quiet(id);
+                self.dump_when_quiet(id);
             }
             Owner::Reset => match outcome.error {
                 Some(_) => self.drop_conn(id),

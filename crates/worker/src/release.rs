@@ -190,6 +190,14 @@ impl Worker {
                 self.forget_conn_state(conn_id);
                 self.switch_trackers_on(conn_id);
             }
+            Purpose::Register if succeeded => {
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                    lease.pins.pin(PinReason::Other);
+                }
+            }
+            // Its connection has been left before anything is answered.
+            Purpose::Dump | Purpose::Register => {}
             Purpose::InitDb(_) | Purpose::Prepare | Purpose::Reset => {}
         }
     }

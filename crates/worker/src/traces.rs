@@ -303,6 +303,7 @@ impl Worker {
             self.free_if_quiet(conn_id);
         }
         self.trace_gone(conn_id, client, trace);
+        self.dump_when_quiet(conn_id);
         if trace == Trace::InsertId {
             self.go_on_synchronised(client, conn_id);
         }
