@@ -573,6 +573,7 @@ pub fn login(user: &str, password: &str, schema: &str, wanted: Capabilities) -> 
         schema: Some(schema.as_bytes().to_vec()).filter(|schema| !schema.is_empty()),
         collation: COLLATION,
         capabilities: wanted,
+        zstd_level: 3,
         attributes: Vec::new(),
         is_local: false,
     }

@@ -14,7 +14,9 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, User};
 
-use crate::{action::Peer, analysis::Known, outbox::Outbox, shared::UserPlace};
+use crate::{
+    action::Peer, analysis::Known, compressed::Packing, outbox::Outbox, shared::UserPlace,
+};
 
 /// A client of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +37,8 @@ pub(crate) struct Client {
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
     pub inbox: Vec<u8>,
     pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
     /// When it was last heard of, ms.
@@ -68,6 +72,8 @@ pub(crate) struct Session {
     pub account: AccountId,
     pub credential: Arc<Credential>,
     pub capabilities: Capabilities,
+    /// What a client with zstd wants to be answered with.
+    pub zstd_level: u8,
     /// Framing of replies.
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,

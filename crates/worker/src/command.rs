@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
-const SENT_AHEAD_MAX: usize = 64 * 1024;
+pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
 
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,6 +110,12 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.packing.is_some() {
+            self.unpack_soon(Side::Client(id));
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
             return;
         }
@@ -132,7 +138,7 @@ impl Worker {
         let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
         if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
             client.is_paused = false;
-            self.act(Action::Resume(Side::Client(id)));
+            self.resume(Side::Client(id));
         }
     }
 

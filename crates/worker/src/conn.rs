@@ -14,7 +14,7 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
 
-use crate::{ClientId, outbox::Outbox};
+use crate::{ClientId, compressed::Packing, outbox::Outbox};
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct Conn {
     pub phase: ConnPhase,
     pub inbox: Vec<u8>,
     pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
     pub is_paused: bool,
     /// Known from the login on.
     pub identity: Option<Box<ServerIdentity>>,
@@ -102,6 +104,7 @@ pub struct MovedConn {
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
     pub(crate) format: ReplyFormat,
+    pub(crate) packing: Option<Box<Packing>>,
     pub(crate) epoch: u32,
     pub(crate) health: Arc<ServerHealth>,
 }

@@ -16,7 +16,7 @@ use trunkline_session::{
     },
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression};
 
 use crate::{
     Action, ClientId, Worker,
@@ -37,6 +37,16 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_ATTRS)
     .union(Capabilities::SESSION_TRACK);
 
+fn compression_wanted(compression: ServerCompression) -> Capabilities {
+    match compression {
+        ServerCompression::Off => Capabilities::EMPTY,
+        ServerCompression::Zlib => Capabilities::COMPRESS,
+        ServerCompression::Zstd => {
+            Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRESSION_ALGORITHM)
+        }
+    }
+}
+
 /// Says what changes in a session beyond what a statement's text shows.
 const TRACKERS_ON: &[u8] = b"\x03SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
@@ -55,10 +65,11 @@ impl Worker {
     ) -> Option<ConnId> {
         let server = Arc::clone(&self.pool.slot(slot)?.server);
         let is_local = matches!(server.key.address, Address::Unix(_));
-        let Some(login) = self.server_login(client, account, is_local, None) else {
+        let Some(mut login) = self.server_login(client, account, is_local, None) else {
             server.health.give_back_connection();
             return None;
         };
+        login.capabilities.insert(compression_wanted(server.compression));
         let collation = login.collation;
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
@@ -71,6 +82,7 @@ impl Worker {
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
             outbox: Outbox::default(),
+            packing: None,
             is_paused: false,
             identity: None,
             flavor: Flavor::MySql,
@@ -121,6 +133,7 @@ impl Worker {
             schema,
             collation,
             capabilities,
+            zstd_level: self.snapshot.settings.zstd_compression_level,
             attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
             is_local,
         })
@@ -240,6 +253,7 @@ impl Worker {
         conn.format = reply_format(identity.capabilities);
         let charset = Charset::Collation(identity.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        let capabilities = identity.capabilities;
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (slot, forwards) = (conn.slot, conn.forwards);
@@ -252,6 +266,7 @@ impl Worker {
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
+                self.begin_server_packing(id, capabilities);
                 self.switch_trackers_on(id);
                 self.offer(id);
             }

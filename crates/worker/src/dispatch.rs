@@ -17,6 +17,7 @@ use trunkline_sql::analysis::{Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
+    compressed::answer_seq,
     client::{Phase, Purpose, Session, Stage, Statement},
     conn::{InFlight, Owner},
 };
@@ -149,7 +150,10 @@ impl Worker {
             return;
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
-        let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        if conn.packing.is_some() {
+            relay.renumber_from(answer_seq(&statement.frames));
+        }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
         if conn.busy_since_us == 0 {
             conn.busy_since_us = now_us;

@@ -197,7 +197,11 @@ impl Worker {
     /// that go without a word.
     fn part(&mut self, id: ConnId, conn: &Conn) {
         let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
-        let farewell: &[u8] = if is_quiet { QUIT } else { &[] };
+        let farewell: &[u8] = match (is_quiet, &conn.packing) {
+            (true, None) => QUIT,
+            (true, Some(_)) => PACKED_QUIT,
+            (false, _) => &[],
+        };
         self.act(Action::CloseServer { conn: id, farewell });
         self.sweep_slot(conn.slot);
     }
@@ -250,6 +254,9 @@ fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
 
 /// A `COM_QUIT` packet.
 const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+
+/// The same on a compressed connection: too short to be compressed itself.
+const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
 
 /// What was lost with a connection.
 struct Loss {

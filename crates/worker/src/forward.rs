@@ -1,6 +1,7 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
 use trunkline_pool::ConnId;
+use trunkline_protocol::capability::{Capabilities, Compression};
 use trunkline_topology::HostgroupId;
 
 use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
@@ -27,13 +28,15 @@ impl Worker {
         };
         let schema = session.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
-        let capabilities = session.capabilities;
+        let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
         if let Some(mut login) = self.server_login(id, account, is_local, schema) {
             // The client speaks to the server itself, so they must have agreed on the same.
-            login.capabilities = login
-                .capabilities
-                .intersection(trunkline_protocol::capability::Capabilities::CONNECT_WITH_DB)
-                .union(capabilities);
+            login.capabilities =
+                login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);
+            if capabilities.compression() == Some(Compression::Zlib) {
+                login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
+            }
+            login.zstd_level = zstd_level;
             if let Some(conn) = self.conns.get_mut(conn_id) {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
@@ -60,7 +63,9 @@ impl Worker {
         };
         let session = client.session.as_ref();
         let wanted = session.map(|session| crate::login::reply_format(session.capabilities));
-        let waiting = std::mem::take(&mut client.inbox);
+        let capabilities = session.map(|session| session.capabilities);
+        let compression = capabilities.and_then(Capabilities::compression);
+        let mut waiting = std::mem::take(&mut client.inbox);
         let is_paused = std::mem::take(&mut client.is_paused);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -78,12 +83,18 @@ impl Worker {
             slot.enter(trunkline_pool::ConnState::Leased);
             slot.set_pinned(true);
         }
+        let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
+        if agreed == compression {
+            // Compressed or not, bytes go through as they are.
+            waiting.extend(self.end_client_packing(id));
+        }
         if !waiting.is_empty() {
             self.write_server(conn_id, |out| out.extend_from_slice(&waiting));
         }
         if is_paused {
             self.act(Action::Resume(Side::Client(id)));
         }
+        self.unpack_soon(Side::Client(id));
     }
 
     /// Bytes of the client.
@@ -149,7 +160,7 @@ impl Worker {
         };
         if client.is_paused {
             client.is_paused = false;
-            self.act(Action::Resume(Side::Client(id)));
+            self.resume(Side::Client(id));
         }
     }
 }

@@ -89,7 +89,11 @@ impl Worker {
     /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
     fn give(&mut self, id: ConnId, to: usize) {
         let is_whole = self.conns.get(id).is_some_and(|conn| {
-            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty()
+            let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
+            conn.in_flight.is_empty()
+                && conn.outbox.is_empty()
+                && conn.inbox.is_empty()
+                && is_quiet
         });
         if !is_whole {
             return self.discard_idle(id);
@@ -109,6 +113,7 @@ impl Worker {
             identity: conn.identity,
             flavor: conn.flavor,
             format: conn.format,
+            packing: conn.packing,
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),
         });
@@ -134,6 +139,7 @@ impl Worker {
             phase: ConnPhase::Ready,
             inbox: Vec::new(),
             outbox: Outbox::default(),
+            packing: moved.packing,
             is_paused: false,
             identity: moved.identity,
             flavor: moved.flavor,

@@ -39,6 +39,9 @@ impl Worker {
                 let counts = slot.counts();
                 counts.connecting > 0 || counts.shared > 0
             });
+        if !self.unpacking.is_empty() {
+            return 0;
+        }
         match is_waited_for {
             true => WAITING_TICK_MS,
             false => (self.sweep_ms + SWEEP_EVERY_MS).saturating_sub(self.now.ms()).max(1),
@@ -47,6 +50,7 @@ impl Worker {
 
     /// Looks at deadlines. Called once per batch; does little unless something is due.
     pub fn tick(&mut self) {
+        self.unpack_waiting();
         self.expire_logins();
         self.expire_waiters();
         self.overtake_slow();

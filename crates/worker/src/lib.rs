@@ -13,6 +13,7 @@
 mod action;
 mod client;
 mod conn;
+mod compressed;
 mod outbox;
 mod shared;
 mod table;

@@ -76,6 +76,7 @@ impl Worker {
             phase,
             inbox: Vec::new(),
             outbox,
+            packing: None,
             is_paused: false,
             active_ms,
             session: None,
@@ -206,6 +207,7 @@ impl Worker {
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
             format: reply_format(identity.capabilities),
             capabilities: identity.capabilities,
+            zstd_level: identity.zstd_level,
             state: self.states.intern(state),
             handshake_charset: charset,
             modes,
@@ -299,6 +301,7 @@ impl Worker {
         self.write_client(id, |out| {
             put_ok(out, seq, &ok, format);
         });
+        self.begin_client_packing(id);
         if is_fast_forward {
             self.begin_forward(id);
         }

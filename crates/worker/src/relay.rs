@@ -89,7 +89,7 @@ impl Worker {
         };
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(Action::Resume(Side::Server(conn_id)));
+            self.resume(Side::Server(conn_id));
         }
     }
 

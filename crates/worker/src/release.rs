@@ -301,7 +301,7 @@ impl Worker {
         }
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(crate::Action::Resume(crate::Side::Server(conn_id)));
+            self.resume(crate::Side::Server(conn_id));
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;

@@ -82,7 +82,8 @@ impl World {
         let worker = |index| {
             let options = WorkerOptions { index, workers: WORKERS, seed: 1 };
             let greeting = Arc::new(greeting(false));
-            Worker::new(options, Arc::clone(&snapshot), Arc::clone(&shared), greeting)
+            let libraries = Box::new(trunkline_compression::Libraries::new());
+            Worker::new(options, Arc::clone(&snapshot), Arc::clone(&shared), greeting, libraries)
         };
         let mut world = Self {
             workers: (0..WORKERS).map(worker).collect(),

@@ -53,7 +53,7 @@ pub(super) struct Packet<'a> {
 ///
 /// Holds no more than one packet of at most 1 MiB (a terminator, OK or ERR that was split) and
 /// the outcome. Server packets must be numbered one after the other; the first may have any
-/// number.
+/// number. Where they are not, see [`Relay::renumber_from`].
 #[derive(Debug)]
 pub struct Relay {
     pub(super) stage: Stage,
@@ -67,6 +67,8 @@ pub struct Relay {
     pub(super) next_seq: Option<u8>,
     /// What a server's sequence number needs added to become the client's.
     pub(super) shift: u8,
+    /// Whether the server's numbers mean nothing.
+    renumbers: bool,
     /// Flags of the EOF after column definitions that count at the end of the rows too.
     pub(super) carried: u16,
     /// What came of a packet that must be seen whole and was split.
@@ -95,10 +97,18 @@ impl Relay {
             deliver,
             next_seq: None,
             shift: 0,
+            renumbers: false,
             carried: 0,
             gathered: Vec::new(),
             outcome: Outcome::default(),
         }
+    }
+
+    /// Gives the client's packets numbers from `first` on, whatever the server's are. For
+    /// compressed connections, where servers number the packets inside as it happens.
+    pub fn renumber_from(&mut self, first: u8) {
+        self.renumbers = true;
+        self.next_seq = Some(first);
     }
 
     /// Throws the rest of the response away: the client has gone.
@@ -378,10 +388,20 @@ impl Relay {
     /// taken for one of this.
     #[inline]
     fn expect_seq(&mut self, seq: u8) -> Result<(), Malformed> {
-        if self.next_seq.is_some_and(|expected| expected != seq) {
-            return Err(Malformed("sequence number"));
+        if let Some(expected) = self.next_seq.filter(|expected| *expected != seq) {
+            self.renumber(expected, seq)?;
         }
         self.next_seq = Some(seq.wrapping_add(1));
+        Ok(())
+    }
+
+    /// The server's number is another one than expected.
+    #[cold]
+    fn renumber(&mut self, expected: u8, seq: u8) -> Result<(), Malformed> {
+        if !self.renumbers {
+            return Err(Malformed("sequence number"));
+        }
+        self.shift = self.shift.wrapping_add(expected).wrapping_sub(seq);
         Ok(())
     }
 }
