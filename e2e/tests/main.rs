@@ -5,6 +5,7 @@ mod wire;
 
 mod auth;
 mod bad_input;
+mod compression;
 mod config;
 mod differential;
 mod operate;

@@ -1,6 +1,7 @@
 //! A blocking client that shows each byte: what drivers hide, tests compare.
 
 mod outcome;
+mod packing;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -22,6 +23,7 @@ use trunkline_session::backend::{
 use trunkline_testkit::{Server, Trunkline};
 
 pub use outcome::{ErrorPacket, Outcome};
+pub use packing::Packing;
 
 /// A test that hangs tells less than one that fails.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
@@ -157,6 +159,8 @@ pub struct Wire {
     pub identity: Option<ServerIdentity>,
     /// Names of the packets of the handshake, for what it did: `greeting`, `switch`, `more 3`, …
     pub steps: Vec<String>,
+    /// Compression, once it was agreed on.
+    pub packing: Option<Packing>,
 }
 
 impl Wire {
@@ -164,7 +168,12 @@ impl Wire {
     pub fn open(endpoint: impl Into<Endpoint>) -> Result<Wire> {
         let stream = Stream::open(&endpoint.into())?;
         let capabilities = Capabilities::EMPTY;
-        Ok(Wire { stream, buf: Vec::new(), taken: 0, capabilities, identity: None, steps: vec![] })
+        Ok(Wire::on(stream, capabilities))
+    }
+
+    fn on(stream: Stream, capabilities: Capabilities) -> Wire {
+        let (buf, steps) = (Vec::new(), Vec::new());
+        Wire { stream, buf, taken: 0, capabilities, identity: None, steps, packing: None }
     }
 
     /// Logs in with a password, wanting [`MODERN`].
@@ -219,6 +228,9 @@ impl Wire {
                 ServerStep::Encrypt { .. } => bail!("asked twice to encrypt"),
                 ServerStep::Ready(identity) => {
                     self.capabilities = identity.capabilities;
+                    if self.packing.is_none() {
+                        self.packing = Packing::of(self.capabilities);
+                    }
                     self.identity = Some(*identity);
                     return Ok(());
                 }
@@ -240,8 +252,28 @@ impl Wire {
         }
     }
 
+    /// Packets, compressed where that was agreed on.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.packing {
+            None => self.send_bytes(bytes),
+            Some(packing) => {
+                let packed = packing.pack(bytes);
+                self.send_bytes(&packed)
+            }
+        }
+    }
+
+    /// These bytes and no others.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.stream.write_all(bytes)?)
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.packing {
+            None => self.buf.extend_from_slice(bytes),
+            Some(packing) => packing.unpack(bytes, &mut self.buf)?,
+        }
+        Ok(())
     }
 
     /// Sends one command, in as many packets as it takes.
@@ -269,8 +301,7 @@ impl Wire {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
         };
-        let (buf, steps) = (Vec::new(), Vec::new());
-        Ok(Wire { stream, buf, taken: 0, capabilities: self.capabilities, identity: None, steps })
+        Ok(Wire::on(stream, self.capabilities))
     }
 
     pub fn set_read_timeout(&self, timeout: Duration) -> Result<()> {
@@ -289,8 +320,7 @@ impl Wire {
         let mut chunk = [0; 64 * 1024];
         let count = self.stream.read(&mut chunk).context("reading from the other side")?;
         ensure!(count > 0, "the other side closed the connection");
-        self.buf.extend_from_slice(&chunk[..count]);
-        Ok(())
+        self.take_in(&chunk[..count])
     }
 
     /// One frame with its header.
@@ -332,7 +362,7 @@ impl Wire {
         match self.stream.read(&mut chunk) {
             Ok(0) => Ok(self.taken == self.buf.len()),
             Ok(count) => {
-                self.buf.extend_from_slice(&chunk[..count]);
+                self.take_in(&chunk[..count])?;
                 Ok(false)
             }
             Err(e) if e.kind() == ErrorKind::ConnectionReset => Ok(true),
@@ -342,17 +372,18 @@ impl Wire {
 
     /// Everything that still comes until the other side closes.
     pub fn drain_to_end(&mut self) -> Result<Vec<u8>> {
-        let mut all = self.buf.split_off(self.taken);
-        self.taken = self.buf.len();
         let mut chunk = [0; 16 * 1024];
         loop {
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Ok(all),
-                Ok(count) => all.extend_from_slice(&chunk[..count]),
-                Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(all),
+                Ok(0) => break,
+                Ok(count) => self.take_in(&chunk[..count])?,
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
                 Err(e) => return Err(e.into()),
             }
         }
+        let all = self.buf.split_off(self.taken);
+        self.taken = self.buf.len();
+        Ok(all)
     }
 
     /// The bytes of one answer, frames included.

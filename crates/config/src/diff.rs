@@ -11,7 +11,8 @@ use trunkline_rules::Rule;
 use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
 
 use crate::{
-    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot, config::{compression_word, status_word},
+    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
+    config::{compression_word, status_word},
 };
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::{
     capability::{Capabilities, Compression},
     codec::{
-        compressed::{Compressor, Expected, Framing, Method, Unpackable},
+        compressed::{Compressor, Expected, Framing, Method, PIECE_MAX, Unpackable},
         frame::{HEADER_LEN, Header},
     },
 };
@@ -33,6 +33,8 @@ pub(crate) struct Packing {
     peer: PackingPeer,
     /// Bytes that came and are not unpacked: part of a packet, or packets that have to wait.
     received: Vec<u8>,
+    /// Bytes that were unpacked, and how many of them went on.
+    unpacked: (Vec<u8>, usize),
     /// Bytes for the socket, packed.
     packed: Outbox,
     /// Whether it is in [`Worker::unpacking`].
@@ -58,13 +60,25 @@ impl Packing {
         let is_listed = outbox.is_listed;
         let packed = std::mem::take(outbox);
         outbox.is_listed = is_listed;
-        let framing = Framing::default();
-        Box::new(Self { framing, method, peer, received, packed, is_listed: false })
+        Box::new(Self {
+            framing: Framing::default(),
+            method,
+            peer,
+            received,
+            unpacked: (Vec::new(), 0),
+            packed,
+            is_listed: false,
+        })
     }
 
     /// Whether no byte is on its way in or out.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.received.is_empty() && self.packed.is_empty()
+        self.waiting_len() == 0 && self.packed.is_empty()
+    }
+
+    /// Bytes that came and wait.
+    fn waiting_len(&self) -> usize {
+        self.received.len() + self.unpacked.0.len() - self.unpacked.1
     }
 
     /// What to write to the socket: what was packed, else what waits in `outbox`.
@@ -142,19 +156,20 @@ impl Worker {
     }
 
     /// A client's compression ends here: its bytes go to a server that compresses alike. Returns
-    /// those that came already.
-    pub(crate) fn end_client_packing(&mut self, id: ClientId) -> Vec<u8> {
-        let Some(client) = self.clients.get_mut(id) else {
-            return Vec::new();
-        };
+    /// those that came already, or `None` when some of them are unpacked already.
+    pub(crate) fn end_client_packing(&mut self, id: ClientId) -> Option<Vec<u8>> {
+        let client = self.clients.get_mut(id)?;
         let Some(mut packing) = client.packing.take() else {
-            return Vec::new();
+            return Some(Vec::new());
         };
+        if packing.waiting_len() > packing.received.len() || !client.inbox.is_empty() {
+            return None;
+        }
         packing.pack(&mut client.outbox, &mut self.buffers, &mut *self.compressor);
         let is_listed = client.outbox.is_listed;
         client.outbox = packing.packed;
         client.outbox.is_listed = is_listed;
-        packing.received
+        Some(packing.received)
     }
 
     /// Bytes of a client that compresses.
@@ -163,31 +178,36 @@ impl Worker {
             Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
             _ => None,
         };
-        let Some(mut received) = received.map(|packing| std::mem::take(&mut packing.received))
-        else {
+        let taken = received.map(|packing| {
+            (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
+        });
+        let Some((mut received, (mut plain, mut used))) = taken else {
             return;
         };
         let input = joined(&mut received, bytes);
         let mut at = 0;
-        let mut plain = self.buffers.take();
         while self.takes_packets(id) {
+            // In pieces: one packet may hold millions of commands, and answers may have to wait.
+            if let Some(piece) = piece_of(&plain, used) {
+                used += piece.len();
+                self.client_read_plain(id, piece);
+                continue;
+            }
             plain.clear();
+            used = 0;
             let rest = input.get(at..).unwrap_or_default();
             match self.unpack_for_client(id, rest, &mut plain) {
                 Ok(None) => break,
-                Ok(Some(len)) => {
-                    at += len;
-                    self.client_read_plain(id, &plain);
-                }
-                Err(fault) => {
-                    self.buffers.give(plain);
-                    return self.refuse_packed(id, fault);
-                }
+                Ok(Some(len)) => at += len,
+                Err(fault) => return self.refuse_packed(id, fault),
             }
         }
-        self.buffers.give(plain);
+        if used == plain.len() {
+            self.buffers.give(std::mem::take(&mut plain));
+            used = 0;
+        }
         let rest = remaining(received, bytes, at);
-        self.keep_received(id, rest);
+        self.keep_received(id, rest, (plain, used));
     }
 
     /// Whether a client's next packet may be unpacked. While an answer is under way it may not:
@@ -229,6 +249,9 @@ impl Worker {
         let Some(packing) = client.packing.as_deref_mut() else {
             return Ok(None);
         };
+        if plain.capacity() == 0 {
+            *plain = self.buffers.take();
+        }
         // Answers that wait have their numbers before those to the next command.
         packing.pack(&mut client.outbox, &mut self.buffers, &mut *self.compressor);
         let (method, compressor) = (packing.method, &mut *self.compressor);
@@ -237,7 +260,7 @@ impl Worker {
 
     /// Keeps what a client sent until it can be unpacked; stops reading when that is much and has
     /// to wait.
-    fn keep_received(&mut self, id: ClientId, rest: Vec<u8>) {
+    fn keep_received(&mut self, id: ClientId, rest: Vec<u8>, unpacked: (Vec<u8>, usize)) {
         let waits = !self.takes_packets(id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -250,7 +273,8 @@ impl Worker {
         };
         debug_assert!(packing.received.is_empty());
         packing.received = rest;
-        let is_full = waits && packing.received.len() >= SENT_AHEAD_MAX;
+        packing.unpacked = unpacked;
+        let is_full = waits && packing.waiting_len() >= SENT_AHEAD_MAX;
         if is_full && !client.is_paused {
             client.is_paused = true;
             self.act(Action::Pause(Side::Client(id)));
@@ -341,7 +365,7 @@ impl Worker {
         let Some(packing) = packing.as_deref_mut() else {
             return;
         };
-        if !packing.is_listed && (is_paused || !packing.received.is_empty()) {
+        if !packing.is_listed && (is_paused || packing.waiting_len() > 0) {
             packing.is_listed = true;
             self.unpacking.push_back(side);
         }
@@ -373,6 +397,12 @@ impl Worker {
             }
         }
     }
+}
+
+/// The next bytes of `plain` that go on, after the first `used`.
+fn piece_of(plain: &[u8], used: usize) -> Option<&[u8]> {
+    let rest = plain.get(used..).filter(|rest| !rest.is_empty())?;
+    rest.get(..rest.len().min(PIECE_MAX))
 }
 
 /// What there is to unpack: `bytes` themselves unless others came before.

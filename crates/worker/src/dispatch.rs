@@ -17,8 +17,8 @@ use trunkline_sql::analysis::{Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
-    compressed::answer_seq,
     client::{Phase, Purpose, Session, Stage, Statement},
+    compressed::answer_seq,
     conn::{InFlight, Owner},
 };
 

@@ -65,7 +65,6 @@ impl Worker {
         let wanted = session.map(|session| crate::login::reply_format(session.capabilities));
         let capabilities = session.map(|session| session.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
-        let mut waiting = std::mem::take(&mut client.inbox);
         let is_paused = std::mem::take(&mut client.is_paused);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -84,10 +83,18 @@ impl Worker {
             slot.set_pinned(true);
         }
         let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
+        let mut waiting = Vec::new();
         if agreed == compression {
             // Compressed or not, bytes go through as they are.
-            waiting.extend(self.end_client_packing(id));
+            let Some(packed) = self.end_client_packing(id) else {
+                // It sent ahead of its login's end, and that is unpacked already.
+                self.drop_conn(conn_id);
+                return self.close_client(id);
+            };
+            waiting = packed;
         }
+        let inbox = self.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
+        waiting.extend(inbox.unwrap_or_default());
         if !waiting.is_empty() {
             self.write_server(conn_id, |out| out.extend_from_slice(&waiting));
         }

@@ -90,10 +90,7 @@ impl Worker {
     fn give(&mut self, id: ConnId, to: usize) {
         let is_whole = self.conns.get(id).is_some_and(|conn| {
             let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
-            conn.in_flight.is_empty()
-                && conn.outbox.is_empty()
-                && conn.inbox.is_empty()
-                && is_quiet
+            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty() && is_quiet
         });
         if !is_whole {
             return self.discard_idle(id);

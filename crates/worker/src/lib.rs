@@ -12,8 +12,8 @@
 
 mod action;
 mod client;
-mod conn;
 mod compressed;
+mod conn;
 mod outbox;
 mod shared;
 mod table;

@@ -267,8 +267,7 @@ impl Walk {
             if has_ended && rest.len() < bytes.len() || rest.is_empty() {
                 return bytes.len() - rest.len();
             }
-            while let (true, Some((byte, after))) =
-                (self.head_len < HEADER_LEN, rest.split_first())
+            while let (true, Some((byte, after))) = (self.head_len < HEADER_LEN, rest.split_first())
             {
                 if let Some(place) = self.head.get_mut(self.head_len) {
                     *place = *byte;

@@ -9,7 +9,7 @@ impl Compressor for Runs {
         let start = out.len();
         for run in plain.chunk_by(|a, b| a == b) {
             for part in run.chunks(255) {
-                out.extend_from_slice(&[part.len() as u8, part[0]]);
+                out.extend_from_slice(&[u8::try_from(part.len()).expect("short"), part[0]]);
             }
         }
         let is_shorter = out.len() - start < plain.len();
