@@ -2,10 +2,10 @@
 
 mod outcome;
 mod packing;
+mod stream;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::Shutdown;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,9 +24,8 @@ use trunkline_testkit::{Server, Trunkline};
 
 pub use outcome::{ErrorPacket, Outcome};
 pub use packing::Packing;
+use stream::Stream;
 
-/// A test that hangs tells less than one that fails.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// `utf8mb4_general_ci`, one byte in the handshake.
 const COLLATION: u16 = 45;
 
@@ -76,56 +75,6 @@ impl From<&Trunkline> for Endpoint {
 impl From<&Server> for Endpoint {
     fn from(server: &Server) -> Endpoint {
         Endpoint::Tcp(server.port())
-    }
-}
-
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn open(endpoint: &Endpoint) -> Result<Stream> {
-        Ok(match endpoint {
-            Endpoint::Tcp(port) => {
-                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port))
-                    .with_context(|| format!("nothing answers on port {port}"))?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream.set_write_timeout(Some(READ_TIMEOUT))?;
-                Stream::Tcp(stream)
-            }
-            Endpoint::Unix(path) => {
-                let stream = UnixStream::connect(path)
-                    .with_context(|| format!("nothing answers on {}", path.display()))?;
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream.set_write_timeout(Some(READ_TIMEOUT))?;
-                Stream::Unix(stream)
-            }
-        })
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buf),
-            Stream::Unix(stream) => stream.read(buf),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(buf),
-            Stream::Unix(stream) => stream.write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

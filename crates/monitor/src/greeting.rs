@@ -52,7 +52,8 @@ const DEFAULT_CHARSET: u8 = 255;
 ///
 /// Version, character set and plug-in are those of the leading server: the first one of a writer
 /// hostgroup, else of the lowest hostgroup, that anything is known of. Capabilities are what all
-/// known servers have and [`SUPPORTED`] allows, and compression. `settings.server_version` replaces the version.
+/// known servers have and [`SUPPORTED`] allows, and compression. `settings.server_version`
+/// replaces the version.
 pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting {
     let mut greeting = match leading_facts(known, snapshot) {
         Some(facts) => greeting_of(facts, common_capabilities(facts, known, snapshot)),
