@@ -36,7 +36,8 @@ impl Worker {
             if capabilities.compression() == Some(Compression::Zlib) {
                 login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
             }
-            login.zstd_level = zstd_level;
+            // A change of user names none.
+            login.zstd_level = zstd_level.clamp(1, 22);
             if let Some(conn) = self.conns.get_mut(conn_id) {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
