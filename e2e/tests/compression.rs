@@ -101,16 +101,21 @@ fn each_side_is_compressed_as_it_agreed() -> Result<()> {
 #[test]
 fn packets_of_every_size_pass_compressed() -> Result<()> {
     let settings = "max_allowed_packet = 268435456\nprotocol_compression_level = 1";
-    let sides = [("", ZLIB), ("compression = 1\n", NONE), ("compression = \"zstd\"\n", ZSTD)];
+    let mariadb = [("", ZSTD), ("compression = 1\n", NONE)];
+    let mysql = [("compression = \"zstd\"\n", ZLIB)];
     for server in backends::each("packets_of_every_size_pass_compressed")? {
-        for (number, (keys, compression)) in sides.into_iter().enumerate() {
+        let sides = match server.flavour() {
+            Flavour::MariaDb => &mariadb[..],
+            Flavour::MySql => &mysql[..],
+        };
+        for (number, (keys, compression)) in sides.iter().copied().enumerate() {
             let name = format!("sizes{number}");
             let proxy = proxy_for(server, &name, settings, keys)?;
             let what = || format!("{:?} {keys} {compression:?}", server.flavour());
             let mut wire = client(&proxy, &name, compression)?;
             let frame = 0xFF_FFFF;
             let around = "SELECT LENGTH('')".len() + 1;
-            for payload in [frame - 1, frame, frame + 1] {
+            for payload in [frame, frame + 1] {
                 let filler = "x".repeat(payload - around);
                 let got = wire.value(&format!("SELECT LENGTH('{filler}')")).with_context(what)?;
                 assert_eq!(got, Some(filler.len().to_string()), "{} {payload}", what());

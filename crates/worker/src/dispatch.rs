@@ -151,7 +151,8 @@ impl Worker {
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
-        if conn.packing.is_some() {
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
             relay.renumber_from(answer_seq(&statement.frames));
         }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });

@@ -14,7 +14,7 @@ use trunkline_sql::analysis::Depends;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    ClientId, Side, Worker,
     client::{Phase, Purpose, Stage},
     conn::{Conn, Owner},
 };
@@ -252,7 +252,7 @@ impl Worker {
             }
         }
         if std::mem::take(&mut conn.is_paused) {
-            self.act(Action::Resume(Side::Server(conn_id)));
+            self.resume(Side::Server(conn_id));
         }
     }
 

@@ -90,8 +90,9 @@ pub enum Expected {
 pub struct Framing {
     /// The number of the next compressed packet, whoever sends it.
     seq: u8,
-    /// Whether a payload that comes in has begun and not ended.
-    is_within: bool,
+    /// The number that goes on with a payload which comes in and has not ended. A number of its
+    /// own: the next command may be sent meanwhile.
+    within: Option<u8>,
     incoming: Walk,
     outgoing: Walk,
 }
@@ -115,7 +116,7 @@ impl Framing {
             return Ok(None);
         };
         let is_expected = match expected {
-            _ if self.is_within => header.seq == self.seq,
+            _ if self.within.is_some() => self.within == Some(header.seq),
             Expected::Command => header.seq == 0,
             Expected::Answer => header.seq == self.seq,
             Expected::CommandOrAnswer => header.seq == 0 || header.seq == self.seq,
@@ -145,7 +146,8 @@ impl Framing {
         let plain = out.get(start..).unwrap_or_default();
         debug_assert!(header.plain_len == 0 || plain.len() <= header.plain_len);
         self.incoming.pass(plain);
-        self.is_within = plain.is_empty() || !self.incoming.is_between();
+        let is_within = plain.is_empty() || !self.incoming.is_between();
+        self.within = is_within.then_some(header.seq.wrapping_add(1));
         Ok(Some(end))
     }
 

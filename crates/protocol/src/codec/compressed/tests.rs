@@ -135,6 +135,18 @@ fn an_answer_goes_on_where_the_command_ended() {
 }
 
 #[test]
+fn a_command_sent_in_the_middle_of_an_answer_does_not_disturb_it() {
+    let mut client = Framing::default();
+    let mut wire = Vec::new();
+    client.pack_commands(&commands(&[b"\x0e"]), METHOD, &mut Runs, &mut wire);
+    let answers = [&b"\x03\0\0\x01\0\0\0\x08\0\0"[..], b"\x05\0\0\x02\0\0\0\x01abcd"];
+    assert!(unpack_all(&mut client, answers[0], Expected::Any).is_ok());
+    client.pack_commands(&commands(&[b"\x0e"]), METHOD, &mut Runs, &mut wire);
+    assert_eq!(numbers(&wire), [0, 0]);
+    assert!(unpack_all(&mut client, answers[1], Expected::Any).is_ok());
+}
+
+#[test]
 fn what_comes_in_pieces_is_taken_when_it_is_whole() {
     let plain = commands(&[&[b'q'; 300]]);
     let mut packed = Vec::new();
