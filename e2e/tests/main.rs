@@ -16,6 +16,7 @@ mod stage;
 mod concurrency;
 mod failover;
 mod pinning;
+mod prepared;
 mod routing;
 mod sessions;
 mod sharing;

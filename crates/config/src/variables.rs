@@ -120,6 +120,19 @@ settings! {
     /// Trunkline. A client with zstd names its own level; it gets no more than 9.
     zstd_compression_level: u8 = 3, Range::Numbers(1, 19), "", Live, "0.1.0";
 
+    /// The most prepared statements of one client. One more is refused with error 1461.
+    max_stmts_per_client: usize = 16_382, Range::Numbers(1, 1_048_576), "statements", Live,
+        "0.1.0";
+
+    /// The most statements that stay prepared on one connection to a server; the least recently
+    /// used one is closed for a new one. 1 keeps the last one only.
+    max_stmts_per_connection: usize = 100, Range::Numbers(1, 16_384), "statements", Live, "0.1.0";
+
+    /// Beyond so many prepared statements on one server, over all connections and workers, a new
+    /// one takes the place of the least recently used one of its connection. It should be below
+    /// the server's `max_prepared_stmt_count`, which is 16382 unless it was changed.
+    max_stmts_per_server: u32 = 12_000, Range::Numbers(1, 4_194_304), "statements", Live, "0.1.0";
+
     /// How long one attempt to connect to a server may take, authentication included.
     connect_timeout_server: u64 = 1_000, Range::Numbers(10, 120_000), "ms", Live, "0.1.0";
 

@@ -5,7 +5,7 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
-    response::{ReplyFormat, ResponseShape},
+    response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
     Credential,
@@ -15,7 +15,12 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, User};
 
 use crate::{
-    action::Peer, analysis::Known, compressed::Packing, outbox::Outbox, shared::UserPlace,
+    action::Peer,
+    analysis::Known,
+    compressed::Packing,
+    outbox::Outbox,
+    prepared::{ClientStmts, Reading},
+    shared::UserPlace,
 };
 
 /// A client of this worker.
@@ -92,8 +97,10 @@ pub(crate) struct Session {
     pub status: u16,
     /// The flag that the next statement's rules begin with.
     pub next_flag: u32,
-    /// Statements prepared by command, on the lease that is pinned for them.
-    pub prepared: Vec<(u32, Rc<Known>)>,
+    /// Statements prepared by command.
+    pub prepared: ClientStmts,
+    /// What of `state` decides how texts are read.
+    pub reading: Reading,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }
@@ -131,6 +138,14 @@ pub(crate) struct Statement {
     pub purpose: Purpose,
     /// Text and analysis, for commands that have a text.
     pub known: Option<Rc<Known>>,
+    /// The client's prepared statement that it makes, runs or fetches from.
+    pub stmt_id: Option<u32>,
+    /// The server's id of the statement that it runs.
+    pub server_stmt: u32,
+    /// It is run as the statement that its connection prepares just before.
+    pub runs_last: bool,
+    /// Why it could not be prepared: the client's answer, in place of the reply to come.
+    pub prepare_error: Option<Box<ServerError>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
     pub hostgroup: HostgroupId,
@@ -154,6 +169,8 @@ pub(crate) enum Stage {
     Queued,
     /// The connection is being brought to the session's state; the command follows.
     Synchronising(ConnId),
+    /// What is to be run is being prepared on the connection; the command follows.
+    Preparing(ConnId),
     /// Sent; the reply is awaited or being relayed.
     Sent(ConnId),
     /// The same, on a connection that other sessions' statements run on too.
@@ -172,8 +189,10 @@ pub(crate) enum Purpose {
     LoginSchema(Box<[u8]>, u8),
     /// `COM_STMT_PREPARE`.
     Prepare,
-    /// `COM_STMT_EXECUTE` and its like.
+    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
     Execute,
+    /// `COM_STMT_FETCH`.
+    Fetch,
     /// `COM_RESET_CONNECTION` on a leased connection.
     Reset,
     /// Anything else that a server answers.

@@ -14,7 +14,7 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
 
-use crate::{ClientId, compressed::Packing, outbox::Outbox};
+use crate::{ClientId, compressed::Packing, outbox::Outbox, prepared::ServerStmts};
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct Conn {
     pub flavor: Flavor,
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,
+    /// What is prepared on it.
+    pub stmts: ServerStmts,
     /// Commands sent and not answered, in order; the front's answer is coming in.
     pub in_flight: VecDeque<InFlight>,
     /// Who has it, while leased or forwarding.
@@ -87,6 +89,8 @@ pub(crate) enum Owner {
     /// The proxy: state for this client's command, which follows or waits; and the hash of the
     /// `SET`, if it is one.
     Sync(ClientId, Option<u64>),
+    /// The proxy: prepares what this client's execution, which follows or waits, needs.
+    Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
@@ -101,6 +105,8 @@ pub struct MovedConn {
     pub(crate) key: ServerKey,
     pub(crate) login: AccountKey,
     pub(crate) state: SessionState,
+    /// The server's ids of what is prepared on it, to be closed.
+    pub(crate) stmts: Vec<u32>,
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
     pub(crate) format: ReplyFormat,

@@ -23,6 +23,7 @@ use crate::{
     conn::{Conn, ConnPhase, InFlight, Owner},
     login::reply_format,
     outbox::Outbox,
+    prepared::ServerStmts,
 };
 
 /// Asked of every server beyond what the client's behaviour needs.
@@ -88,6 +89,7 @@ impl Worker {
             flavor: Flavor::MySql,
             format: ReplyFormat::default(),
             state,
+            stmts: ServerStmts::default(),
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
@@ -175,6 +177,7 @@ impl Worker {
             slot.enter(ConnState::Connecting);
         }
         self.touch_server(conn_id);
+        self.forget_stmts(conn_id);
     }
 
     /// The socket is connected; the server speaks first.

@@ -2,8 +2,6 @@
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 
-use trunkline_session::tracker::PinReason;
-
 use crate::{
     Action, ClientId, Worker,
     client::{Phase, Stage},
@@ -106,9 +104,6 @@ impl Worker {
         let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
         session.leases.retain(|lease| lease.conn != loss.conn);
         let pins = pins.unwrap_or_default();
-        if pins.has(PinReason::PreparedStatement) {
-            session.prepared.clear();
-        }
         let had_state = !pins.is_empty();
         let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
         let text = match had_state {
@@ -121,9 +116,14 @@ impl Worker {
             }
             return;
         };
+        if let Some(error) = statement.prepare_error.take() {
+            // It would have been the answer anyway.
+            let text = String::from_utf8_lossy(&error.message).into_owned();
+            return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
+        }
         let was_sent = match statement.stage {
             Stage::Queued => return,
-            Stage::Synchronising(_) => false,
+            Stage::Synchronising(_) | Stage::Preparing(_) => false,
             // Bytes that the kernel never took never reached the server.
             Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
@@ -188,6 +188,8 @@ impl Worker {
         };
         conn.outbox.discard(&mut self.buffers);
         if let Some(slot) = self.pool.slot(conn.slot) {
+            let stmts = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
+            slot.server.health.close_stmts(stmts);
             slot.server.health.give_back_connection();
         }
         self.part(id, &conn);
@@ -210,6 +212,7 @@ impl Worker {
     fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
         let conn = self.conns.remove(id)?;
         let slot = self.pool.slot_mut(conn.slot)?;
+        slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
         match conn.list {
             ConnState::Idle => {
                 slot.take_idle(conn.account, id);

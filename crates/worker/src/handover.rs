@@ -10,6 +10,7 @@ use crate::{
     Action, MovedConn, Worker,
     conn::{Conn, ConnPhase},
     outbox::Outbox,
+    prepared::ServerStmts,
 };
 
 /// How often a worker asks the others for one server's connections, ms.
@@ -107,6 +108,7 @@ impl Worker {
             key: slot.server.key.clone(),
             login: login.clone(),
             state: (*conn.state).clone(),
+            stmts: conn.stmts.into_ids(),
             identity: conn.identity,
             flavor: conn.flavor,
             format: conn.format,
@@ -142,6 +144,7 @@ impl Worker {
             flavor: moved.flavor,
             format: moved.format,
             state,
+            stmts: ServerStmts::to_close(moved.stmts),
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,

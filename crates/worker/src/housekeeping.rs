@@ -237,6 +237,10 @@ impl Worker {
             return;
         }
         conn.list = ConnState::Resetting;
+        self.close_surplus(id);
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
         let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
         if let Some(slot) = self.pool.slot_mut(slot) {

@@ -217,7 +217,8 @@ impl Worker {
             insert_conn: None,
             status: status::AUTOCOMMIT,
             next_flag: 0,
-            prepared: Vec::new(),
+            prepared: Default::default(),
+            reading: Default::default(),
             lost: None,
             user,
         };

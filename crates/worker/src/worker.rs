@@ -20,6 +20,7 @@ use crate::{
     client::{Client, Phase, Statement},
     conn::{AccountKey, Conn, ConnPhase},
     outbox::{Buffers, Dirty},
+    prepared::Entries,
     share::Patience,
     table::Table,
 };
@@ -48,6 +49,7 @@ pub struct Worker {
     pub(crate) accounts: Accounts,
     pub(crate) states: StateTable,
     pub(crate) analyses: Analyses,
+    pub(crate) entries: Entries,
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
     pub(crate) buffers: Buffers,
@@ -124,6 +126,7 @@ impl Worker {
             accounts: Accounts::default(),
             states: StateTable::default(),
             analyses: Analyses::new(&snapshot.settings),
+            entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
             buffers: Buffers::default(),

@@ -250,7 +250,10 @@ impl World {
             What::Answer => _ = server.answer(event.b),
             What::LongAnswer => server.answer_long(event.b),
             What::ServerSends => return self.server_sends_some(at, event.b),
-            What::ServerBytes => server.unsent.extend_from_slice(event.bytes),
+            What::ServerBytes => {
+                server.is_misled = true;
+                server.unsent.extend_from_slice(event.bytes);
+            }
             What::ServerReads => {
                 server.is_slow = !server.is_slow;
                 let (worker, side) = (server.worker, Side::Server(server.id));

@@ -63,6 +63,8 @@ pub struct Relay {
     pub(super) server: ReplyFormat,
     pub(super) client: ReplyFormat,
     deliver: bool,
+    /// What a prepared statement is called towards the client; `None` for the server's id.
+    pub(super) stmt_id: Option<u32>,
     /// The number of the server's next packet; `None` when it may be any.
     pub(super) next_seq: Option<u8>,
     /// What a server's sequence number needs added to become the client's.
@@ -95,6 +97,7 @@ impl Relay {
             server,
             client,
             deliver,
+            stmt_id: None,
             next_seq: None,
             shift: 0,
             renumbers: false,
@@ -109,6 +112,12 @@ impl Relay {
     pub fn renumber_from(&mut self, first: u8) {
         self.renumbers = true;
         self.next_seq = Some(first);
+    }
+
+    /// Gives the client this id for the statement that is being prepared, in place of the server's.
+    pub fn set_stmt_id(&mut self, stmt_id: u32) {
+        debug_assert!(!self.has_begun());
+        self.stmt_id = Some(stmt_id);
     }
 
     /// Throws the rest of the response away: the client has gone.
