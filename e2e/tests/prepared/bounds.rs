@@ -222,3 +222,46 @@ fn a_thousand_clients_share_the_statements_of_a_few_connections() -> Result<()> 
         wait_pins(&proxy, &[])
     })
 }
+
+/// Each client's answers are its own, while several are in flight on a connection.
+#[test]
+fn short_executions_follow_each_other_on_one_connection() -> Result<()> {
+    on_each("short_executions_follow_each_other", T, |server, schema| {
+        let proxy = proxy_with(server, "", 2)?;
+        std::thread::scope(|scope| {
+            let (proxy, mut threads) = (&proxy, Vec::new());
+            for number in 0..24_i64 {
+                threads.push(scope.spawn(move || echo(proxy, schema, number)));
+            }
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            anyhow::Ok(())
+        })?;
+        let pipelined = proxy.metric("trunkline_statement_pipelined_total", "")?;
+        ensure!(pipelined.unwrap_or(0.0) > 100.0, "{pipelined:?} followed others");
+        wait_pins(&proxy, &[])
+    })
+}
+
+/// Asks for values that only this client asks for, of types that change.
+fn echo(proxy: &trunkline_testkit::Trunkline, schema: &str, number: i64) -> Result<()> {
+    let mut wire = Wire::login(proxy, USER, PASSWORD, schema)?;
+    let mut ids = Vec::new();
+    for text in ["SELECT b, ? FROM t WHERE a = ?", "SELECT ?, a FROM t WHERE a = ?"] {
+        let prepared = wire.exchange(code::STMT_PREPARE, text.as_bytes(), Shape::Prepare)?;
+        ids.push(prepared[5..9].to_vec());
+    }
+    for turn in 0..200_i64 {
+        let (id, mark) = (&ids[usize::try_from(turn % 2)?], format!("<{number}:{turn}>"));
+        let params = [Param::text(&mark), Param::Int(turn % 3 + 1)];
+        // Types are sent with the first execution of each only.
+        let body = [&id[..], &super::block(0, &params, turn < 2)].concat();
+        let bytes = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+        let outcomes = wire.outcomes(&bytes)?;
+        let [row] = rows(&outcomes)? else { anyhow::bail!("{outcomes:?}") };
+        let has_mark = row.windows(mark.len()).any(|part| part == mark.as_bytes());
+        ensure!(has_mark, "{mark} is not in {}", row.escape_ascii());
+    }
+    Ok(())
+}

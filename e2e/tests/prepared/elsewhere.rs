@@ -289,7 +289,9 @@ fn statements_outlive_their_servers_connections() -> Result<()> {
 fn kill_sleeper(server: &trunkline_testkit::Server) -> Result<()> {
     let find = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%SLEEP(0.7)%' \
                 AND COMMAND IN ('Execute', 'Query') AND USER = 'app' LIMIT 1";
-    let id = wait_until("a statement sleeps", SOON, || server.value(find))?;
+    let id = wait_until("a statement sleeps", SOON, || {
+        Ok(server.sql(find)?.into_iter().flatten().next().flatten())
+    })?;
     server.sql(&format!("KILL {id}"))?;
     Ok(())
 }
