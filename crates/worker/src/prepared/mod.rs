@@ -16,7 +16,7 @@
 //! | `send` | a statement is prepared where it is missing, and run |
 //! | `outcome` | what came of it |
 //!
-//! Why it is made so: `docs/decisions/0011`.
+//! Why it is made so: `docs/decisions/0012`.
 
 mod client_stmts;
 mod command;
