@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trunkline_compression::Libraries;
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
@@ -218,7 +219,13 @@ impl Start {
         let nonce = trunkline_crypto::nonce();
         let seed = nonce.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
-        let worker = Worker::new(options, self.snapshot, self.shared, self.greeting);
+        let worker = Worker::new(
+            options,
+            self.snapshot,
+            self.shared,
+            self.greeting,
+            Box::new(Libraries::new()),
+        );
         let parts = Parts {
             worker,
             poller: self.poller,

@@ -153,6 +153,10 @@ counters! {
             "Statements that were preceded by session state in the same write."
         sessions_not_synchronised: "trunkline_session_sync_failures_total";
             "Times that a server refused a session's state."
+        statements_prepared: "trunkline_backend_prepared_statements_total";
+            "Statements prepared on server connections, for clients or again for them."
+        statements_prepared_again: "trunkline_backend_reprepared_statements_total";
+            "Statements prepared because the connection that was to run them did not have them."
         server_connections_opened: "trunkline_backend_connections_opened_total";
             "Server connections begun, whether or not they came up."
         server_connections_lost: "trunkline_backend_connections_lost_total";

@@ -316,6 +316,7 @@ impl Worker {
             && let Phase::Running(statement) = &mut client.phase
         {
             statement.stage = Stage::Queued;
+            statement.runs_last = false;
         }
         self.acquire(id);
     }

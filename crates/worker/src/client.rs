@@ -6,7 +6,7 @@ use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::track::Told,
-    response::{ReplyFormat, ResponseShape},
+    response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
     Credential,
@@ -16,7 +16,14 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, User};
 
 use crate::{
-    action::Peer, analysis::Known, infile::Upload, outbox::Outbox, route::Route, shared::UserPlace,
+    action::Peer,
+    analysis::Known,
+    compressed::Packing,
+    infile::Upload,
+    outbox::Outbox,
+    prepared::{ClientStmts, Reading},
+    route::Route,
+    shared::UserPlace,
     traces::Past,
 };
 
@@ -41,6 +48,8 @@ pub(crate) struct Client {
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
     pub inbox: Vec<u8>,
     pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
     /// When it was last heard of, ms.
@@ -89,6 +98,8 @@ pub(crate) struct Session {
     pub capabilities: Capabilities,
     /// What the client told of itself, as far as it is kept.
     pub attributes: Box<[Attribute]>,
+    /// What a client with zstd wants to be answered with.
+    pub zstd_level: u8,
     /// Framing of replies.
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,
@@ -111,8 +122,10 @@ pub(crate) struct Session {
     pub status: u16,
     /// The flag that the next statement's rules begin with.
     pub next_flag: u32,
-    /// Statements prepared by command, on the lease that is pinned for them.
-    pub prepared: Vec<(u32, Rc<Known>)>,
+    /// Statements prepared by command.
+    pub prepared: ClientStmts,
+    /// What of `state` decides how texts are read.
+    pub reading: Reading,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }
@@ -150,6 +163,14 @@ pub(crate) struct Statement {
     pub purpose: Purpose,
     /// Text and analysis, for commands that have a text.
     pub known: Option<Rc<Known>>,
+    /// The client's prepared statement that it makes, runs or fetches from.
+    pub stmt_id: Option<u32>,
+    /// The server's id of the statement that it runs.
+    pub server_stmt: u32,
+    /// It is run as the statement that its connection prepares just before.
+    pub runs_last: bool,
+    /// Why it could not be prepared: the client's answer, in place of the reply to come.
+    pub prepare_error: Option<Box<ServerError>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
     /// A `KILL` came for it before it was sent: it never is.
@@ -187,6 +208,8 @@ pub(crate) enum Stage {
     Queued,
     /// The connection is being brought to the session's state; the command follows.
     Synchronising(ConnId),
+    /// What is to be run is being prepared on the connection; the command follows.
+    Preparing(ConnId),
     /// Sent; the reply is awaited or being relayed.
     Sent(ConnId),
     /// The same, on a connection that other sessions' statements run on too.
@@ -205,8 +228,10 @@ pub(crate) enum Purpose {
     LoginSchema(Box<[u8]>, u8),
     /// `COM_STMT_PREPARE`.
     Prepare,
-    /// `COM_STMT_EXECUTE` and its like.
+    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
     Execute,
+    /// `COM_STMT_FETCH`.
+    Fetch,
     /// `COM_RESET_CONNECTION` on a leased connection.
     Reset,
     /// `COM_REGISTER_SLAVE`.

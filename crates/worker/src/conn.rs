@@ -14,7 +14,7 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
 
-use crate::{ClientId, outbox::Outbox, traces::Trace};
+use crate::{ClientId, compressed::Packing, outbox::Outbox, prepared::ServerStmts, traces::Trace};
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -29,12 +29,16 @@ pub(crate) struct Conn {
     /// What has come of an answer to [`Trace::Warnings`].
     pub captured: Vec<u8>,
     pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
     pub is_paused: bool,
     /// Known from the login on.
     pub identity: Option<Box<ServerIdentity>>,
     pub flavor: Flavor,
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,
+    /// What is prepared on it.
+    pub stmts: ServerStmts,
     /// Commands sent and not answered, in order; the front's answer is coming in.
     pub in_flight: VecDeque<InFlight>,
     /// Who has it, while leased or forwarding.
@@ -93,6 +97,8 @@ pub(crate) enum Owner {
     /// The proxy: state for this client's command, which follows or waits; and the hash of the
     /// `SET`, if it is one.
     Sync(ClientId, Option<u64>),
+    /// The proxy: prepares what this client's execution, which follows or waits, needs.
+    Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
@@ -113,9 +119,12 @@ pub struct MovedConn {
     pub(crate) key: ServerKey,
     pub(crate) login: AccountKey,
     pub(crate) state: SessionState,
+    /// The server's ids of what is prepared on it, to be closed.
+    pub(crate) stmts: Vec<u32>,
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
     pub(crate) format: ReplyFormat,
+    pub(crate) packing: Option<Box<Packing>>,
     pub(crate) epoch: u32,
     pub(crate) health: Arc<ServerHealth>,
 }

@@ -17,13 +17,14 @@ use trunkline_session::{
     frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression};
 
 use crate::{
     Action, ClientId, Worker,
     conn::{Conn, ConnPhase, InFlight, Owner},
     login::reply_format,
     outbox::Outbox,
+    prepared::ServerStmts,
 };
 
 /// Asked of every server beyond what the client's behaviour needs.
@@ -38,6 +39,16 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(Capabilities::CONNECT_ATTRS)
     .union(Capabilities::SESSION_TRACK);
+
+fn compression_wanted(compression: ServerCompression) -> Capabilities {
+    match compression {
+        ServerCompression::Off => Capabilities::EMPTY,
+        ServerCompression::Zlib => Capabilities::COMPRESS,
+        ServerCompression::Zstd => {
+            Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRESSION_ALGORITHM)
+        }
+    }
+}
 
 /// Says what changes in a session beyond what a statement's text shows.
 const TRACKERS_ON: &[u8] = b"\x03SET @@SESSION.session_track_system_variables='*',\
@@ -57,10 +68,11 @@ impl Worker {
     ) -> Option<ConnId> {
         let server = Arc::clone(&self.pool.slot(slot)?.server);
         let is_local = matches!(server.key.address, Address::Unix(_));
-        let Some(login) = self.server_login(client, account, is_local, None) else {
+        let Some(mut login) = self.server_login(client, account, is_local, None) else {
             server.health.give_back_connection();
             return None;
         };
+        login.capabilities.insert(compression_wanted(server.compression));
         let collation = login.collation;
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
@@ -74,11 +86,13 @@ impl Worker {
             inbox: Vec::new(),
             captured: Vec::new(),
             outbox: Outbox::default(),
+            packing: None,
             is_paused: false,
             identity: None,
             flavor: Flavor::MySql,
             format: ReplyFormat::default(),
             state,
+            stmts: ServerStmts::default(),
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
@@ -128,6 +142,7 @@ impl Worker {
             collation,
             capabilities,
             attributes: as_sent(self.shared.attributes()),
+            zstd_level: self.snapshot.settings.zstd_compression_level,
             is_local,
         })
     }
@@ -168,6 +183,7 @@ impl Worker {
             slot.enter(ConnState::Connecting);
         }
         self.touch_server(conn_id);
+        self.forget_stmts(conn_id);
     }
 
     /// The socket is connected; the server speaks first.
@@ -246,6 +262,7 @@ impl Worker {
         conn.format = reply_format(identity.capabilities);
         let charset = Charset::Collation(identity.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        let capabilities = identity.capabilities;
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (slot, forwards) = (conn.slot, conn.forwards);
@@ -258,6 +275,7 @@ impl Worker {
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
+                self.begin_server_packing(id, capabilities);
                 self.switch_trackers_on(id);
                 if !self.side_conn_ready(id) {
                     self.offer(id);

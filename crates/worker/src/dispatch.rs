@@ -7,19 +7,21 @@ use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, ConnState};
 use trunkline_protocol::{
     codec::{
-        frame::{begin_packet, end_packet, put_payload},
+        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload},
         put_u16,
     },
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, Sync, difference};
+use trunkline_session::tracker::{Difference, SessionState, Sync, difference};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Phase, Purpose, Session, Stage, Statement},
+    compressed::answer_seq,
     conn::{InFlight, Owner},
+    prepared::put_statement,
 };
 
 /// Remembered `SET` statements; more than that and all are proven again.
@@ -55,6 +57,9 @@ impl Worker {
         if reads_insert_id && !needs_trace && self.asks_for_insert_id(id, conn_id) {
             return;
         }
+        if !self.is_prepared(id, conn_id) {
+            return;
+        }
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -76,6 +81,7 @@ impl Worker {
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
         let proof = sync.set.as_deref().map(text_hash);
+        let state = Arc::clone(&session.state);
         if needs_trace {
             // The statement reads what an earlier one left behind. Another session's traces go:
             // a `SET` clears warnings and counts, and sets this session's own last id.
@@ -84,7 +90,7 @@ impl Worker {
             session.insert_conn = Some((conn_id, conn.turn));
         }
         let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
-        self.send_sync(id, conn_id, sync, proof);
+        self.send_sync(id, conn_id, state, sync, proof);
         match waits {
             true => self.set_stage(id, Stage::Synchronising(conn_id)),
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
@@ -112,11 +118,15 @@ impl Worker {
         !statement.is_read && (chooses_schema || !is_proven)
     }
 
-    fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync, proof: Option<u64>) {
-        let session_state = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(state) = session_state.map(|session| Arc::clone(&session.state)) else {
-            return;
-        };
+    /// Appends what brings a connection to `state`.
+    pub(crate) fn send_sync(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        state: Arc<SessionState>,
+        sync: Sync,
+        proof: Option<u64>,
+    ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -159,6 +169,7 @@ impl Worker {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.now.us;
+        self.make_way(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -175,6 +186,13 @@ impl Worker {
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
         relay.set_told(session.told);
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
+            relay.renumber_from(answer_seq(&statement.frames));
+        }
+        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            relay.set_stmt_id(stmt_id);
+        }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
         if conn.busy_since_us == 0 {
             conn.busy_since_us = now_us;
@@ -182,14 +200,34 @@ impl Worker {
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
         statement.stage = stage;
-        let sent = statement.frames.len() as u64;
-        conn.outbox.buf(&mut self.buffers).extend_from_slice(&statement.frames);
+        let out = conn.outbox.buf(&mut self.buffers);
+        let begin = out.len();
+        put_statement(out, statement, session, &mut conn.stmts);
+        let put = out.get(begin..).unwrap_or_default();
+        // With types put in it may take a packet more than its client knows of.
+        let has_grown = put.len() > PAYLOAD_MAX && put.len() > statement.frames.len();
+        if let (true, Some(entry)) = (has_grown, conn.in_flight.back_mut()) {
+            entry.relay.renumber_from(answer_seq(&statement.frames));
+        }
+        let sent = conn.outbox.position() - statement.sent_at;
         let slot = conn.slot;
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.begin_statement();
         }
         self.stats.server_mut(slot.index()).bytes_sent += sent;
         self.touch_server(conn_id);
+    }
+
+    /// What is prepared on the connection and not needed goes before the statement.
+    fn make_way(&mut self, id: ClientId, conn_id: ConnId) {
+        let prepares = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Prepare)
+        });
+        match prepares {
+            true => self.make_room_for_stmt(conn_id),
+            false => self.close_surplus(conn_id),
+        }
     }
 
     pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
@@ -304,6 +342,6 @@ fn add_last_insert_id(sync: &mut Sync, value: u64) {
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 
-fn text_hash(text: &[u8]) -> u64 {
+pub(crate) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
 }

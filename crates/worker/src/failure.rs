@@ -2,8 +2,6 @@
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 
-use trunkline_session::tracker::PinReason;
-
 use crate::{
     Action, ClientId, Worker,
     client::{Phase, Stage},
@@ -111,9 +109,6 @@ impl Worker {
         let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
         session.leases.retain(|lease| lease.conn != loss.conn);
         let pins = pins.unwrap_or_default();
-        if pins.has(PinReason::PreparedStatement) {
-            session.prepared.clear();
-        }
         let had_state = !pins.is_empty();
         let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
         let text = match had_state {
@@ -126,6 +121,11 @@ impl Worker {
             }
             return;
         };
+        if let Some(error) = statement.prepare_error.take() {
+            // It would have been the answer anyway.
+            let text = String::from_utf8_lossy(&error.message).into_owned();
+            return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
+        }
         let was_sent = match statement.stage {
             Stage::Queued => {
                 // It goes on elsewhere, or waits for what an earlier one left.
@@ -134,7 +134,7 @@ impl Worker {
                 }
                 return;
             }
-            Stage::Synchronising(_) => false,
+            Stage::Synchronising(_) | Stage::Preparing(_) => false,
             // Bytes that the kernel never took never reached the server.
             Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
@@ -202,6 +202,8 @@ impl Worker {
         };
         conn.outbox.discard(&mut self.buffers);
         if let Some(slot) = self.pool.slot(conn.slot) {
+            let stmts = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
+            slot.server.health.close_stmts(stmts);
             slot.server.health.give_back_connection();
         }
         self.part(id, &conn);
@@ -211,7 +213,11 @@ impl Worker {
     /// that go without a word.
     fn part(&mut self, id: ConnId, conn: &Conn) {
         let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
-        let farewell: &[u8] = if is_quiet { QUIT } else { &[] };
+        let farewell: &[u8] = match (is_quiet, &conn.packing) {
+            (true, None) => QUIT,
+            (true, Some(_)) => PACKED_QUIT,
+            (false, _) => &[],
+        };
         self.act(Action::CloseServer { conn: id, farewell });
         self.sweep_slot(conn.slot);
     }
@@ -220,6 +226,7 @@ impl Worker {
     fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
         let conn = self.conns.remove(id)?;
         let slot = self.pool.slot_mut(conn.slot)?;
+        slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
         match conn.list {
             ConnState::Idle => {
                 slot.take_idle(conn.account, id);
@@ -273,6 +280,9 @@ fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
 
 /// A `COM_QUIT` packet.
 const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+
+/// The same on a compressed connection: too short to be compressed itself.
+const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
 
 /// What was lost with a connection.
 struct Loss {

@@ -1,5 +1,5 @@
 //! `LOAD DATA LOCAL INFILE`: the server asks for a file of the client's, and the client's packets
-//! go straight to it. The proxy opens no file.
+//! go to it, numbered as it counts. The proxy opens no file.
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
@@ -27,6 +27,8 @@ pub(crate) enum Upload {
         left: usize,
         /// The next packet goes on with the payload of the last one.
         is_continued: bool,
+        /// The server's number for the next packet.
+        seq: u8,
     },
     /// The packet that ends it has been sent on.
     Done,
@@ -84,8 +86,11 @@ impl Worker {
             return self.server_broke(conn_id, "asked for a file that nobody offered");
         }
         if statement.upload == Upload::None {
-            statement.upload = Upload::Sending { left: 0, is_continued: false };
+            let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+            let seq = front.map_or(0, |entry| entry.relay.file_seq());
+            statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
             self.upload(id);
+            self.unpack_soon(Side::Client(id));
         }
     }
 
@@ -106,7 +111,7 @@ impl Worker {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let (Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued }) =
+        let (Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued, mut seq }) =
             (statement.stage, statement.upload)
         else {
             return;
@@ -114,7 +119,8 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let shift = conn.in_flight.front().map_or(0, |entry| entry.relay.seq_shift());
+        // Packets inside compressed ones have no number that counts, but for 0: a new command.
+        let is_counted = conn.packing.is_none();
         let out = conn.outbox.buf(&mut self.buffers);
         let mut rest = client.inbox.as_slice();
         let mut is_done = false;
@@ -130,8 +136,9 @@ impl Worker {
             }
             let Some(header) = Header::read(rest) else { break };
             rest = rest.get(HEADER_LEN..).unwrap_or_default();
-            let seq = header.seq.wrapping_sub(shift);
-            out.extend_from_slice(&Header { seq, ..header }.bytes());
+            let number = if is_counted { seq } else { 1 };
+            out.extend_from_slice(&Header { seq: number, ..header }.bytes());
+            seq = seq.wrapping_add(1);
             left = header.payload_len;
             is_done = left == 0 && !is_continued;
             is_continued = header.is_continued();
@@ -140,13 +147,19 @@ impl Worker {
         client.inbox.drain(..consumed);
         statement.upload = match is_done {
             true => Upload::Done,
-            false => Upload::Sending { left, is_continued },
+            false => Upload::Sending { left, is_continued, seq },
         };
+        if let (true, Some(front)) = (is_done, conn.in_flight.front_mut()) {
+            front.relay.file_sent(seq);
+        }
         let is_full = !is_done && conn.outbox.len() > max;
         if is_full != client.is_paused {
             client.is_paused = is_full;
             let side = Side::Client(id);
-            self.act(if is_full { Action::Pause(side) } else { Action::Resume(side) });
+            match is_full {
+                true => self.act(Action::Pause(side)),
+                false => self.resume(side),
+            }
         }
         self.stats.counters.client_files_bytes += consumed as u64;
         self.touch_server(conn_id);
@@ -167,7 +180,7 @@ impl Worker {
         if let Some(client) = self.clients.get_mut(owner)
             && std::mem::take(&mut client.is_paused)
         {
-            self.act(Action::Resume(Side::Client(owner)));
+            self.resume(Side::Client(owner));
         }
     }
 }

@@ -231,8 +231,11 @@ impl Worker {
     /// Clients whose `KILL` nobody answers are told so.
     pub(crate) fn expire_kills(&mut self) {
         let now_ms = self.now.ms();
-        let is_late = |client: &crate::client::Client| matches!(&client.phase, Phase::AwaitKill(wait) if wait.deadline_ms <= now_ms);
-        for id in self.clients.keys_where(is_late) {
+        let late = self.clients.keys_where(|client| match &client.phase {
+            Phase::AwaitKill(wait) => wait.deadline_ms <= now_ms,
+            _ => false,
+        });
+        for id in late {
             let Some(Phase::AwaitKill(wait)) = self.clients.get(id).map(|client| &client.phase)
             else {
                 continue;
@@ -256,7 +259,7 @@ impl Worker {
                     self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
                     return self.answer_kill(asker, KillAnswer::Done);
                 }
-                Stage::Synchronising(_) => {
+                Stage::Synchronising(_) | Stage::Preparing(_) => {
                     statement.is_killed = true;
                     return self.answer_kill(asker, KillAnswer::Done);
                 }
@@ -297,7 +300,7 @@ impl Worker {
                 Stage::Sent(conn) => Some(conn),
                 // Behind others it is read and thrown away.
                 Stage::Shared(conn) => self.single_out(id, conn).then_some(conn),
-                Stage::Queued | Stage::Synchronising(_) => None,
+                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => None,
             },
             Phase::Forward(conn) => Some(*conn),
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,

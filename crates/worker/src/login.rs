@@ -79,6 +79,7 @@ impl Worker {
             phase,
             inbox: Vec::new(),
             outbox,
+            packing: None,
             is_paused: false,
             active_ms,
             session: None,
@@ -211,6 +212,7 @@ impl Worker {
             format: reply_format(identity.capabilities),
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
+            zstd_level: identity.zstd_level,
             state: self.states.intern(state),
             handshake_charset: charset,
             modes,
@@ -222,7 +224,8 @@ impl Worker {
             told: Told::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,
-            prepared: Vec::new(),
+            prepared: Default::default(),
+            reading: Default::default(),
             lost: None,
             user,
         };
@@ -306,6 +309,7 @@ impl Worker {
         self.write_client(id, |out| {
             put_ok(out, seq, &ok, format);
         });
+        self.begin_client_packing(id);
         if is_fast_forward {
             self.begin_forward(id);
         }

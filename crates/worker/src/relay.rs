@@ -91,7 +91,7 @@ impl Worker {
         };
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(Action::Resume(Side::Server(conn_id)));
+            self.resume(Side::Server(conn_id));
         }
     }
 
@@ -107,7 +107,7 @@ impl Worker {
         let conn_id = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) | Stage::Shared(conn) => conn,
-                Stage::Queued | Stage::Synchronising(_) => return,
+                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => return,
             },
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
@@ -140,6 +140,7 @@ impl Worker {
                 }
                 None => self.synchronised(client, id, set),
             },
+            Owner::Prepare(client) => self.prepared_again(client, id, outcome),
             Owner::Setup => {
                 if let Some(error) = outcome.error {
                     let text = String::from_utf8_lossy(&error.message).into_owned();

@@ -45,24 +45,31 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
+        let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
                 client.phase = other;
                 return;
             }
         };
+        let error = statement.prepare_error.take();
+        let was_run = error.is_none();
+        let outcome = match error {
+            Some(error) => self.answer_prepare_error(id, *error),
+            None => outcome,
+        };
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
-        self.finish_purpose(id, conn_id, &statement, &outcome);
-        if let Some(known) = &statement.known {
+        self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        if let Some(known) = statement.known.as_ref().filter(|_| was_run && has_run) {
             known.pace.observe(service_us, outcome.error.is_none() && outcome.warnings == 0);
         }
         let stage = statement.stage;
         self.retire(statement);
         match stage {
             Stage::Shared(_) => self.settle_shared(conn_id),
-            Stage::Sent(_) | Stage::Queued | Stage::Synchronising(_) => {
+            Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
                 self.settle_lease(id, conn_id);
             }
         }
@@ -73,6 +80,7 @@ impl Worker {
     fn retire(&mut self, mut statement: Box<Statement>) {
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
+        statement.prepare_error = None;
         if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.spare_statements.push(statement);
         }
@@ -113,7 +121,8 @@ impl Worker {
             return;
         };
         lease.pins.set(PinReason::Transaction, in_transaction);
-        if !in_transaction && statement.purpose == Purpose::Query {
+        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        if !in_transaction && has_run {
             let sets_next = analysis.is_some_and(sets_next_transaction);
             if !sets_next {
                 lease.pins.unpin(PinReason::NextTransaction);
@@ -124,7 +133,6 @@ impl Worker {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
-        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
         let applied =
             has_run.then(|| apply_outcome(&session.state, &mut lease.pins, analysis, outcome));
         if let Some(state) = applied.and_then(|applied| applied.state) {
@@ -158,10 +166,14 @@ impl Worker {
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
+        was_run: bool,
     ) {
         let succeeded = outcome.error.is_none();
         match &statement.purpose {
-            Purpose::Query | Purpose::Execute | Purpose::Other => {}
+            Purpose::Query | Purpose::Other => {}
+            Purpose::Execute => self.stmt_executed(id, conn_id, statement, outcome, was_run),
+            Purpose::Fetch => self.stmt_fetched(id, conn_id, statement, outcome),
+            Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
             Purpose::InitDb(schema) if succeeded => {
                 self.confirm_schema(id, schema);
                 self.enter_schema(id, schema);
@@ -180,13 +192,13 @@ impl Worker {
                     self.refuse(id, *seq, error.code, &error.sqlstate, &text);
                 }
             },
-            Purpose::Prepare if succeeded => self.keep_prepared(id, conn_id, statement, outcome),
             Purpose::Reset if succeeded => {
                 self.forget_state(id);
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.clear();
                 }
+                self.forget_stmts(conn_id);
                 self.forget_conn_state(conn_id);
                 self.switch_trackers_on(conn_id);
             }
@@ -198,26 +210,7 @@ impl Worker {
             }
             // Its connection has been left before anything is answered.
             Purpose::Dump | Purpose::Register => {}
-            Purpose::InitDb(_) | Purpose::Prepare | Purpose::Reset => {}
-        }
-    }
-
-    fn keep_prepared(
-        &mut self,
-        id: ClientId,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let (Some(session), Some(prepared), Some(known)) =
-            (session, &outcome.prepared, &statement.known)
-        else {
-            return;
-        };
-        session.prepared.push((prepared.stmt_id, std::rc::Rc::clone(known)));
-        if let Some(lease) = session.lease_mut(conn_id) {
-            lease.pins.pin(PinReason::PreparedStatement);
+            Purpose::InitDb(_) | Purpose::Reset => {}
         }
     }
 
@@ -319,14 +312,14 @@ impl Worker {
         conn.last_client = None;
         let was_pinned = std::mem::take(&mut conn.is_pinned);
         for entry in &mut conn.in_flight {
-            if let Owner::Client(_) | Owner::Sync(..) = entry.owner {
+            if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
             }
         }
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(crate::Action::Resume(crate::Side::Server(conn_id)));
+            self.resume(crate::Side::Server(conn_id));
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -379,6 +372,7 @@ impl Worker {
     }
 
     pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
+        self.forget_stmts(conn_id);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -433,6 +427,9 @@ impl Worker {
             }
         };
         self.account_failed(id, &statement, code);
+        if let (Purpose::Execute, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            self.long_data_used(id, stmt_id);
+        }
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
@@ -465,7 +462,7 @@ impl Worker {
                 self.drop_conn(conn);
             }
             // The session's end frees the connection.
-            Stage::Synchronising(_) | Stage::Sent(_) => {}
+            Stage::Synchronising(_) | Stage::Preparing(_) | Stage::Sent(_) => {}
         }
         self.retire(statement);
     }

@@ -218,14 +218,14 @@ impl Worker {
         }
         // The second clears what the first asks for.
         if warnings {
-            self.fetch(conn_id, last, Trace::Warnings);
+            self.fetch_trace(conn_id, last, Trace::Warnings);
         }
         if insert_id {
-            self.fetch(conn_id, last, Trace::InsertId);
+            self.fetch_trace(conn_id, last, Trace::InsertId);
         }
     }
 
-    fn fetch(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
+    fn fetch_trace(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -256,7 +256,7 @@ impl Worker {
             return false;
         }
         session.past.awaits_insert_id = Some(conn_id);
-        self.fetch(conn_id, id, Trace::InsertId);
+        self.fetch_trace(conn_id, id, Trace::InsertId);
         self.set_stage(id, Stage::Synchronising(conn_id));
         true
     }

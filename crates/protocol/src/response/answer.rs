@@ -1,7 +1,7 @@
 //! What the packets of a response mean, and which of them the client gets in another form.
 
 use crate::codec::frame::{HEADER_LEN, Header, split_packet};
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, put_u32};
 use crate::packet::eof::{self, EofPacket};
 use crate::packet::err;
 use crate::packet::ok::{self, OkPacket};
@@ -43,7 +43,7 @@ impl Relay {
                     self.keep(packet, pass);
                     self.stage = Stage::FileAnswer;
                     // The client's packets are numbered in between.
-                    self.next_seq = None;
+                    self.file_seq = self.next_seq.take().unwrap_or_default();
                     Ok(())
                 }
                 _ => self.on_column_count(packet, pass),
@@ -218,7 +218,10 @@ impl Relay {
         reader.u8("prepare filler")?;
         self.outcome.warnings = reader.u16("prepare warnings")?;
         self.outcome.prepared = Some(Prepared { stmt_id, params, columns });
-        self.keep(packet, pass);
+        match self.stmt_id {
+            Some(stmt_id) => self.rename(packet, stmt_id, pass),
+            None => self.keep(packet, pass),
+        }
         self.stage = match params {
             0 => prepared_columns(columns),
             left => Stage::Params { left, columns },
@@ -381,6 +384,20 @@ impl Relay {
         let seq = packet.header.seq.wrapping_add(self.shift);
         pass.put_header(Header { seq, ..packet.header });
         pass.put(|out| out.extend_from_slice(packet.payload));
+        pass.skip(packet.in_input);
+    }
+
+    /// Passes `PREPARE_OK` on with another statement id.
+    #[inline(never)]
+    fn rename(&self, packet: &Packet<'_>, stmt_id: u32, pass: &mut Pass<'_, '_>) {
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        let after_id = packet.payload.get(1 + size_of::<u32>()..).unwrap_or_default();
+        pass.put_header(Header { seq, ..packet.header });
+        pass.put(|out| {
+            out.push(ok::HEADER);
+            put_u32(out, stmt_id);
+            out.extend_from_slice(after_id);
+        });
         pass.skip(packet.in_input);
     }
 
