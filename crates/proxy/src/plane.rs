@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trunkline_compression::Libraries;
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
@@ -55,10 +56,9 @@ impl DataPlane {
         }
         let listen = listeners.iter().map(|listener| listener.address().clone()).collect();
         let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
-        let shared = Arc::new(Shared::new(
-            Some(key.public_key_pem().to_vec()),
-            settings.verified_passwords_max,
-        ));
+        let shared =
+            Shared::new(Some(key.public_key_pem().to_vec()), settings.verified_passwords_max);
+        let shared = Arc::new(shared.with_attributes(own_attributes()));
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive
@@ -199,6 +199,19 @@ impl DataPlane {
     }
 }
 
+/// What servers show of the proxy's connections, by the names that other clients use
+/// (`performance_schema.session_connect_attrs`).
+fn own_attributes() -> [(&'static str, String); 6] {
+    [
+        ("program_name", "trunkline".to_owned()),
+        ("_client_name", "trunkline".to_owned()),
+        ("_client_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("_pid", std::process::id().to_string()),
+        ("_os", std::env::consts::OS.to_owned()),
+        ("_platform", std::env::consts::ARCH.to_owned()),
+    ]
+}
+
 /// What one thread begins with: the worker itself is made on its own thread.
 struct Start {
     index: usize,
@@ -220,7 +233,13 @@ impl Start {
         let nonce = trunkline_crypto::nonce();
         let seed = nonce.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
-        let worker = Worker::new(options, self.snapshot, self.shared, self.greeting);
+        let worker = Worker::new(
+            options,
+            self.snapshot,
+            self.shared,
+            self.greeting,
+            Box::new(Libraries::new()),
+        );
         let parts = Parts {
             worker,
             poller: self.poller,

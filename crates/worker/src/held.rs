@@ -20,7 +20,7 @@ use trunkline_sql::{
 
 use crate::{
     ClientId, Worker,
-    client::{Lease, Purpose, Statement},
+    client::{Lease, Purpose, Session, Statement},
     dispatch::text_hash,
 };
 
@@ -40,6 +40,22 @@ pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcom
     if is_unsaid && analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads) {
         pins.pin(PinReason::ServerState);
     }
+}
+
+/// Whether a transaction is open after a statement.
+pub(crate) fn is_in_transaction(
+    session: &Session,
+    analysis: Option<&Analysis>,
+    outcome: &Outcome,
+) -> bool {
+    let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
+    if outcome.status.is_some() && outcome.error.is_none() {
+        return is_open;
+    }
+    // An error does not say it: it stays as it was, or as earlier statements of the same command
+    // have left it, and one may have begun where statements begin them.
+    let may_begin = !analysis.is_some_and(reads_no_table);
+    is_open || session.is_in_transaction() || may_begin && session.state.is_autocommit_off()
 }
 
 /// Whether a statement sets something for the next transaction only. Servers report the end of
@@ -98,8 +114,8 @@ impl Worker {
         }
     }
 
-    /// A server accepted a `SET` (see [`is_plain_set`]) without a word: said again in the same state
-    /// it changes nothing.
+    /// A server accepted a `SET` (see [`is_plain_set`]) without a word: said again in the same
+    /// state it changes nothing.
     pub(crate) fn remember_set(
         &mut self,
         id: ClientId,
@@ -149,6 +165,7 @@ impl Worker {
         }
         // As behind any `SET`, nothing of the statements before is left to be read.
         session.last_conn = None;
+        session.past.learn(statement, &silent, self.greeting.flavor());
         self.stats.counters.statements_answered += 1;
         self.sample(id, statement, None, None, None);
         self.answer_ok(id);

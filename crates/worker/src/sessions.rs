@@ -39,11 +39,13 @@ impl Worker {
         let (doing, doing_us, known) = match &client.phase {
             Phase::Login(_) => ("login", rested_us, None),
             Phase::Idle | Phase::Closing => ("idle", rested_us, None),
+            Phase::AwaitKill(_) => ("killing", rested_us, None),
             Phase::Forward(_) => ("forwarding", rested_us, None),
             Phase::Running(statement) => {
                 let doing = match statement.stage {
                     Stage::Queued => "queued",
                     Stage::Synchronising(_) => "synchronising",
+                    Stage::Preparing(_) => "preparing",
                     Stage::Sent(_) | Stage::Shared(_) => "running",
                 };
                 let since_us = self.now.us.saturating_sub(statement.begun_us);
@@ -53,7 +55,7 @@ impl Worker {
         let client_addr = client.peer.client_addr;
         let session = client.session.as_deref();
         SessionRow {
-            id: client.connection_id,
+            id: client.number,
             worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
             user: session.map(|session| session.user.name.clone()).unwrap_or_default(),
             client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),

@@ -287,6 +287,10 @@ impl Step<'_> {
         if name == "pseudo_thread_id" {
             return self.pins.pin(PinReason::Connection);
         }
+        if matches!(name, "last_insert_id" | "identity") {
+            // Like the id that an `INSERT` leaves: the worker carries it along.
+            return;
+        }
         if NOT_STATE.contains(&name) {
             // Meant for the statement that follows, on this connection.
             return self.pins.pin(PinReason::Other);

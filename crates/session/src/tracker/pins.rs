@@ -16,8 +16,8 @@ pub enum PinReason {
     NamedLock,
     /// A user variable has a value.
     UserVariable,
-    /// A statement was prepared by command.
-    PreparedStatement,
+    /// A prepared statement's cursor is open.
+    Cursor,
     /// A statement was prepared by SQL.
     SqlPreparedStatement,
     /// `HANDLER … OPEN`.
@@ -56,7 +56,7 @@ impl PinReason {
         Self::TableLock,
         Self::NamedLock,
         Self::UserVariable,
-        Self::PreparedStatement,
+        Self::Cursor,
         Self::SqlPreparedStatement,
         Self::Handler,
         Self::FoundRows,
@@ -80,7 +80,7 @@ impl PinReason {
             Self::TableLock => "table_lock",
             Self::NamedLock => "named_lock",
             Self::UserVariable => "user_variable",
-            Self::PreparedStatement => "prepared_statement",
+            Self::Cursor => "cursor",
             Self::SqlPreparedStatement => "sql_prepared_statement",
             Self::Handler => "handler",
             Self::FoundRows => "found_rows",

@@ -85,8 +85,8 @@ pub enum Effect {
     Kill {
         /// What is ended.
         target: KillTarget,
-        /// The connection's number, if it is written as one.
-        id: Option<u64>,
+        /// Whose.
+        id: KillId,
     },
     /// A transaction effect of one of several statements, at its place among the other effects.
     Transaction(TransactionEffect),
@@ -133,6 +133,17 @@ pub enum KillTarget {
     /// The statement that the connection is running.
     Query,
     /// All connections of a user, or a statement by its query number (MariaDB).
+    Other,
+}
+
+/// Whom `KILL` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillId {
+    /// The connection of this number.
+    Number(u64),
+    /// `CONNECTION_ID()`: the one that asks.
+    Own,
+    /// Something that is not a number yet, or not of a connection.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! What a statement leaves behind, in words.
 
 use trunkline_sql::{
-    analysis::{Analysis, Effect, KillTarget, TableName, TransactionEffect, XaStep},
+    analysis::{Analysis, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep},
     set::{Assignment, Scope},
 };
 
@@ -117,15 +117,15 @@ fn xa_step(step: XaStep) -> &'static str {
     }
 }
 
-fn kill(target: KillTarget, id: Option<u64>) -> String {
+fn kill(target: KillTarget, id: KillId) -> String {
     let what = match target {
         KillTarget::Connection => "connection",
         KillTarget::Query => "the statement of connection",
         KillTarget::Other => "connections or a statement",
     };
     match id {
-        Some(id) => format!("ends {what} {id}"),
-        None => format!("ends {what}"),
+        KillId::Number(id) => format!("ends {what} {id}"),
+        KillId::Own | KillId::Other => format!("ends {what}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Body, Head};
 use crate::analysis::{
-    BackupLock, Depends, Effect, KillTarget, StatementKind, TransactionEffect, analyse,
+    BackupLock, Depends, Effect, KillId, KillTarget, StatementKind, TransactionEffect, analyse,
     cursor::Cursor, walk::Calls,
 };
 use crate::set::{self, Assignment, Scope};
@@ -164,7 +164,7 @@ fn kill(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
     Head { body: Body::Quiet, ..Head::of(StatementKind::Kill) }
 }
 
-fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, Option<u64>) {
+fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, KillId) {
     cursor.accept_any(&[b"HARD", b"SOFT"]);
     let mut target = KillTarget::Connection;
     if cursor.accept(b"QUERY") {
@@ -173,12 +173,19 @@ fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, Option<u64>) {
         cursor.accept(b"CONNECTION");
     }
     if cursor.accept_any(&[b"ID", b"USER"]) {
-        return (KillTarget::Other, None);
+        return (KillTarget::Other, KillId::Other);
+    }
+    let is_own = cursor.accept(b"CONNECTION_ID")
+        && cursor.accept_kind(TokenKind::Open)
+        && cursor.accept_kind(TokenKind::Close);
+    if is_own && cursor.peek().is_none() {
+        return (target, KillId::Own);
     }
     let token = cursor.next().filter(|token| token.kind == TokenKind::Number);
     let digits = token.and_then(|token| std::str::from_utf8(token.text).ok());
-    let id = digits.and_then(|digits| digits.parse().ok()).filter(|_| cursor.peek().is_none());
-    (target, id)
+    let number = digits.and_then(|digits| digits.parse().ok());
+    let number = number.filter(|_| cursor.peek().is_none());
+    (target, number.map_or(KillId::Other, KillId::Number))
 }
 
 /// `LOAD {DATA | XML} [LOW_PRIORITY | CONCURRENT] [LOCAL] …`, or `LOAD INDEX INTO CACHE`.
