@@ -30,6 +30,8 @@ pub(super) enum Stage {
     /// The greeting is said.
     Greeted,
     Ready,
+    /// It takes a client's file; the next packet has this number.
+    File(u8),
 }
 
 /// A connection to a server, seen from the server.
@@ -101,6 +103,7 @@ impl Server {
             Stage::Connecting => {}
             Stage::Greeted => self.answer_login(payload, seq, how),
             Stage::Ready => self.answer_command(payload, how),
+            Stage::File(next) => self.take_file(header.seq, next, payload),
         }
         true
     }
@@ -154,6 +157,8 @@ impl Server {
             }
             return self.answer_error();
         }
+        // Bytes of one who reads the binary log go straight through.
+        self.is_misled |= matches!(code, 0x12 | 0x1E);
         match code {
             0x19 => self.close_stmt(body),
             0x18 => _ = self.stmt(body),
@@ -210,7 +215,10 @@ impl Server {
                 let last = self.ok(0);
                 put_ok(&mut self.unsent, 2, &last, self.format);
             }
-            6 => _ = put_payload(&mut self.unsent, 1, b"\xFBfile"),
+            6 => {
+                put_payload(&mut self.unsent, 1, b"\xFBfile");
+                self.stage = Stage::File(2);
+            }
             7 => {
                 let ok = OkPacket { last_insert_id: 77, ..self.ok(0) };
                 put_ok(&mut self.unsent, 1, &ok, self.format);
@@ -224,6 +232,18 @@ impl Server {
             }
             _ if is_read => self.answer_rows(1),
             _ => self.answer_ok(0, 0),
+        }
+    }
+
+    /// The next packet of a client's file; the empty one is the last.
+    fn take_file(&mut self, seq: u8, next: u8, payload: &[u8]) {
+        assert!(seq == next || self.is_misled, "file packet {seq} in place of {next}");
+        let next = next.wrapping_add(1);
+        self.stage = Stage::File(next);
+        if payload.is_empty() {
+            self.stage = Stage::Ready;
+            let ok = self.ok(0);
+            put_ok(&mut self.unsent, next, &ok, self.format);
         }
     }
 

@@ -311,7 +311,9 @@ impl World {
             let worker = self.worker(server.worker);
             match server.stage {
                 Stage::Connecting => worker.server_failed(server.id, "connection refused"),
-                Stage::Greeted | Stage::Ready => worker.server_closed(server.id, "closed"),
+                Stage::Greeted | Stage::Ready | Stage::File(_) => {
+                    worker.server_closed(server.id, "closed")
+                }
             }
         }
     }

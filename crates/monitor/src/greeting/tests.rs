@@ -82,7 +82,6 @@ fn mariadb_keeps_its_dialect_without_its_extensions() {
     assert_eq!(greeting.capabilities.extended(), 0);
     let never = [
         Capabilities::SSL,
-        Capabilities::LOCAL_FILES,
         Capabilities::QUERY_ATTRIBUTES,
         Capabilities::OPTIONAL_RESULTSET_METADATA,
         Capabilities::MULTI_FACTOR_AUTHENTICATION,
