@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod icount;
 mod interrupt;
+mod profile;
 mod release;
 mod run;
 mod servers;
@@ -37,6 +38,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Counts the instructions of the hot functions with callgrind
     Icount(icount::Arguments),
+    /// Counts the instructions of each step of the way of a statement with callgrind
+    Profile(profile::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
+        Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {
