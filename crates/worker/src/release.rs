@@ -70,10 +70,11 @@ impl Worker {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
             known.pace.observe(service_us, is_good);
         }
+        let took_us = self.now.us.saturating_sub(statement.sent_us);
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
-            Stage::Shared(_) => self.settle_shared(conn_id),
+            Stage::Shared(_) => self.settle_shared(conn_id, Some(took_us)),
             Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
                 self.settle_lease(id, conn_id);
             }
@@ -352,7 +353,7 @@ impl Worker {
         };
         match conn.list {
             ConnState::Resetting if conn.in_flight.is_empty() => self.reset_conn(conn_id),
-            ConnState::Shared => self.settle_shared(conn_id),
+            ConnState::Shared => self.settle_shared(conn_id, None),
             _ => {}
         }
     }
@@ -509,7 +510,7 @@ impl Worker {
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
         let slot = self.slot_of(conn_id);
         if let Some(slot) = slot.and_then(|slot| self.pool.slot_mut(slot)) {
-            slot.width().answered(self.now.us);
+            slot.width().answered(self.now.us, 0);
         }
         self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }

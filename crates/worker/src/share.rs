@@ -193,14 +193,17 @@ impl Worker {
     }
 
     /// A statement on a shared connection has been answered: with the last one it is free.
-    pub(crate) fn settle_shared(&mut self, conn_id: ConnId) {
+    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
         if let Some(slot) = self.pool.slot_mut(slot) {
-            slot.shared_width().answered(self.now.us);
+            if let Some(took_us) = took_us {
+                slot.shared_width().answered(self.now.us, took_us);
+            }
             if is_quiet {
                 slot.leave_shared(conn_id);
             }
