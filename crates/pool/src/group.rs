@@ -310,7 +310,9 @@ pub(crate) mod tests {
         let address = format!("127.0.0.1:{port}").parse().expect("address");
         let key = ServerKey { hostgroup: HostgroupId(1), address };
         let health = Arc::new(ServerHealth::default());
-        Arc::new(Server { key, resolved: Vec::new(), weight, max_connections, health })
+        let compression = Default::default();
+        let resolved = Vec::new();
+        Arc::new(Server { key, resolved, weight, max_connections, compression, health })
     }
 
     const GROUP: HostgroupId = HostgroupId(1);

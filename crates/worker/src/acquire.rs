@@ -124,6 +124,9 @@ impl Worker {
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
     pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
         let now_ms = self.now.ms();
+        let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
+        // On a shared connection nothing is kept for anybody.
+        self.fetch_traces(conn_id, Some(id), !is_shared);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -132,7 +135,7 @@ impl Worker {
         if rested_ms > PROBE_AFTER_MS {
             self.act(crate::Action::Probe(conn_id));
         }
-        if self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn)) {
+        if is_shared {
             return self.share(id, conn_id);
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
@@ -152,7 +155,12 @@ impl Worker {
             return self.free_after_session(conn_id);
         };
         debug_assert!(session.lease_mut(conn_id).is_none());
-        session.leases.push(Lease { hostgroup, conn: conn_id, pins: Default::default() });
+        session.leases.push(Lease {
+            hostgroup,
+            conn: conn_id,
+            pins: Default::default(),
+            pinned_by: None,
+        });
         self.dispatch(id, conn_id);
     }
 
@@ -313,6 +321,7 @@ impl Worker {
             && let Phase::Running(statement) = &mut client.phase
         {
             statement.stage = Stage::Queued;
+            statement.runs_last = false;
         }
         self.acquire(id);
     }

@@ -1,7 +1,5 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
-use std::rc::Rc;
-
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
     command::Command,
@@ -10,24 +8,26 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
+        track::Told,
     },
     response::ResponseShape,
 };
-use trunkline_session::tracker::{Charset, PinReason, SessionState};
-use trunkline_sql::{
-    analysis::{Effect, KillTarget},
-    token::Modes,
-};
+use trunkline_session::tracker::{Charset, SessionState};
+use trunkline_sql::token::Modes;
 
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    infile::Upload,
+    kill::{KillScope, KillText, kill_of},
     modes::modes_of,
+    prepared::{ClientStmts, Run},
     route::Route,
+    traces::{Past, reads_past},
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
-const SENT_AHEAD_MAX: usize = 64 * 1024;
+pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
 
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,8 +68,13 @@ fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
     }
 }
 
-/// The payload of a command that came in several packets.
-fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
+/// Whether a command came in several packets.
+pub(crate) fn is_split(frames: &[u8]) -> bool {
+    Header::read(frames).is_some_and(Header::is_continued)
+}
+
+/// The payload of a command that may have come in several packets.
+pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(frames.len());
     while let Some(header) = Header::read(frames) {
         let Some((head, rest)) = frames.split_at_checked(HEADER_LEN + header.payload_len) else {
@@ -110,6 +115,12 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.packing.is_some() {
+            self.unpack_soon(Side::Client(id));
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
             return;
         }
@@ -132,7 +143,7 @@ impl Worker {
         let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
         if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
             client.is_paused = false;
-            self.act(Action::Resume(Side::Client(id)));
+            self.resume(Side::Client(id));
         }
     }
 
@@ -214,41 +225,43 @@ impl Worker {
             Command::ChangeUser(body) => self.change_user(id, body),
             Command::SetOption(option) => self.set_option(id, option),
             Command::StmtPrepare(text) => self.prepare(id, frames, text),
-            Command::StmtExecute { stmt_id, .. } | Command::StmtBulkExecute { stmt_id, .. } => {
-                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_execute", ResponseShape::Query);
+            Command::StmtExecute { stmt_id, .. } => {
+                self.execute(id, frames, payload, stmt_id, Run::Once);
             }
-            Command::StmtFetch { stmt_id, .. } => {
-                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_fetch", ResponseShape::Fetch);
+            Command::StmtBulkExecute { stmt_id, .. } => {
+                self.execute(id, frames, payload, stmt_id, Run::Bulk);
             }
-            Command::StmtReset { stmt_id } => {
-                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_reset", ResponseShape::Single);
+            Command::StmtFetch { stmt_id, .. } => self.fetch(id, frames, stmt_id),
+            Command::StmtReset { stmt_id } => self.reset_stmt(id, stmt_id),
+            Command::StmtSendLongData { stmt_id, parameter, .. } => {
+                self.long_data(id, frames, stmt_id, parameter);
             }
-            Command::StmtSendLongData { stmt_id, .. } => {
-                self.unanswered(id, frames, stmt_id, false)
-            }
-            Command::StmtClose { stmt_id } => self.unanswered(id, frames, stmt_id, true),
+            Command::StmtClose { stmt_id } => self.close_stmt(id, stmt_id),
             Command::Statistics => self.plain(id, frames, ResponseShape::Text),
             Command::FieldList { .. } => self.plain(id, frames, ResponseShape::FieldList),
             Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
-            Command::ProcessKill(thread) => {
-                let text = format!("Unknown thread id: {thread}");
-                self.answer_error(id, 1094, b"HY000", &text);
+            Command::ProcessKill(number) => {
+                self.kill(id, KillScope::Session, Some(number.into()));
             }
+            Command::RegisterSlave(_) => self.register_replica(id, frames),
+            Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => self.dump_binlog(id, frames),
             Command::Debug
             | Command::Shutdown
             | Command::Refresh(_)
             | Command::CreateDb(_)
             | Command::DropDb(_)
-            | Command::BinlogDump(_)
-            | Command::BinlogDumpGtid(_)
-            | Command::RegisterSlave(_)
             | Command::TableDump(_)
             | Command::Unknown(_) => self.answer_error(id, 1047, b"08S01", "Unknown command"),
         }
     }
 
     /// A new statement under way.
-    fn statement(&mut self, frames: &[u8], shape: ResponseShape, purpose: Purpose) -> Statement {
+    pub(crate) fn statement(
+        &mut self,
+        frames: &[u8],
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Statement {
         let mut copy = self.buffers.take();
         copy.extend_from_slice(frames);
         Statement {
@@ -256,10 +269,17 @@ impl Worker {
             shape,
             purpose,
             known: None,
+            stmt_id: None,
+            server_stmt: 0,
+            runs_last: false,
+            prepare_error: None,
             is_read: false,
+            is_killed: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             is_alone: false,
+            waiting: None,
+            upload: Upload::None,
             retries_left: self.snapshot.settings.query_retries_on_failure,
             begun_us: self.now.us,
             sent_us: 0,
@@ -271,22 +291,36 @@ impl Worker {
     fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if let [Effect::Kill { target: KillTarget::Connection | KillTarget::Query, id: thread }] =
-            &*known.analysis.effects
-        {
-            // The number is one of ours, or a server's that may be anybody's by now.
-            let text = format!("Unknown thread id: {}", thread.unwrap_or_default());
-            return self.answer_error(id, 1094, b"HY000", &text);
+        match kill_of(&known.analysis) {
+            KillText::None => {}
+            KillText::One(scope, number) => return self.kill(id, scope, number),
+            KillText::Refused(what) => return self.not_supported(id, what),
+        }
+        if self.refuses_local_file(id, &known.analysis) {
+            return;
         }
         self.end_brief_pins(id, &known.analysis);
         let route = self.route_text(id, &known, text);
+        let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
         statement.is_read = known.is_read();
         statement.known = Some(known);
-        self.follow(id, route, statement);
+        if goes_to_server && self.answer_repeated_set(id, &statement) {
+            return self.buffers.give(statement.frames);
+        }
+        match reads_past(&statement) {
+            true => self.follow_past(id, route, statement, text.len()),
+            false => self.follow(id, route, statement),
+        }
     }
 
-    fn modes(&self, id: ClientId) -> Option<Modes> {
+    /// Refuses a statement that can't be carried out for a client of a proxy.
+    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
+        let text = format!("This version of Trunkline doesn't yet support '{what}'");
+        self.answer_error(id, 1235, b"42000", &text);
+    }
+
+    pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
         Some(self.clients.get(id)?.session.as_ref()?.modes)
     }
 
@@ -304,96 +338,6 @@ impl Worker {
         let statement = self.statement(&frames, ResponseShape::Single, purpose);
         let route = self.route_plain(id);
         self.follow(id, route, statement);
-    }
-
-    /// `COM_STMT_PREPARE`: the statement lives on one connection, and pins the session to it.
-    fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
-        let Some(modes) = self.modes(id) else { return };
-        let known = self.analyses.know(text, &modes);
-        self.end_brief_pins(id, &known.analysis);
-        let route = match self.prepared_lease(id) {
-            Some(route) => route,
-            None => match self.route_text(id, &known, text) {
-                // Later statements may write; the writer can run them all.
-                Route::Hostgroup(hostgroup) if known.is_read() => {
-                    Route::Hostgroup(self.writer_of(hostgroup))
-                }
-                route => route,
-            },
-        };
-        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
-        statement.known = Some(known);
-        self.follow(id, route, statement);
-    }
-
-    fn writer_of(
-        &self,
-        hostgroup: trunkline_topology::HostgroupId,
-    ) -> trunkline_topology::HostgroupId {
-        let groups = &self.snapshot.replication;
-        let group = groups.iter().find(|group| group.reader_hostgroup == hostgroup);
-        group.map_or(hostgroup, |group| group.writer_hostgroup)
-    }
-
-    fn prepared_lease(&self, id: ClientId) -> Option<Route> {
-        let session = self.clients.get(id)?.session.as_ref()?;
-        let mut leases = session.leases.iter();
-        let lease = leases.find(|lease| lease.pins.has(PinReason::PreparedStatement))?;
-        Some(Route::Lease(lease.hostgroup, lease.conn))
-    }
-
-    /// A command on a prepared statement, to the connection that it lives on.
-    fn on_prepared(
-        &mut self,
-        id: ClientId,
-        frames: &[u8],
-        stmt_id: u32,
-        function: &str,
-        shape: ResponseShape,
-    ) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        // MariaDB's −1 stands for the statement prepared last.
-        let known = match stmt_id {
-            u32::MAX => session.prepared.last(),
-            _ => session.prepared.iter().find(|(prepared, _)| *prepared == stmt_id),
-        };
-        let known = known.map(|(_, known)| Rc::clone(known));
-        let (Some(known), Some(route)) = (known, self.prepared_lease(id)) else {
-            let function = match self.greeting.flavor() {
-                Flavor::MySql => "mysql_stmt_precheck",
-                Flavor::MariaDb => function,
-            };
-            let text =
-                format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
-            return self.answer_error(id, 1243, b"HY000", &text);
-        };
-        let mut statement = self.statement(frames, shape, Purpose::Execute);
-        statement.known = Some(known);
-        self.follow(id, route, statement);
-    }
-
-    /// `COM_STMT_CLOSE` and `COM_STMT_SEND_LONG_DATA`: nobody answers them.
-    fn unanswered(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, closes: bool) {
-        let Some(Route::Lease(_, conn)) = self.prepared_lease(id) else {
-            return;
-        };
-        self.write_server(conn, |out| out.extend_from_slice(frames));
-        if !closes {
-            return;
-        }
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
-            return;
-        };
-        session.prepared.retain(|(prepared, _)| *prepared != stmt_id);
-        if session.prepared.is_empty() {
-            if let Some(lease) = session.lease_mut(conn) {
-                lease.pins.unpin(PinReason::PreparedStatement);
-            }
-            self.settle_lease(id, conn);
-        }
     }
 
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
@@ -429,10 +373,13 @@ impl Worker {
         let state = SessionState::new(session.state.schema.clone(), charset);
         session.modes = modes_of(&state, self.greeting.flavor(), false);
         session.state = self.states.intern(state);
-        session.prepared = Vec::new();
+        session.accepted_sets = Vec::new();
+        session.prepared = ClientStmts::default();
         session.last_insert_id = 0;
         session.last_conn = None;
         session.insert_conn = None;
+        session.past = Past::default();
+        session.told = Told::DEFAULT;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
     }
 
@@ -522,7 +469,7 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, id: ClientId, statement: Statement) {
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Statement) {
         let boxed = match self.spare_statements.pop() {
             Some(mut spare) => {
                 *spare = statement;

@@ -7,18 +7,22 @@ use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, ConnState};
 use trunkline_protocol::{
     codec::{
-        frame::{begin_packet, end_packet, put_payload},
+        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload},
         put_u16,
     },
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, Sync, difference};
-use trunkline_sql::analysis::{Depends, StatementKind};
+use trunkline_session::tracker::{Difference, SessionState, Sync, difference};
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Phase, Purpose, Session, Stage, Statement},
+    compressed::answer_seq,
     conn::{InFlight, Owner},
+    held::sets_next_transaction,
+    prepared::put_statement,
 };
 
 /// Remembered `SET` statements; more than that and all are proven again.
@@ -35,6 +39,9 @@ pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
 impl Worker {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
+        if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
+            return;
+        }
         let Some(client) = self.clients.get(id) else {
             return;
         };
@@ -44,11 +51,29 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
+        let is_dump = statement.purpose == Purpose::Dump;
         let trace = trace_of(statement, session);
-        // On a pinned connection nobody else has left anything.
-        let is_here = |trace| conn.is_pinned || trace == Some((conn_id, conn.turn));
-        let needs_trace = trace.is_some_and(|trace| !is_here(trace));
+        let needs_trace = trace.is_some_and(|trace| trace != Some((conn_id, conn.turn)));
+        let reads_insert_id = statement.known.as_ref().is_some_and(|known| reads_insert_id(known));
+        if reads_insert_id && !needs_trace && self.asks_for_insert_id(id, conn_id) {
+            return;
+        }
+        if !self.is_prepared(id, conn_id) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
+            if is_dump && self.waits_to_dump(id, conn_id) {
+                return;
+            }
             return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
         let mut sync = match difference(&conn.state, &session.state, conn.flavor) {
@@ -57,15 +82,21 @@ impl Worker {
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
         let proof = sync.set.as_deref().map(text_hash);
+        let state = Arc::clone(&session.state);
         if needs_trace {
             // The statement reads what an earlier one left behind. Another session's traces go:
             // a `SET` clears warnings and counts, and sets this session's own last id.
             add_last_insert_id(&mut sync, session.last_insert_id);
+            session.past.insert_id_is_set();
+            session.insert_conn = Some((conn_id, conn.turn));
         }
-        let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
-        self.send_sync(id, conn_id, sync, proof);
+        let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
+        self.send_sync(id, conn_id, state, sync, proof);
         match waits {
-            true => self.set_stage(id, Stage::Synchronising(conn_id)),
+            true => {
+                self.stats.counters.statements_awaited_state += 1;
+                self.set_stage(id, Stage::Synchronising(conn_id));
+            }
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
     }
@@ -91,11 +122,15 @@ impl Worker {
         !statement.is_read && (chooses_schema || !is_proven)
     }
 
-    fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync, proof: Option<u64>) {
-        let session_state = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(state) = session_state.map(|session| Arc::clone(&session.state)) else {
-            return;
-        };
+    /// Appends what brings a connection to `state`.
+    pub(crate) fn send_sync(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        state: Arc<SessionState>,
+        sync: Sync,
+        proof: Option<u64>,
+    ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -112,7 +147,8 @@ impl Worker {
             put_init_db(out, schema);
             expect(None);
         }
-        if let Some(text) = &sync.set {
+        let sets = sync.set.iter().map(|text| (text, proof));
+        for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
             let start = begin_packet(out, 0);
             out.push(0x03);
             out.extend_from_slice(text);
@@ -138,6 +174,13 @@ impl Worker {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.now.us;
+        let is_next = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement) if sets_next_transaction(statement))
+        });
+        if is_next {
+            self.track_transactions(conn_id);
+        }
+        self.make_way(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -145,11 +188,22 @@ impl Worker {
         else {
             return;
         };
+        if statement.purpose == Purpose::Dump {
+            return self.begin_dump(id, conn_id);
+        }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
-        let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        relay.set_told(session.told);
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
+            relay.renumber_from(answer_seq(&statement.frames));
+        }
+        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            relay.set_stmt_id(stmt_id);
+        }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
         if conn.busy_since_us == 0 {
             conn.busy_since_us = now_us;
@@ -157,14 +211,34 @@ impl Worker {
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
         statement.stage = stage;
-        let sent = statement.frames.len() as u64;
-        conn.outbox.buf(&mut self.buffers).extend_from_slice(&statement.frames);
+        let out = conn.outbox.buf(&mut self.buffers);
+        let begin = out.len();
+        put_statement(out, statement, session, &mut conn.stmts);
+        let put = out.get(begin..).unwrap_or_default();
+        // With types put in it may take a packet more than its client knows of.
+        let has_grown = put.len() > PAYLOAD_MAX && put.len() > statement.frames.len();
+        if let (true, Some(entry)) = (has_grown, conn.in_flight.back_mut()) {
+            entry.relay.renumber_from(answer_seq(&statement.frames));
+        }
+        let sent = conn.outbox.position() - statement.sent_at;
         let slot = conn.slot;
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.begin_statement();
         }
         self.stats.server_mut(slot.index()).bytes_sent += sent;
         self.touch_server(conn_id);
+    }
+
+    /// What is prepared on the connection and not needed goes before the statement.
+    fn make_way(&mut self, id: ClientId, conn_id: ConnId) {
+        let prepares = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Prepare)
+        });
+        match prepares {
+            true => self.make_room_for_stmt(conn_id),
+            false => self.close_surplus(conn_id),
+        }
     }
 
     pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
@@ -247,18 +321,30 @@ pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 /// The connection and turn where what a statement reads of its session's past was left, or
 /// `Some(None)` when that was nowhere. `None` for a statement that reads nothing of it.
 pub(crate) fn trace_of(statement: &Statement, session: &Session) -> Option<Option<(ConnId, u64)>> {
-    let analysis = &statement.known.as_ref()?.analysis;
-    let depends = |what| analysis.depends.contains(what);
-    // A stored routine may read anything of it.
-    let is_routine = depends(Depends::UNKNOWN_FUNCTION)
-        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute);
-    if depends(Depends::LAST_INSERT_ID) || is_routine && session.insert_conn.is_some() {
+    let known = statement.known.as_ref()?;
+    let depends = |what| known.analysis.depends.contains(what);
+    if reads_insert_id(known) {
         return Some(session.insert_conn);
     }
     let reads_last = depends(Depends::ROW_COUNT)
         || depends(Depends::FOUND_ROWS)
         || depends(Depends::DIAGNOSTICS);
-    (reads_last || is_routine).then_some(session.last_conn)
+    reads_last.then_some(session.last_conn)
+}
+
+/// Whether the session's own last insert id has to be on the connection: it is read, or may be
+/// left unchanged by what the reply does not tell.
+fn reads_insert_id(known: &Known) -> bool {
+    let depends = |what| known.analysis.depends.contains(what);
+    depends(Depends::LAST_INSERT_ID)
+        || runs_a_routine(&known.analysis)
+        || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS)
+}
+
+/// Whether a statement runs a stored routine, which may read anything of its session's past.
+pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
+    analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
 }
 
 fn add_last_insert_id(sync: &mut Sync, value: u64) {
@@ -267,6 +353,6 @@ fn add_last_insert_id(sync: &mut Sync, value: u64) {
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 
-fn text_hash(text: &[u8]) -> u64 {
+pub(crate) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
 }

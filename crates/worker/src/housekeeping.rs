@@ -39,6 +39,9 @@ impl Worker {
                 let counts = slot.counts();
                 counts.connecting > 0 || counts.shared > 0
             });
+        if !self.unpacking.is_empty() {
+            return 0;
+        }
         match is_waited_for {
             true => WAITING_TICK_MS,
             false => (self.sweep_ms + SWEEP_EVERY_MS).saturating_sub(self.now.ms()).max(1),
@@ -47,6 +50,7 @@ impl Worker {
 
     /// Looks at deadlines. Called once per batch; does little unless something is due.
     pub fn tick(&mut self) {
+        self.unpack_waiting();
         self.expire_logins();
         self.expire_waiters();
         self.overtake_slow();
@@ -55,6 +59,7 @@ impl Worker {
             self.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
             self.adapt_patience();
+            self.expire_kills();
         }
         self.sweep_conns();
         self.check_stop();
@@ -233,6 +238,10 @@ impl Worker {
             return;
         }
         conn.list = ConnState::Resetting;
+        self.close_surplus(id);
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
         let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
         if let Some(slot) = self.pool.slot_mut(slot) {

@@ -36,8 +36,8 @@ impl Worker {
             };
             let fed = match client {
                 Some(client) => front.relay.feed(bytes, client.outbox.buf(&mut self.buffers)),
-                // Nothing is appended: these relays discard.
-                None => front.relay.feed(bytes, &mut Vec::new()),
+                // Nothing is appended, but for traces: these relays discard.
+                None => front.relay.feed(bytes, &mut conn.captured),
             };
             let Ok(fed) = fed else {
                 return self.server_broke(id, "sent an answer that can't be understood");
@@ -57,8 +57,10 @@ impl Worker {
                     let service_us = if is_statement { self.count_answered(id) } else { 0 };
                     self.answered(id, owner, relay.into_outcome(), service_us);
                 }
+            } else if let Owner::Trace(..) = owner {
+                self.limit_captured(id);
             } else if front_awaits_client(self.conns.get(id)) {
-                return self.server_broke(id, "asked for a file that nobody offered");
+                self.file_asked(id);
             }
         }
     }
@@ -89,7 +91,7 @@ impl Worker {
         };
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(Action::Resume(Side::Server(conn_id)));
+            self.resume(Side::Server(conn_id));
         }
     }
 
@@ -105,12 +107,12 @@ impl Worker {
         let conn_id = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) | Stage::Shared(conn) => conn,
-                Stage::Queued | Stage::Synchronising(_) => return,
+                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => return,
             },
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.drain_inbox(id),
-            Phase::Login(_) | Phase::Closing => return,
+            Phase::Login(_) | Phase::AwaitKill(_) | Phase::Closing => return,
         };
         self.let_go_on(conn_id);
     }
@@ -138,18 +140,28 @@ impl Worker {
                 }
                 None => self.synchronised(client, id, set),
             },
+            Owner::Prepare(client) => self.prepared_again(client, id, outcome),
             Owner::Setup => {
                 if let Some(error) = outcome.error {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.log(true, || format!("a server refused session trackers: {text}"));
                 }
                 self.free_if_quiet(id);
+                self.dump_when_quiet(id);
             }
             Owner::Reset => match outcome.error {
                 Some(_) => self.drop_conn(id),
                 None => self.reset_done(id),
             },
             Owner::Ping => self.pinged(id),
+            Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
+            Owner::Side(command) => self.side_answered(id, command, outcome),
+            Owner::Cleanse => {
+                if let Some(owner) = self.conns.get(id).and_then(|conn| conn.owner) {
+                    self.go_on_synchronised(owner, id);
+                }
+                self.free_if_quiet(id);
+            }
         }
     }
 
@@ -163,7 +175,7 @@ impl Worker {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(id))
         });
-        if waits && is_last {
+        if waits && is_last && !self.ends_killed(client, id) {
             self.send_statement(client, id, Stage::Sent(id));
         }
     }

@@ -14,9 +14,10 @@ use trunkline_sql::analysis::Depends;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    ClientId, Side, Worker,
     client::{Phase, Purpose, Stage},
     conn::{Conn, Owner},
+    prepared::runs_among_others,
 };
 
 /// A longer command has a connection of its own, bytes.
@@ -68,7 +69,9 @@ impl Worker {
         };
         statement.is_read
             && !statement.is_alone
-            && statement.purpose == Purpose::Query
+            && (statement.purpose == Purpose::Query
+                || statement.purpose == Purpose::Execute
+                    && runs_among_others(&self.clients, id, None))
             && known.pace.is_short()
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
@@ -93,10 +96,13 @@ impl Worker {
         let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
             return false;
         };
-        let (conns, pool) = (&self.conns, &mut self.pool);
+        let wants_stmt = self.executes(id);
+        let (clients, conns, pool) = (&self.clients, &self.conns, &mut self.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
-            let fits = conn.account == account && Arc::ptr_eq(&conn.state, &state);
+            let fits = conn.account == account
+                && Arc::ptr_eq(&conn.state, &state)
+                && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
         let depth_max = self.snapshot.settings.pipeline_depth_max;
@@ -123,6 +129,7 @@ impl Worker {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
             && self.may_share(id)
+            && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
 
     /// A connection off its list runs this statement first, and others behind it.
@@ -141,10 +148,20 @@ impl Worker {
         self.fill(conn_id);
     }
 
+    fn executes(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Execute)
+        })
+    }
+
     fn join(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
             // What it leaves behind others overwrite.
             session.last_conn = None;
+        }
+        if self.executes(id) {
+            self.take_stmt(id, conn_id);
         }
         let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.patience.shared += 1;
@@ -188,7 +205,9 @@ impl Worker {
                 slot.leave_shared(conn_id);
             }
         }
-        if is_quiet {
+        if is_quiet && self.may_be_hit(conn_id) {
+            self.rest(conn_id);
+        } else if is_quiet {
             self.offer(conn_id);
         } else if !self.pool.waiters(hostgroup).is_empty() {
             self.fill(conn_id);
@@ -229,6 +248,35 @@ impl Worker {
         }
     }
 
+    /// A read has changed its connection's state all the same, by a function that a view hides:
+    /// those behind it are answered elsewhere, and the connection is reset.
+    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        conn.list = ConnState::Resetting;
+        let is_quiet = conn.in_flight.is_empty();
+        let mut behind = Vec::new();
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                behind.push(client);
+            }
+        }
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.leave_shared(conn_id);
+            slot.enter(ConnState::Resetting);
+        }
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+        for client in behind {
+            self.send_elsewhere(client);
+        }
+    }
+
     /// A read that shared a connection goes to one of its own.
     fn send_elsewhere(&mut self, id: ClientId) {
         if let Some(Phase::Running(statement)) =
@@ -252,8 +300,20 @@ impl Worker {
             }
         }
         if std::mem::take(&mut conn.is_paused) {
-            self.act(Action::Resume(Side::Server(conn_id)));
+            self.resume(Side::Server(conn_id));
         }
+    }
+
+    /// A statement on a shared connection is to be ended. In front it is left alone there, and its
+    /// server can be told to end it: true. Behind others its answer is for nobody: false.
+    pub(crate) fn single_out(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(id));
+        match is_front {
+            true => self.leave_front_alone(conn_id),
+            false => self.leave_shared(id, conn_id),
+        }
+        is_front
     }
 
     /// Looks at the statements in front of shared connections.

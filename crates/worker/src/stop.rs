@@ -28,7 +28,7 @@ impl Worker {
                     self.close_client(id);
                 }
             }
-            Phase::Running(_) | Phase::Forward(_) | Phase::Closing => {}
+            Phase::Running(_) | Phase::AwaitKill(_) | Phase::Forward(_) | Phase::Closing => {}
         }
     }
 
@@ -71,7 +71,7 @@ impl Worker {
             }
             Side::Server(id) => {
                 let Some(conn) = self.conns.get(id) else { return };
-                let owner = conn.owner;
+                let owner = conn.owner.or(conn.forwards);
                 if conn.list == trunkline_pool::ConnState::Shared {
                     return self.lose_conn(id, "its bytes could not be handled");
                 }

@@ -101,8 +101,8 @@ impl World {
         self.check();
         assert!(self.clients.is_empty() && self.servers.is_empty());
         for (key, health) in &self.healths {
-            let left = (health.connections(), health.in_flight());
-            assert_eq!(left, (0, 0), "connections and statements left at {key:?}");
+            let left = [health.connections(), health.in_flight(), health.stmts()];
+            assert_eq!(left, [0; 3], "connections and statements left at {key:?}");
         }
         for name in ["app", "other", "sha", "direct"] {
             assert_eq!(self.shared.user_connections(name), 0, "sessions left of {name}");
