@@ -4,6 +4,7 @@
 
 mod bench;
 mod demo;
+mod drivers;
 mod icount;
 mod interrupt;
 mod profile;
@@ -30,6 +31,8 @@ struct Arguments {
 enum Task {
     /// Gets the real servers that tests start: packages, and a MySQL tree in the cache folder
     Servers,
+    /// Gets the drivers of other languages that tests use, and builds the programs on them
+    Drivers,
     /// Runs all tests, real servers included; further arguments go to `cargo test`
     Test(test::Arguments),
     /// Shows Trunkline at work: a real primary, two replicas, and a live picture of the traffic
@@ -47,6 +50,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::ensure(),
+        Task::Drivers => drivers::ensure(&workspace_root()),
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),

@@ -17,6 +17,9 @@ pub enum Choice {
     Open(SlotId),
     /// Log this idle connection in as the wanted account; it left the idle list.
     ChangeUser(SlotId, ConnId),
+    /// Close this idle connection, which can't become the wanted account's, and open one in its
+    /// place; it left the idle list.
+    Replace(SlotId, ConnId),
     /// Send the statement behind those in flight on this shared connection.
     Join(SlotId, ConnId),
     /// Wait; the cause is what a refusal at the deadline would say.
@@ -193,6 +196,9 @@ impl<C: Copy + PartialEq> Pool<C> {
             }
             if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
                 return Choice::ChangeUser(id, conn);
+            }
+            if let Some(conn) = slot.take_oldest_idle(|_| true) {
+                return Choice::Replace(id, conn);
             }
         }
         Choice::Wait(cause)
@@ -379,6 +385,16 @@ pub(crate) mod tests {
         let conn = ConnId { index: 5, generation: 0 };
         pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
         assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| true), Choice::ChangeUser(id, conn));
+    }
+
+    #[test]
+    fn what_can_not_change_users_makes_room() {
+        let mut pool = pool(&[server(1, 1, 1)]);
+        let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
+        let conn = ConnId { index: 5, generation: 0 };
+        pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
+        assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| false), Choice::Replace(id, conn));
+        assert_eq!(pool.slots().next().expect("slot").1.counts().idle, 0);
     }
 
     #[test]

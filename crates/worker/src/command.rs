@@ -20,6 +20,7 @@ use crate::{
     client::{Phase, Purpose, Stage, Statement},
     infile::Upload,
     kill::{KillScope, KillText, kill_of},
+    login::ignore_spaces,
     modes::modes_of,
     prepared::{ClientStmts, Run},
     route::Route,
@@ -370,7 +371,10 @@ impl Worker {
             true => Charset::Names(b"DEFAULT".as_slice().into()),
             false => session.handshake_charset.clone(),
         };
-        let state = SessionState::new(session.state.schema.clone(), charset);
+        let mut state = SessionState::new(session.state.schema.clone(), charset);
+        if is_mysql {
+            ignore_spaces(&mut state, session.capabilities);
+        }
         session.modes = modes_of(&state, self.greeting.flavor(), false);
         session.state = self.states.intern(state);
         session.accepted_sets = Vec::new();

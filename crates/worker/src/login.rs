@@ -7,7 +7,7 @@ use trunkline_protocol::{
     codec::frame::{self, HEADER_LEN, PAYLOAD_MAX},
     packet::{
         err::put_err,
-        greeting::Greeting,
+        greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
         track::Told,
@@ -34,10 +34,13 @@ use crate::{
 /// Capabilities that make a server behave differently: connections that differ in them are not
 /// interchangeable.
 pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
-    .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
     .union(Capabilities::NO_SCHEMA);
+
+/// What `IGNORE_SPACE` in a handshake makes of the SQL mode. Server connections are opened without
+/// it, so that it is state like any other.
+const SPACES_IGNORED: &[u8] = b"CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPACE')";
 
 /// The most bytes that a client may send before it is authenticated: attributes are at most
 /// 64 KiB, the rest is short.
@@ -186,6 +189,7 @@ impl Worker {
         if let (Some(proof), Password::Sha2Hash(hash)) = (identity.proven_sha2, &user.password) {
             self.shared.remember_verified(&user.name, hash.expose().clone(), proof);
         }
+        let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
         let Some(place) = self.shared.take_user(&user.name, user.max_connections) else {
@@ -203,7 +207,10 @@ impl Worker {
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
         let charset = Charset::Collation(identity.collation);
-        let state = SessionState::new(Schema::None, charset.clone());
+        let mut state = SessionState::new(Schema::None, charset.clone());
+        if is_first || self.greeting.flavor() == Flavor::MySql {
+            ignore_spaces(&mut state, identity.capabilities);
+        }
         let modes = modes_of(&state, self.greeting.flavor(), false);
         let session = Session {
             _place: place,
@@ -400,6 +407,14 @@ fn is_oversized(bytes: &[u8]) -> bool {
     frame::Header::read(bytes).is_some_and(|header| {
         header.payload_len + HEADER_LEN > LOGIN_BYTES_MAX || header.payload_len == PAYLOAD_MAX
     })
+}
+
+/// Sets the SQL mode that a handshake with `IGNORE_SPACE` sets. MySQL sets it again with each reset
+/// and change of user, MariaDB does not.
+pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities) {
+    if capabilities.contains(Capabilities::IGNORE_SPACE) {
+        state.set_variable("sql_mode", SPACES_IGNORED);
+    }
 }
 
 /// The framing that follows from a client's or server's capabilities.

@@ -119,7 +119,9 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
             }
-            Some(Choice::ChangeUser(..) | Choice::Wait(_)) | None => return false,
+            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
+                return false;
+            }
         }
         true
     }
