@@ -34,6 +34,7 @@ pub mod code {
     pub const QUIT: u8 = 0x01;
     pub const INIT_DB: u8 = 0x02;
     pub const QUERY: u8 = 0x03;
+    pub const STMT_BULK_EXECUTE: u8 = 0xFA;
     pub const FIELD_LIST: u8 = 0x04;
     pub const STATISTICS: u8 = 0x09;
     pub const PROCESS_KILL: u8 = 0x0C;
@@ -368,6 +369,21 @@ impl Wire {
         !self.capabilities.contains(Capabilities::DEPRECATE_EOF)
     }
 
+    /// Whether a column count says if definitions follow.
+    fn has_metadata_flag(&self) -> bool {
+        let has = |flag| self.capabilities.contains(flag);
+        has(Capabilities::CACHE_METADATA) || has(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    }
+
+    /// A column count, and how many definitions follow.
+    fn column_count(&self, packet: &[u8]) -> Result<u64> {
+        let mut reader = Reader::new(packet);
+        let count = reader.lenenc_int("column count")?;
+        let follows = !self.has_metadata_flag() || reader.u8("metadata flag")? == 1;
+        ensure!(reader.is_empty(), "after a column count: {packet:02x?}");
+        Ok(if follows { count } else { 0 })
+    }
+
     fn prepare_into(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let first = self.packet_into(out)?;
         if first.first() != Some(&0) {
@@ -376,9 +392,11 @@ impl Wire {
         let count = |at: usize| Some(u16::from_le_bytes([*first.get(at)?, *first.get(at + 1)?]));
         let columns = count(5).context("columns of a prepared statement")?;
         let parameters = count(7).context("parameters of a prepared statement")?;
+        let has_flag = self.capabilities.contains(Capabilities::OPTIONAL_RESULTSET_METADATA);
+        let follows = !has_flag || first.get(12) == Some(&1);
         for definitions in [parameters, columns] {
             let end = u16::from(definitions > 0 && self.has_eof());
-            for _ in 0..definitions + end {
+            for _ in 0..if follows { definitions + end } else { end } {
                 self.packet_into(out)?;
             }
         }
@@ -391,11 +409,12 @@ impl Wire {
         let track = self.capabilities.contains(Capabilities::SESSION_TRACK);
         match first.first() {
             Some(0x00) => return Ok(more(ok::parse(&first, track)?.status)),
+            Some(0xFF) if is_progress(&first) => return Ok(true),
             Some(0xFF) => return Ok(false),
             Some(_) => {}
             None => bail!("an empty packet as answer"),
         }
-        let columns = Reader::new(&first).lenenc_int("column count")?;
+        let columns = self.column_count(&first)?;
         let mut carried = 0;
         for _ in 0..columns + u64::from(self.has_eof()) {
             let packet = self.packet_into(out)?;
@@ -469,9 +488,10 @@ impl Wire {
         while let Some(first) = packets.next() {
             match first.first() {
                 Some(0x00) => outcomes.push(ok_outcome(&ok::parse(&first, track)?)),
+                Some(0xFF) if is_progress(&first) => {}
                 Some(0xFF) => outcomes.push(Outcome::Error(ErrorPacket::parse(&first)?)),
                 _ => {
-                    let count = Reader::new(&first).lenenc_int("column count")?;
+                    let count = self.column_count(&first)?;
                     let columns = packets.by_ref().take(usize::try_from(count)?).collect();
                     if self.has_eof() {
                         packets.next();
@@ -497,6 +517,11 @@ impl Wire {
         }
         Ok(outcomes)
     }
+}
+
+/// Whether what looks like an error is a report of progress.
+pub fn is_progress(packet: &[u8]) -> bool {
+    packet.starts_with(&[0xFF, 0xFF, 0xFF])
 }
 
 fn more(flags: u16) -> bool {

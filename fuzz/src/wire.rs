@@ -127,8 +127,8 @@ pub fn response_relay(data: &[u8]) {
     let (piece, data) = choice(data);
     let shape = SHAPES.get(usize::from(shape) % SHAPES.len()).copied();
     let bit = |bit: u8| formats & (1 << bit) != 0;
-    let server = ReplyFormat { deprecate_eof: bit(0), session_track: bit(1) };
-    let client = ReplyFormat { deprecate_eof: bit(2), session_track: bit(3) };
+    let server = ReplyFormat { deprecate_eof: bit(0), session_track: bit(1), ..ReplyFormat::PLAIN };
+    let client = ReplyFormat { deprecate_eof: bit(2), session_track: bit(3), ..ReplyFormat::PLAIN };
     let relay = || Relay::new(shape.unwrap_or(ResponseShape::Query), server, client, !bit(4));
     let (whole, whole_len) = relay_pieces(relay(), data, data.len().max(1));
     let (pieces, pieces_len) = relay_pieces(relay(), data, 1 + usize::from(piece));

@@ -42,6 +42,10 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.log_in_again(slot, conn, account, id);
             }
+            Choice::Replace(slot, conn) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.replace(slot, conn, hostgroup, account, id);
+            }
             Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease(id, conn),
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
@@ -232,11 +236,32 @@ impl Worker {
                     }
                 }
                 Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
+                Choice::Replace(slot, conn) => {
+                    self.replace(slot, conn, hostgroup, account, client);
+                }
                 Choice::Wait(RefusalCause::AllAtMaxConnections) => {
                     return self.ask_peers(hostgroup);
                 }
                 Choice::Wait(_) => return,
             }
+        }
+    }
+
+    /// Closes an idle connection, already off its list, and opens one for `client` in its place.
+    fn replace(
+        &mut self,
+        slot_id: SlotId,
+        conn: ConnId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        client: ClientId,
+    ) {
+        self.discard_idle(conn);
+        let has_place = self.pool.slot(slot_id).is_some_and(|slot| {
+            slot.server.health.try_take_connection(slot.server.max_connections)
+        });
+        if has_place {
+            self.open(slot_id, hostgroup, account, client);
         }
     }
 

@@ -37,7 +37,9 @@ pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
-    .union(Capabilities::NO_SCHEMA);
+    .union(Capabilities::NO_SCHEMA)
+    .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .union(Capabilities::EXTENDED_METADATA);
 
 /// The most bytes that a client may send before it is authenticated: attributes are at most
 /// 64 KiB, the rest is short.
@@ -209,7 +211,7 @@ impl Worker {
             _place: place,
             account,
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
-            format: reply_format(identity.capabilities),
+            format: ReplyFormat::of(identity.capabilities),
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
             zstd_level: identity.zstd_level,
@@ -400,14 +402,6 @@ fn is_oversized(bytes: &[u8]) -> bool {
     frame::Header::read(bytes).is_some_and(|header| {
         header.payload_len + HEADER_LEN > LOGIN_BYTES_MAX || header.payload_len == PAYLOAD_MAX
     })
-}
-
-/// The framing that follows from a client's or server's capabilities.
-pub(crate) fn reply_format(capabilities: Capabilities) -> ReplyFormat {
-    ReplyFormat {
-        deprecate_eof: capabilities.contains(Capabilities::DEPRECATE_EOF),
-        session_track: capabilities.contains(Capabilities::SESSION_TRACK),
-    }
 }
 
 /// What a login may ask of users.

@@ -78,6 +78,7 @@ impl Worker {
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
             && statement.frames.len() <= COMMAND_LEN_MAX
+            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX)
             && self.snapshot.settings.pipeline_depth_max > 1
     }
 
@@ -119,7 +120,9 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
             }
-            Some(Choice::ChangeUser(..) | Choice::Wait(_)) | None => return false,
+            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
+                return false;
+            }
         }
         true
     }

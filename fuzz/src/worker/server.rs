@@ -112,11 +112,7 @@ impl Server {
         if let Ok(ClientOpening::Response(response)) = ClientOpening::parse(payload) {
             // Bytes of this user's clients go straight through.
             self.is_misled |= response.user == b"direct";
-            let has = |flag| response.capabilities.contains(flag);
-            self.format = ReplyFormat {
-                deprecate_eof: has(Capabilities::DEPRECATE_EOF),
-                session_track: has(Capabilities::SESSION_TRACK),
-            };
+            self.format = ReplyFormat::of(response.capabilities);
         }
         let ok = self.ok(0);
         let out = &mut self.unsent;
