@@ -69,8 +69,9 @@ impl Worker {
 
     /// The dedicated connection is logged in.
     pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
+        // It has left the list of those that connect, and is on no other yet.
         let Some(client) = self.clients.get_mut(id) else {
-            return self.drop_conn(conn_id);
+            return self.discard_idle(conn_id);
         };
         let session = client.session.as_ref();
         let capabilities = session.map(|session| session.capabilities);
@@ -81,7 +82,7 @@ impl Worker {
         };
         let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
         if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
-            self.drop_conn(conn_id);
+            self.discard_idle(conn_id);
             let text = "the server does not have the capabilities that the greeting promised";
             return self.refuse(id, 1, 9001, b"HY000", text);
         }

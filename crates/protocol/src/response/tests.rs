@@ -4,6 +4,7 @@
 
 mod cases;
 mod client;
+mod metadata;
 mod properties;
 mod server;
 mod transcripts;
