@@ -14,7 +14,7 @@ use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::Reader;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
 use trunkline_protocol::packet::greeting::{Greeting, Opening};
-use trunkline_protocol::packet::ok::{self, OkPacket};
+use trunkline_protocol::packet::ok;
 use trunkline_protocol::packet::status;
 use trunkline_session::Credential;
 use trunkline_session::backend::{
@@ -22,7 +22,7 @@ use trunkline_session::backend::{
 };
 use trunkline_testkit::{Server, Trunkline};
 
-pub use outcome::{ErrorPacket, Outcome};
+pub use outcome::{ErrorPacket, Outcome, is_progress};
 pub use packing::Packing;
 use stream::Stream;
 
@@ -487,7 +487,7 @@ impl Wire {
         let mut outcomes = Vec::new();
         while let Some(first) = packets.next() {
             match first.first() {
-                Some(0x00) => outcomes.push(ok_outcome(&ok::parse(&first, track)?)),
+                Some(0x00) => outcomes.push(Outcome::of_ok(&ok::parse(&first, track)?)),
                 Some(0xFF) if is_progress(&first) => {}
                 Some(0xFF) => outcomes.push(Outcome::Error(ErrorPacket::parse(&first)?)),
                 _ => {
@@ -519,11 +519,6 @@ impl Wire {
     }
 }
 
-/// Whether what looks like an error is a report of progress.
-pub fn is_progress(packet: &[u8]) -> bool {
-    packet.starts_with(&[0xFF, 0xFF, 0xFF])
-}
-
 fn more(flags: u16) -> bool {
     flags & status::MORE_RESULTS != 0
 }
@@ -545,16 +540,6 @@ fn end_status(packet: &[u8], has_eof: bool, track: bool) -> Result<u16> {
         return Ok(reader.u16("status of EOF")?);
     }
     Ok(ok::parse(packet, track)?.status)
-}
-
-fn ok_outcome(ok: &OkPacket<'_>) -> Outcome {
-    Outcome::Ok {
-        affected: ok.affected_rows,
-        insert_id: ok.last_insert_id,
-        status: ok.status,
-        warnings: ok.warnings,
-        info: String::from_utf8_lossy(ok.info).into_owned(),
-    }
 }
 
 /// The payloads of some frames.

@@ -199,7 +199,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
                 return Choice::ChangeUser(id, conn);
             }
-            if let Some(conn) = slot.take_oldest_idle(&|other| other != account) {
+            if let Some(conn) = slot.take_oldest_idle(|other| other != account) {
                 return Choice::Replace(id, conn);
             }
         }

@@ -15,8 +15,8 @@
 //! | prepare | `PREPARE_OK`, parameters, EOF, columns, EOF / the same without EOF |
 //! | fetch | rows, EOF / rows, OK (0xFE) |
 //!
-//! Where a side has [`ReplyFormat::has_metadata_flag`] its column counts say whether definitions follow;
-//! without them the rest is the same, EOF included.
+//! Where a side has [`ReplyFormat::has_metadata_flag`] its column counts say whether definitions
+//! follow; without them the rest is the same, EOF included.
 //!
 //! A query's response goes on with another result while the status says `MORE_RESULTS`.
 
