@@ -10,6 +10,7 @@ mod commands;
 mod compression;
 mod config;
 mod differential;
+mod extensions;
 mod operate;
 mod protocol;
 

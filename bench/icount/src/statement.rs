@@ -255,10 +255,7 @@ impl Stage {
                 let ClientOpening::Response(response) = ClientOpening::parse(payload)? else {
                     bail!("the worker did not answer the greeting");
                 };
-                let format = ReplyFormat {
-                    deprecate_eof: response.capabilities.contains(Capabilities::DEPRECATE_EOF),
-                    session_track: response.capabilities.contains(Capabilities::SESSION_TRACK),
-                };
+                let format = ReplyFormat::of(response.capabilities);
                 *played = Some(Played { format, reply: reply(format, 1) });
                 put_ok(out, header.seq.wrapping_add(1), &ok(), format);
                 continue;

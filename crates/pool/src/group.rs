@@ -17,8 +17,8 @@ pub enum Choice {
     Open(SlotId),
     /// Log this idle connection in as the wanted account; it left the idle list.
     ChangeUser(SlotId, ConnId),
-    /// Close this idle connection, which can't become the wanted account's, and open one in its
-    /// place; it left the idle list.
+    /// Close this idle connection, which can't be logged in as the wanted account and has left the
+    /// idle list, and open another one in its place.
     Replace(SlotId, ConnId),
     /// Send the statement behind those in flight on this shared connection.
     Join(SlotId, ConnId),
@@ -197,7 +197,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
                 return Choice::ChangeUser(id, conn);
             }
-            if let Some(conn) = slot.take_oldest_idle(|_| true) {
+            if let Some(conn) = slot.take_oldest_idle(|other| other != account) {
                 return Choice::Replace(id, conn);
             }
         }
@@ -388,13 +388,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_can_not_change_users_makes_room() {
+    fn one_that_behaves_otherwise_gives_its_place_when_the_cap_leaves_no_room() {
         let mut pool = pool(&[server(1, 1, 1)]);
         let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
         let conn = ConnId { index: 5, generation: 0 };
         pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
-        assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| false), Choice::Replace(id, conn));
-        assert_eq!(pool.slots().next().expect("slot").1.counts().idle, 0);
+        assert_eq!(choose(&mut pool), Choice::Replace(id, conn));
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
     }
 
     #[test]

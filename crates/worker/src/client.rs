@@ -173,8 +173,12 @@ impl Session {
 /// A command under way.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// The command as it came, packet headers and all; sent as it is.
+    /// The command, packet headers and all, in the form of clients without query attributes.
     pub frames: Vec<u8>,
+    /// Its query attributes: what precedes the text, or all that follows the statement id.
+    pub attributes: Option<Box<[u8]>>,
+    /// The number that its client awaits the answer with.
+    pub answer_seq: u8,
     pub shape: ResponseShape,
     pub purpose: Purpose,
     /// Text and analysis, for commands that have a text.

@@ -1,8 +1,9 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
 use trunkline_protocol::{
-    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
-    command::Command,
+    capability::Capabilities,
+    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+    command::{Command, attributes::Query},
     packet::{
         eof::{EofPacket, put_eof},
         err::put_err,
@@ -18,6 +19,7 @@ use trunkline_sql::token::Modes;
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    compressed::answer_seq,
     infile::Upload,
     kill::{KillScope, KillText, kill_of},
     login::ignore_spaces,
@@ -85,6 +87,18 @@ pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
         frames = rest;
     }
     payload
+}
+
+/// Appends a `COM_QUERY` without attributes.
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    if text.len() + 1 < PAYLOAD_MAX {
+        let start = begin_packet(out, 0);
+        out.push(0x03);
+        out.extend_from_slice(text);
+        end_packet(out, start);
+    } else {
+        put_payload(out, 0, &[&[0x03], text].concat());
+    }
 }
 
 impl Worker {
@@ -266,7 +280,12 @@ impl Worker {
         let mut copy = self.buffers.take();
         copy.extend_from_slice(frames);
         Statement {
+            answer_seq: match is_split(&copy) {
+                true => answer_seq(&copy),
+                false => 1,
+            },
             frames: copy,
+            attributes: None,
             shape,
             purpose,
             known: None,
@@ -289,7 +308,17 @@ impl Worker {
     }
 
     /// `COM_QUERY`.
-    fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
+    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
+        let (text, attributes) = match self.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
+            false => (body, None),
+            true => match Query::parse(body) {
+                Ok(Query { attributes, text }) => (text, Some(attributes)),
+                Err(_) => {
+                    let text = "Malformed communication packet.";
+                    return self.answer_error(id, 1835, b"HY000", text);
+                }
+            },
+        };
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
         match kill_of(&known.analysis) {
@@ -304,6 +333,11 @@ impl Worker {
         let route = self.route_text(id, &known, text);
         let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
+        if let Some(attributes) = attributes {
+            statement.frames.clear();
+            put_text(&mut statement.frames, text);
+            statement.attributes = attributes.map(Into::into);
+        }
         statement.is_read = known.is_read();
         statement.known = Some(known);
         if goes_to_server && self.answer_repeated_set(id, &statement) {
@@ -390,7 +424,6 @@ impl Worker {
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
     /// opened so; a held one is told by the same command.
     fn set_option(&mut self, id: ClientId, option: u16) {
-        use trunkline_protocol::capability::Capabilities;
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;

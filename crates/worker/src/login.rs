@@ -36,7 +36,9 @@ use crate::{
 pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
-    .union(Capabilities::NO_SCHEMA);
+    .union(Capabilities::NO_SCHEMA)
+    .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .union(Capabilities::EXTENDED_METADATA);
 
 /// What `IGNORE_SPACE` in a handshake makes of the SQL mode. Server connections are opened without
 /// it, so that it is state like any other.
@@ -216,7 +218,7 @@ impl Worker {
             _place: place,
             account,
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
-            format: reply_format(identity.capabilities),
+            format: ReplyFormat::of(identity.capabilities),
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
             zstd_level: identity.zstd_level,
@@ -414,14 +416,6 @@ fn is_oversized(bytes: &[u8]) -> bool {
 pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities) {
     if capabilities.contains(Capabilities::IGNORE_SPACE) {
         state.set_variable("sql_mode", SPACES_IGNORED);
-    }
-}
-
-/// The framing that follows from a client's or server's capabilities.
-pub(crate) fn reply_format(capabilities: Capabilities) -> ReplyFormat {
-    ReplyFormat {
-        deprecate_eof: capabilities.contains(Capabilities::DEPRECATE_EOF),
-        session_track: capabilities.contains(Capabilities::SESSION_TRACK),
     }
 }
 

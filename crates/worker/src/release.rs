@@ -87,6 +87,7 @@ impl Worker {
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
+        statement.attributes = None;
         if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.spare_statements.push(statement);
         }

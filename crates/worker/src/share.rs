@@ -78,6 +78,7 @@ impl Worker {
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
             && statement.frames.len() <= COMMAND_LEN_MAX
+            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX)
             && self.snapshot.settings.pipeline_depth_max > 1
     }
 

@@ -16,6 +16,7 @@ use crate::{
     Action, ClientId, Worker,
     client::{Phase, Stage},
     conn::{ConnPhase, InFlight, Owner},
+    dispatch::put_own_query,
     kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
 };
 
@@ -192,7 +193,7 @@ impl Worker {
                 KillScope::Statement => "KILL QUERY",
                 KillScope::Session => "KILL",
             };
-            let (text, target) = (format!("\x03{verb} {}", command.thread), command.target);
+            let (text, target) = (format!("{verb} {}", command.thread), command.target);
             if let Some(conn) = self.conns.get_mut(target) {
                 conn.was_killed = true;
             }
@@ -201,15 +202,16 @@ impl Worker {
         self.side_conn_done(via);
     }
 
-    fn write_side_command(&mut self, via: ConnId, id: u64, payload: &[u8]) {
+    fn write_side_command(&mut self, via: ConnId, id: u64, text: &[u8]) {
         let Some(conn) = self.conns.get_mut(via) else {
             return;
         };
         let sent_at = conn.outbox.position();
+        let takes_attributes = conn.takes_attributes;
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Side(id), relay, is_statement: false });
         self.write_server(via, |out| {
-            put_payload(out, 0, payload);
+            put_own_query(out, text, takes_attributes);
         });
         if let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) {
             command.sent_at = Some(sent_at);

@@ -3,7 +3,13 @@
 use std::rc::Rc;
 
 use trunkline_protocol::{
-    codec::frame::HEADER_LEN, command::execute::Execution, packet::greeting::Flavor,
+    capability::Capabilities,
+    codec::frame::{HEADER_LEN, put_payload},
+    command::{
+        attributes::{ExecutionError, PlainExecution},
+        execute::Execution,
+    },
+    packet::greeting::Flavor,
     response::ResponseShape,
 };
 use trunkline_session::tracker::PinReason;
@@ -126,8 +132,13 @@ impl Worker {
             Run::Once => "mysqld_stmt_execute",
             Run::Bulk => "mysqld_stmt_bulk_execute",
         };
+        if run == Run::Bulk && !self.has_capability(id, Capabilities::STMT_BULK_OPERATIONS) {
+            let text = "This command is not supported in the prepared statement protocol yet";
+            return self.answer_error(id, 1295, b"HY000", text);
+        }
         let Some(stmt_id) = self.resolve(id, stmt_id, function) else { return };
         self.close_cursor(id, stmt_id);
+        let has_attributes = self.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
         let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
@@ -135,6 +146,14 @@ impl Worker {
             return self.refuse_long_data(id, error);
         }
         let raw = payload.get(5..).unwrap_or_default();
+        let plain = match has_attributes && run == Run::Once {
+            true => match plain_execution(stmt, raw) {
+                Ok(plain) => Some(plain),
+                Err(error) => return self.refuse_execution(id, error),
+            },
+            false => None,
+        };
+        let raw = plain.as_ref().map_or(raw, |plain| &plain.raw);
         let execution = match run {
             Run::Once => Execution::parse(raw, stmt.entry.params),
             Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
@@ -151,10 +170,27 @@ impl Worker {
         self.end_brief_pins(id, &entry.known.analysis);
         let route = self.route_text(id, &entry.known, &entry.text);
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
+        if let Some(plain) = plain {
+            take_plain(&mut statement, stmt_id, &plain, payload);
+        }
         statement.stmt_id = Some(stmt_id);
         statement.is_read = entry.known.is_read();
         statement.known = Some(Rc::clone(&entry.known));
         self.follow(id, route, statement);
+    }
+
+    /// Whether a client has agreed on this.
+    pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| session.capabilities.contains(capability))
+    }
+
+    fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
+        let (code, text) = match error {
+            ExecutionError::Malformed(_) => (1835, "Malformed communication packet."),
+            ExecutionError::TooFewValues => (1210, "Incorrect arguments to COM_STMT_EXECUTE"),
+        };
+        self.answer_error(id, code, b"HY000", text);
     }
 
     /// What servers answer to an execution whose long data was wrong.
@@ -251,6 +287,21 @@ impl Worker {
             lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
         }
     }
+}
+
+/// An execution of a client with query attributes, in the form of those without.
+fn plain_execution(stmt: &ClientStmt, raw: &[u8]) -> Result<PlainExecution, ExecutionError> {
+    let is_long = |param| stmt.long.as_ref().is_some_and(|long| long.has(param));
+    PlainExecution::parse(raw, stmt.entry.params, is_long)
+}
+
+/// Puts an execution's plain form in the place of what came, and keeps its attributes.
+fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, came: &[u8]) {
+    let (code, raw) = (came.get(..1).unwrap_or_default(), came.get(5..).unwrap_or_default());
+    let payload = [code, &stmt_id.to_le_bytes(), &plain.raw].concat();
+    statement.frames.clear();
+    put_payload(&mut statement.frames, 0, &payload);
+    statement.attributes = plain.has_attributes.then(|| raw.into());
 }
 
 /// The text of a `COM_STMT_PREPARE`.
