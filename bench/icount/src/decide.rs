@@ -57,6 +57,8 @@ fn ask(calls: u64, mut decide: impl FnMut(&RuleSet, &Question<'_>, &mut Hits)) -
         digest: Some(digest.hash),
         digest_text: digest.text,
         query: POINT_SELECT,
+        may_rewrite: true,
+        chance: 0,
     };
     for _ in 0..calls {
         decide(&rules, black_box(&question), &mut hits);

@@ -56,6 +56,8 @@ fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Result<S
         digest: settings.query_digests.then_some(digest.hash),
         digest_text: digest.text,
         query: sql,
+        may_rewrite: true,
+        chance: 0,
     };
     let mut out = String::new();
     let row = |out: &mut String, name: &str, value: &str| writeln!(out, "{name:<12}{value}");
@@ -87,7 +89,7 @@ fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Result<S
         None => {}
     }
     let (hostgroup, reason) =
-        destination(snapshot, user, decision.destination_hostgroup, &analysis);
+        destination(snapshot, user, decision.effects.destination_hostgroup, &analysis);
     row(&mut out, "hostgroup", &format!("{hostgroup}, {reason}"))?;
     servers(&mut out, snapshot, hostgroup)?;
     Ok(out)
@@ -162,13 +164,14 @@ fn access(analysis: &Analysis) -> String {
 
 /// Each rule in the order of the evaluation.
 fn visits(out: &mut String, snapshot: &Snapshot, question: &Question<'_>) -> fmt::Result {
-    let visits = snapshot.rules.explain(question);
+    let (visits, _) = snapshot.rules.explain(question);
     if visits.is_empty() {
         return writeln!(out, "{:<12}none", "rules");
     }
     for visit in visits {
         let outcome = match visit.outcome {
             Outcome::Matched => "matches".to_owned(),
+            Outcome::Shadowed => "would match (shadow)".to_owned(),
             Outcome::FirstFailed(column) => format!("no: {column}"),
         };
         let flag = if visit.flag == 0 { String::new() } else { format!(" (flag {})", visit.flag) };

@@ -47,6 +47,8 @@ impl Worker {
                 digest: self.snapshot.settings.query_digests.then_some(known.digest),
                 digest_text: &known.digest_text,
                 query: text,
+                may_rewrite: true,
+                chance: 0,
             };
             let decision =
                 self.decisions.decide(&self.snapshot.rules, &question, &mut self.rule_hits);
@@ -58,7 +60,7 @@ impl Worker {
             if let Some(flag) = decision.session_flag() {
                 session.next_flag = flag;
             }
-            from_rule = decision.destination_hostgroup;
+            from_rule = decision.effects.destination_hostgroup;
         }
         self.route_decided(id, from_rule, Some(known))
     }

@@ -5,7 +5,7 @@ mod refusals;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use trunkline_rules::Rule;
+use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
     Address, HostgroupId, Password, ReadWriteSplit, ServerCompression, ServerState,
 };
@@ -158,7 +158,10 @@ fn a_rule_has_every_column() {
     let keys = "rule_id=3\nactive=0\nusername='u'\nschemaname='s'\nflagIN=1\nclient_addr='10.%'\n\
         proxy_addr='::1'\nproxy_port=6033\ndigest='0x1'\nmatch_digest='d'\nmatch_pattern='p'\n\
         negate_match_pattern=true\nre_modifiers=''\nflagOUT=2\ndestination_hostgroup=0\n\
-        next_query_flagIN=4\nerror_msg='e'\nOK_msg='o'\napply=true\ncomment='c'";
+        next_query_flagIN=4\nerror_msg='e'\nOK_msg='o'\napply=true\ncomment='c'\n\
+        replace_pattern='q\\0'\ncache_ttl=5\ncache_empty_result=1\ncache_timeout=6\nreconnect=0\n\
+        timeout=7\nretries=8\ndelay=9\nmirror_flagOUT=10\nmirror_hostgroup=11\nsticky_conn=true\n\
+        multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline=false\nshadow=true";
     let text = |text: &str| Some(text.to_owned());
     let expected = Rule {
         id: 3,
@@ -181,6 +184,23 @@ fn a_rule_has_every_column() {
         ok_msg: text("o"),
         apply: true,
         comment: text("c"),
+        replace_pattern: text("q\\0"),
+        cache_ttl_ms: Some(5),
+        cache_empty_result: Some(true),
+        cache_timeout_ms: Some(6),
+        reconnect: Some(false),
+        timeout_ms: Some(7),
+        retries: Some(8),
+        delay_ms: Some(9),
+        mirror_flag_out: Some(10),
+        mirror_hostgroup: Some(HostgroupId(11)),
+        sticky_conn: Some(true),
+        multiplex: Some(Multiplex::IgnoreVariables),
+        gtid_from_hostgroup: Some(HostgroupId(12)),
+        log: Some(true),
+        attributes: text("{}"),
+        pipeline: Some(false),
+        shadow: true,
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);
     assert_eq!(good(&rule("id=1")).rules, [Rule { id: 1, ..Rule::default() }]);
