@@ -40,7 +40,7 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups and rules; of each what is changed or added in the order of the new
+/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed or added in the order of the new
 /// configuration, then what is removed in the order of the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
@@ -54,6 +54,15 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
+    let (before, now) = (&running.fast_routes, &new.fast_routes);
+    if before != now {
+        let detail = match (before.len(), now.len()) {
+            (before, now) if before == now => format!("some of {now} rules changed"),
+            (before, now) => format!("{before} rules -> {now} rules"),
+        };
+        let subject = "fast routing".to_owned();
+        changes.push(Change { subject, detail, needs_restart: false });
+    }
     changes
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`Rule`] (a row of `mysql_query_rules`), [`RuleSet`] (rules compiled for
 //! evaluation), [`Question`] and [`Decision`] (what goes in and what comes out), [`Memory`]
-//! (decisions that need no second evaluation).
+//! (decisions that need no second evaluation), [`FastRoutes`] (user and schema to hostgroup).
 //!
 //! Semantics are ProxySQL's: rules are visited in ascending id, a rule whose tests all pass
 //! takes effect (the last one wins, column by column), `flagOUT` changes the flag that later
@@ -27,6 +27,7 @@ mod attributes;
 mod compile;
 mod decision;
 mod evaluate;
+mod fast;
 mod hits;
 mod index;
 mod memory;
@@ -37,6 +38,9 @@ mod rule;
 
 pub use compile::{ITERATIONS_MAX, Options, RuleSet};
 pub use decision::{Answer, Decision, Effects, Outcome, Question, Visit};
+pub use fast::{
+    FAST_NAME_MAX, FastRoute, FastRouteError, FastRoutes, FastRoutesBuilder, SameRoute,
+};
 pub use hits::Hits;
 pub use memory::{Memory, MemoryCounters};
 pub use rewrite::GROWTH_MAX;

@@ -277,3 +277,57 @@ fn check_any(text: &str) {
         }
     }
 }
+
+#[test]
+fn fast_routing_rules_come_from_tables_and_from_a_file() {
+    let source = |path: &str| match path {
+        "fast.tsv" => {
+            Ok("# user\tschema\tflag\thostgroup\n\nu\tb\t0\t0\tfor people\n\tc\t3\t0\n".to_owned())
+        }
+        _ => Err("no such file".to_owned()),
+    };
+    let with = |keys: &str, tables: &str| {
+        let text =
+            format!("{keys}\n[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'\n{tables}");
+        parse(&text, "t", &source)
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    };
+    let row = "[[fast_routing]]\nusername='u'\nschemaname='a'\ndestination_hostgroup=0\n";
+    let config = with("fast_routing_file='fast.tsv'", row).expect("valid");
+    let zero = Some(HostgroupId(0));
+    assert_eq!(config.fast_routes.len(), 3);
+    assert_eq!(config.fast_routes.find("u", b"a", 0), zero);
+    assert_eq!(config.fast_routes.find("u", b"b", 0), zero);
+    assert_eq!(config.fast_routes.find("x", b"c", 3), zero);
+    assert_eq!(config.fast_routes.find("x", b"b", 0), None);
+
+    let error = |keys: &str, tables: &str| with(keys, tables).expect_err("refused");
+    assert_eq!(error("fast_routing_file='x'", ""), "t:1:19: can't read x: no such file");
+    assert_eq!(
+        error("", &row.replace("group=0", "group=7")),
+        "t:10:23: fast routing: hostgroup 7 has no [[server]]"
+    );
+    assert_eq!(
+        error("", &format!("{row}{row}")),
+        "t:11:1: two fast routing rules have one username, schemaname and flagIN (the first is \
+         on line 7)"
+    );
+    let same = row.replace("'a'", "'b'");
+    assert_eq!(
+        error("fast_routing_file='fast.tsv'", &same),
+        "t:1:19: two fast routing rules (line 3 of the file) have one username, schemaname and \
+         flagIN (the first is on line 7)"
+    );
+}
+
+#[test]
+fn wrong_lines_of_a_file_of_rules_are_named_up_to_a_number() {
+    let source = |_: &str| Ok("u\ta\t0\nu\ta\t-1\t0\n".to_owned() + &"u\n".repeat(30));
+    let text = "fast_routing_file='f'\n[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'";
+    let errors = parse(text, "t", &source).expect_err("wrong lines");
+    let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(shown.len(), 21);
+    assert_eq!(shown[0], "t:1:19: f line 1: there is no destination_hostgroup");
+    assert_eq!(shown[1], "t:1:19: f line 2: flagIN must be 0 to 4294967295, not `-1`");
+    assert_eq!(shown[20], "t:1:19: f: 12 more lines are wrong");
+}
