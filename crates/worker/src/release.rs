@@ -9,6 +9,7 @@ use trunkline_protocol::{
     packet::{err::put_err, greeting::Flavor, status, track::Told},
     response::{Outcome, Relay, ResponseShape},
 };
+use trunkline_rules::Multiplex;
 use trunkline_session::tracker::{
     Charset, PinReason, SessionState, Trust, apply_outcome, reports_change,
 };
@@ -20,7 +21,7 @@ use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Stage, Statement},
+    client::{Ending, Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
     infile::Upload,
     modes::modes_of,
@@ -60,6 +61,9 @@ impl Worker {
             Some(error) => self.answer_prepare_error(id, *error),
             None => outcome,
         };
+        if statement.ending == Some(Ending::Withheld) {
+            self.answer_timed_out(id);
+        }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
@@ -138,6 +142,12 @@ impl Worker {
         let applied =
             has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
         crate::held::follow_status(pins, analysis, outcome);
+        match statement.orders.multiplex.filter(|_| has_run) {
+            Some(Multiplex::Off) => pins.pin(PinReason::Rule),
+            Some(Multiplex::On) => pins.unpin(PinReason::Rule),
+            // Only what sets a variable is held for variables here.
+            Some(Multiplex::IgnoreVariables) | None => {}
+        }
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
             session.state = state;
@@ -527,14 +537,19 @@ impl Worker {
         outcome: Option<&Outcome>,
         error: Option<u16>,
     ) {
-        let (Some(known), Some(session)) =
-            (&statement.known, self.clients.get(id).and_then(|client| client.session.as_ref()))
-        else {
+        let Some(known) = &statement.known else {
             return;
         };
+        let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
         let queued_until = match statement.sent_us {
             0 => self.now.us,
             sent_us => sent_us,
+        };
+        if statement.orders.is_logged {
+            self.log_statement(id, statement, error);
+        }
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
         };
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
@@ -551,8 +566,29 @@ impl Worker {
             rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
             bytes_in: statement.frames.len() as u64,
             bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
-            error: error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code))),
+            error,
             now_unix_sec: self.now.unix_sec,
+        });
+    }
+
+    /// Logs a statement as a rule wants it: who, where and how, and never its text.
+    fn log_statement(&mut self, id: ClientId, statement: &Statement, error: Option<u16>) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
+        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
+        let hostgroup = statement.hostgroup;
+        let took_us = self.now.us.saturating_sub(statement.begun_us);
+        self.log(false, || {
+            let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
+            format!(
+                "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
+                 {took_us} us",
+                number.unwrap_or_default(),
+                user.name,
+                trunkline_sql::digest::format(digest),
+            )
         });
     }
 }

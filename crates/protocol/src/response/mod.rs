@@ -29,7 +29,7 @@ pub mod write;
 mod tests;
 
 pub use crate::packet::ok::ReplyFormat;
-pub use outcome::{Outcome, Prepared, ServerError};
+pub use outcome::{ErrorInstead, Outcome, Prepared, ServerError};
 pub use relay::{Fed, Relay};
 
 /// What a command's response looks like.

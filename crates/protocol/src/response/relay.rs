@@ -11,7 +11,7 @@ use crate::packet::track::Told;
 use super::pass::Pass;
 use super::run::scan;
 use super::stage::{Need, Stage};
-use super::{Outcome, ReplyFormat, ResponseShape};
+use super::{ErrorInstead, Outcome, ReplyFormat, ResponseShape};
 
 /// A header and the byte after it: what tells a terminator from a row.
 const HEAD_LEN: usize = HEADER_LEN + 1;
@@ -76,6 +76,8 @@ pub struct Relay {
     pub(super) shift: u8,
     /// Whether the server's numbers mean nothing.
     renumbers: bool,
+    /// What the client gets in place of the error of an interruption.
+    pub(super) interruption: Option<&'static ErrorInstead>,
     /// Flags of the EOF after column definitions that count at the end of the rows too.
     pub(super) carried: u16,
     /// What came of a packet that must be seen whole and was split.
@@ -108,6 +110,7 @@ impl Relay {
             file_seq: 0,
             shift: 0,
             renumbers: false,
+            interruption: None,
             carried: 0,
             gathered: Vec::new(),
             outcome: Outcome::default(),
@@ -135,6 +138,12 @@ impl Relay {
     /// Throws the rest of the response away: the client has gone.
     pub fn set_discard(&mut self) {
         self.deliver = false;
+    }
+
+    /// Gives the client this error in place of the server's that the statement was interrupted
+    /// (1317).
+    pub fn replace_interruption(&mut self, error: &'static ErrorInstead) {
+        self.interruption = Some(error);
     }
 
     /// Takes the server's next bytes, in any split, and appends to `out` what the client gets.
