@@ -40,8 +40,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed or added in the order of the new
-/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
+/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed
+/// or added in the order of the new configuration, then what is removed in the order of the old
+/// one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {

@@ -24,8 +24,8 @@ const KEY_MAX: usize = 4_096;
 /// each only when some rule tests it.
 ///
 /// A decision for which a rule looked at the statement's own text
-/// ([`Decision::depends_on_text`]), or chose by weight, is not remembered. What was remembered for one rule set is
-/// forgotten when another one is passed in.
+/// ([`Decision::depends_on_text`]), or chose by weight, is not remembered. What was remembered for
+/// one rule set is forgotten when another one is passed in.
 ///
 /// Bounded: a table of sets of eight places; in a full set, the place that was not used since
 /// the set's clock hand last passed makes room. Hashes only find a place: the key itself,

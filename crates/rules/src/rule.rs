@@ -42,8 +42,8 @@ pub struct Rule {
     pub negate_match_pattern: bool,
     /// Comma-separated words. One that begins with `CASELESS` (in any case) makes the patterns
     /// ignore the case of ASCII letters, one that begins with `GLOBAL` makes
-    /// [`Rule::replace_pattern`] replace every place. As in ProxySQL white space around a word belongs to
-    /// it, unknown words mean nothing, and `None` or `""` is case-sensitive.
+    /// [`Rule::replace_pattern`] replace every place. As in ProxySQL white space around a word
+    /// belongs to it, unknown words mean nothing, and `None` or `""` is case-sensitive.
     pub re_modifiers: Option<String>,
     /// `flagOUT`: the flag that the evaluation goes on with. It wins over the weighted choice of
     /// [`Rule::attributes`].

@@ -6,9 +6,10 @@
 //! runs under the real driver and under simulation.
 //!
 //! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route`, `orders`, `rewrite` and `split` (5), `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9),
-//! `release` (10); `prepared` is all of these for prepared statements; `failure` is what happens
-//! when a server is lost on the way.
+//! `analysis` (4), `route`, `orders`, `rewrite` and `split` (5), `acquire`, `share` and `connect`
+//! (7), `dispatch` (8), `relay` (9), `release` (10); `prepared` is all of these for prepared
+//! statements; `failure` is what happens when a server is lost on the way, `timer` when time runs
+//! out.
 #![forbid(unsafe_code)]
 
 mod action;

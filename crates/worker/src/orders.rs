@@ -1,10 +1,13 @@
 //! What rules, and hints in comments, ask for beyond where a statement goes.
 
+use std::sync::Arc;
+
 use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
+use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 
-use crate::client::Statement;
+use crate::{ClientId, Worker, client::Statement};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,11 +43,49 @@ impl Orders {
         self.is_logged = effects.log.unwrap_or(self.is_logged);
     }
 
+    /// Holds a session on its connection, or ends that, once its statement has run.
+    pub(crate) fn hold(&self, pins: &mut Pins) {
+        match self.multiplex {
+            Some(Multiplex::Off) => pins.pin(PinReason::Rule),
+            Some(Multiplex::On) => pins.unpin(PinReason::Rule),
+            // Only what gives a variable a value that can't follow holds a session here.
+            Some(Multiplex::IgnoreVariables) | None => {}
+        }
+    }
+
     /// Takes over what comments say.
     pub(crate) fn take_hints(&mut self, hints: &Hints) {
         self.delay_ms = hints.delay_ms.unwrap_or(self.delay_ms).min(DELAY_MAX_MS);
         self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
         self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
+    }
+}
+
+impl Worker {
+    /// Logs a statement as a rule wants it: who, where and how, and never its text.
+    pub(crate) fn log_statement(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        error: Option<u16>,
+    ) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
+        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
+        let hostgroup = statement.hostgroup;
+        let took_us = self.now.us.saturating_sub(statement.begun_us);
+        self.log(false, || {
+            let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
+            format!(
+                "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
+                 {took_us} us",
+                number.unwrap_or_default(),
+                user.name,
+                trunkline_sql::digest::format(digest),
+            )
+        });
     }
 }
 

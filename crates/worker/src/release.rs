@@ -9,7 +9,6 @@ use trunkline_protocol::{
     packet::{err::put_err, greeting::Flavor, status, track::Told},
     response::{Outcome, Relay, ResponseShape},
 };
-use trunkline_rules::Multiplex;
 use trunkline_session::tracker::{
     Charset, PinReason, SessionState, Trust, apply_outcome, reports_change,
 };
@@ -142,11 +141,8 @@ impl Worker {
         let applied =
             has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
         crate::held::follow_status(pins, analysis, outcome);
-        match statement.orders.multiplex.filter(|_| has_run) {
-            Some(Multiplex::Off) => pins.pin(PinReason::Rule),
-            Some(Multiplex::On) => pins.unpin(PinReason::Rule),
-            // Only what sets a variable is held for variables here.
-            Some(Multiplex::IgnoreVariables) | None => {}
+        if has_run {
+            statement.orders.hold(pins);
         }
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
@@ -568,27 +564,6 @@ impl Worker {
             bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
             error,
             now_unix_sec: self.now.unix_sec,
-        });
-    }
-
-    /// Logs a statement as a rule wants it: who, where and how, and never its text.
-    fn log_statement(&mut self, id: ClientId, statement: &Statement, error: Option<u16>) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
-        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
-        let hostgroup = statement.hostgroup;
-        let took_us = self.now.us.saturating_sub(statement.begun_us);
-        self.log(false, || {
-            let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
-            format!(
-                "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
-                 {took_us} us",
-                number.unwrap_or_default(),
-                user.name,
-                trunkline_sql::digest::format(digest),
-            )
         });
     }
 }
