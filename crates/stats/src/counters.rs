@@ -95,6 +95,14 @@ counters! {
             "Sessions that a client ended by KILL."
         statements_killed: "trunkline_statement_kills_total";
             "Times that a client asked for a statement's end by KILL QUERY."
+        statements_timed_out: "trunkline_statement_timeouts_total";
+            "Statements that ran out of the time that a rule, a hint or default_query_timeout set."
+        statements_delayed: "trunkline_statement_delays_total";
+            "Statements held back because a rule, a hint or default_query_delay said so."
+        statements_rewritten: "trunkline_statement_rewrites_total";
+            "Statements sent as rules rewrote them."
+        rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
+            "Rewrites left out: the parameters would not have fitted, or the text grew too long."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";

@@ -4,7 +4,7 @@ use trunkline_pool::{ConnId, ConnState, SlotId};
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Phase, Stage},
+    client::{Ending, Phase, Stage},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
     traces::Trace,
@@ -125,6 +125,13 @@ impl Worker {
             // It would have been the answer anyway.
             let text = String::from_utf8_lossy(&error.message).into_owned();
             return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
+        }
+        let is_withheld = statement.ending == Some(Ending::Withheld);
+        if is_withheld || statement.ending == Some(Ending::TimedOut) && !loss.begun {
+            if had_state {
+                session.lost = Some(text);
+            }
+            return self.fail_timed_out(client_id);
         }
         let was_sent = match statement.stage {
             Stage::Queued => {

@@ -89,6 +89,7 @@ impl Worker {
             active_ms,
             session: None,
             has_place: has_room,
+            timer_ms: 0,
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
@@ -377,6 +378,7 @@ impl Worker {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
+        self.set_timer(id, 0);
         self.leave_statement(id);
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {

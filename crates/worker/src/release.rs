@@ -20,7 +20,7 @@ use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Stage, Statement},
+    client::{Ending, Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
     infile::Upload,
     modes::modes_of,
@@ -60,6 +60,9 @@ impl Worker {
             Some(error) => self.answer_prepare_error(id, *error),
             None => outcome,
         };
+        if statement.ending == Some(Ending::Withheld) {
+            self.answer_timed_out(id);
+        }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
@@ -140,6 +143,9 @@ impl Worker {
         let applied =
             has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
         crate::held::follow_status(pins, analysis, outcome);
+        if has_run {
+            statement.orders.hold(pins);
+        }
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
             session.state = state;
@@ -529,14 +535,19 @@ impl Worker {
         outcome: Option<&Outcome>,
         error: Option<u16>,
     ) {
-        let (Some(known), Some(session)) =
-            (&statement.known, self.clients.get(id).and_then(|client| client.session.as_ref()))
-        else {
+        let Some(known) = &statement.known else {
             return;
         };
+        let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
         let queued_until = match statement.sent_us {
             0 => self.now.us,
             sent_us => sent_us,
+        };
+        if statement.orders.is_logged {
+            self.log_statement(id, statement, error);
+        }
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
         };
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
@@ -553,7 +564,7 @@ impl Worker {
             rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
             bytes_in: statement.frames.len() as u64,
             bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
-            error: error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code))),
+            error,
             now_unix_sec: self.now.unix_sec,
         });
     }

@@ -72,7 +72,7 @@ impl Worker {
             && (statement.purpose == Purpose::Query
                 || statement.purpose == Purpose::Execute
                     && runs_among_others(&self.clients, id, None))
-            && known.pace.is_short()
+            && (known.pace.is_short() || statement.orders.pipeline == Some(true))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
             && session.leases.is_empty()

@@ -1,7 +1,7 @@
 //! The worker: its parts, and the events that a driver brings.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -60,6 +60,10 @@ pub struct Worker {
     pub(crate) entries: Entries,
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
+    /// The latest of a sequence of numbers by chance; never 0.
+    pub(crate) chance: u64,
+    /// When clients' statements are looked at again, ms.
+    pub(crate) timers: BTreeSet<(u64, ClientId)>,
     pub(crate) buffers: Buffers,
     pub(crate) compressor: Box<dyn Compressor>,
     /// Sockets whose packed bytes can be unpacked now.
@@ -141,6 +145,8 @@ impl Worker {
             entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
+            chance: options.seed | 1,
+            timers: BTreeSet::new(),
             buffers: Buffers::default(),
             compressor,
             unpacking: VecDeque::new(),

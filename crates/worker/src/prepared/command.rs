@@ -1,6 +1,6 @@
 //! What clients ask of their prepared statements.
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use trunkline_protocol::{
     capability::Capabilities,
@@ -19,7 +19,7 @@ use crate::{
     ClientId, Worker,
     client::{Purpose, Statement},
     prepared::ClientStmts,
-    route::Route,
+    route::{Asking, Route, Routed},
 };
 
 use super::{ClientStmt, Fit, LongDataError};
@@ -79,18 +79,25 @@ impl Worker {
             return self.refuse_prepare(id, 1461, b"42000", &text);
         }
         let stmt_id = stmts.next_id();
-        self.end_brief_pins(id, &known.analysis);
-        let route = match self.route_text(id, &known, text) {
-            // A rule's answer is for those who run it.
+        let routed = self.route_text(id, &known, text, Asking::Prepare, &modes);
+        let Routed { route, mut orders, rewritten } = routed;
+        // A rule's answer, and its delay, are for those who run it.
+        orders.delay_ms = 0;
+        let route = match route {
             Route::Ok(_) => self.route_plain(id),
             route => route,
         };
-        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
+        let (frames, known) = match rewritten {
+            None => (Cow::Borrowed(frames), known),
+            Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
+        };
+        let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
         // Nothing runs, so it can be tried twice.
         statement.is_read = true;
         statement.known = Some(known);
-        self.follow(id, route, statement);
+        statement.obey(orders);
+        self.depart(id, route, statement, text.len());
     }
 
     fn refuse_prepare(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
@@ -167,8 +174,9 @@ impl Worker {
             stmt.types = Some(types.into());
         }
         let entry = Rc::clone(&stmt.entry);
-        self.end_brief_pins(id, &entry.known.analysis);
-        let route = self.route_text(id, &entry.known, &entry.text);
+        let Some(modes) = self.modes(id) else { return };
+        let routed = self.route_text(id, &entry.known, &entry.text, Asking::Execute, &modes);
+        let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
             take_plain(&mut statement, stmt_id, &plain, payload);
@@ -176,7 +184,8 @@ impl Worker {
         statement.stmt_id = Some(stmt_id);
         statement.is_read = entry.known.is_read();
         statement.known = Some(Rc::clone(&entry.known));
-        self.follow(id, route, statement);
+        statement.obey(routed.orders);
+        self.depart(id, route, statement, 0);
     }
 
     /// Whether a client has agreed on this.
