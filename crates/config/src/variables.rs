@@ -193,6 +193,11 @@ settings! {
     client_buffer_max: usize = 262_144, Range::Numbers(16_384, 1_073_741_824), "bytes", Live,
         "0.1.0";
 
+    /// Bytes of results that may wait for slow clients in all. While there are more, no more than
+    /// 16 KiB wait for each; what has come already stays.
+    buffers_max: usize = 1_073_741_824, Range::Numbers(1_048_576, 1_099_511_627_776), "bytes", Live,
+        "0.1.0";
+
     /// How long a graceful stop waits for running statements and transactions before it closes
     /// what is left.
     stop_timeout: u64 = 30_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";

@@ -123,6 +123,10 @@ counters! {
             "Statements sent again because their first server did not answer and that was safe."
         statements_pipelined: "trunkline_statement_pipelined_total";
             "Statements sent to a connection while others were in flight on it."
+        shared_depth: "trunkline_statement_pipeline_depth_total";
+            "Statements in flight on a connection when one joined them, in sum. By trunkline_statement_pipelined_total: the mean depth."
+        shared_wait_us: "trunkline_statement_pipeline_wait_microseconds_total";
+            "Time that statements waited behind others on their connection."
         statements_overtaken: "trunkline_statement_resends_total";
             "Reads sent to another connection because one in front of them took too long."
         statements_awaited_state: "trunkline_statement_state_waits_total";

@@ -58,6 +58,8 @@ pub(crate) struct Client {
     pub session: Option<Box<Session>>,
     /// Whether it counts under the cap on all clients.
     pub has_place: bool,
+    /// What of [`Worker::waiting_bytes`](crate::Worker) is its.
+    pub waiting_len: usize,
     /// When its statement is looked at again, ms; 0 never.
     pub timer_ms: u64,
 }

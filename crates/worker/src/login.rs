@@ -88,6 +88,7 @@ impl Worker {
             is_paused: false,
             active_ms,
             session: None,
+            waiting_len: 0,
             has_place: has_room,
             timer_ms: 0,
         });
@@ -383,6 +384,7 @@ impl Worker {
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
+            self.waiting_bytes -= client.waiting_len;
             self.numbers.remove(&client.number);
             if client.has_place {
                 self.shared.give_back_client();

@@ -77,7 +77,10 @@ impl Worker {
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
-            Stage::Shared(_) => self.settle_shared(conn_id, Some(took_us)),
+            Stage::Shared(_) => {
+                self.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
+                self.settle_shared(conn_id, Some(took_us));
+            }
             Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
                 self.settle_lease(id, conn_id);
             }

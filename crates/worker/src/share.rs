@@ -169,6 +169,7 @@ impl Worker {
         let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.patience.shared += 1;
         self.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
     }
 

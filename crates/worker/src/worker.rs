@@ -47,6 +47,8 @@ pub struct Worker {
     pub(crate) clients: Table<ClientId, Client>,
     /// Clients by the numbers that they were greeted with.
     pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
+    /// Bytes that wait for clients, of those for whom much does.
+    pub(crate) waiting_bytes: usize,
     /// The number that was given last; 0 before the first.
     pub(crate) last_number: u32,
     /// `KILL`s on their way to servers.
@@ -134,6 +136,7 @@ impl Worker {
             now: Now::default(),
             clients: Table::new(),
             numbers: HashMap::with_hasher(FixedState::default()),
+            waiting_bytes: 0,
             last_number: 0,
             side_commands: Vec::new(),
             next_side_command: 0,
