@@ -451,3 +451,54 @@ fn clients_that_count_found_rows_and_others_share_a_place() -> Result<()> {
     }
     Ok(())
 }
+
+/// Connections keep a schema's character set as it was when they chose it.
+#[test]
+fn a_schema_has_its_new_defaults_on_every_connection() -> Result<()> {
+    let test = "a_schema_has_its_new_defaults_on_every_connection";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 2, 6)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")?;
+        let mut clients = Vec::new();
+        for _ in 0..6 {
+            clients.push(client(&proxy, &schema)?);
+        }
+        let shown = "SELECT @@character_set_database FROM t";
+        for charset in ["latin1", "utf8mb4", "ascii"] {
+            // All connections are in the schema, each held by another session at a time.
+            for client in &mut clients {
+                client.sql("BEGIN; SELECT a FROM t LOCK IN SHARE MODE")?;
+            }
+            for client in &mut clients {
+                client.sql("COMMIT")?;
+            }
+            clients[0].sql(&format!("ALTER DATABASE {schema} CHARACTER SET {charset}"))?;
+            for client in &mut clients {
+                let found = text(client, shown)?;
+                ensure!(found == charset, "{flavour:?}: {found}, not {charset}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A reset makes servers forget the schema's character set, and not the schema.
+#[test]
+fn a_connection_that_was_reset_knows_its_schema() -> Result<()> {
+    let test = "a_connection_that_was_reset_knows_its_schema";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 1)?;
+        let schema = new_schema(server, "")?;
+        server.sql(&format!("ALTER DATABASE {schema} CHARACTER SET ascii"))?;
+        let mut one = client(&proxy, &schema)?;
+        // A session that leaves a temporary table behind has its connection reset.
+        one.sql("CREATE TEMPORARY TABLE t (a INT)")?;
+        drop(one);
+        let mut two = client(&proxy, &schema)?;
+        let found = text(&mut two, "SELECT @@character_set_database")?;
+        ensure!(found == "ascii", "{flavour:?}: {found}");
+    }
+    Ok(())
+}

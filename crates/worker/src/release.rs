@@ -10,7 +10,7 @@ use trunkline_protocol::{
     response::{Outcome, Relay, ResponseShape},
 };
 use trunkline_session::tracker::{
-    Charset, PinReason, SessionState, Trust, apply_outcome, reports_change,
+    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
 };
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect},
@@ -157,6 +157,9 @@ impl Worker {
         }
         if let (Some(analysis), None) = (analysis, &outcome.error) {
             ask_trackers(&mut session.told, analysis);
+        }
+        if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
+            self.shared.define_schema();
         }
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
@@ -404,12 +407,16 @@ impl Worker {
     }
 
     /// After a reset the schema is as it was, variables have their defaults, and servers differ
-    /// in the character set.
+    /// in the character set. They do not know the schema's own any more.
     fn forget_conn_state(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let state = SessionState::new(conn.state.schema.clone(), Charset::Unknown);
+        let schema = match &conn.state.schema {
+            Schema::Named(_) | Schema::Unknown => Schema::Unknown,
+            Schema::None => Schema::None,
+        };
+        let state = SessionState::new(schema, Charset::Unknown);
         conn.state = self.states.intern(state);
     }
 

@@ -98,11 +98,13 @@ impl Worker {
             return false;
         };
         let wants_stmt = self.executes(id);
+        let defined = self.shared.schemas_defined();
         let (clients, conns, pool) = (&self.clients, &self.conns, &mut self.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
             let fits = conn.account == account
                 && Arc::ptr_eq(&conn.state, &state)
+                && conn.schemas_defined == defined
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
@@ -131,6 +133,7 @@ impl Worker {
     pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
+            && conn.schemas_defined == self.shared.schemas_defined()
             && self.may_share(id)
             && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
