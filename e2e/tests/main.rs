@@ -1,6 +1,7 @@
 //! One binary for all end-to-end tests.
 
 mod backends;
+mod charsets;
 mod wire;
 
 mod auth;
