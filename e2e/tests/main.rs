@@ -12,6 +12,7 @@ mod compression;
 mod config;
 mod differential;
 mod extensions;
+mod manual;
 mod operate;
 mod protocol;
 
