@@ -1,6 +1,7 @@
 //! One binary for all end-to-end tests.
 
 mod backends;
+mod charsets;
 mod wire;
 
 mod auth;
@@ -11,6 +12,7 @@ mod compression;
 mod config;
 mod differential;
 mod extensions;
+mod manual;
 mod operate;
 mod protocol;
 

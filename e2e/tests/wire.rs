@@ -157,7 +157,7 @@ impl Wire {
         self.shake(handshake, out)
     }
 
-    fn shake(&mut self, mut handshake: ServerHandshake, mut out: Vec<u8>) -> Result<()> {
+    pub fn shake(&mut self, mut handshake: ServerHandshake, mut out: Vec<u8>) -> Result<()> {
         loop {
             self.send_raw(&out)?;
             out.clear();

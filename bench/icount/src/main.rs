@@ -23,7 +23,7 @@ struct Case {
     run: fn(u64) -> Result<()>,
 }
 
-const CASES: [Case; 21] = [
+const CASES: [Case; 24] = [
     Case {
         name: "framing/split_packet",
         what: "one packet of 40 bytes found in a buffer of 64",
@@ -124,6 +124,21 @@ const CASES: [Case; 21] = [
         name: "statement/point_select_deprecate_eof",
         what: "the same for a client with DEPRECATE_EOF",
         run: statement::point_select_deprecate_eof,
+    },
+    Case {
+        name: "statement/point_select_prepared",
+        what: "the same as an execution of a statement that its connection has, typed",
+        run: statement::point_select_prepared,
+    },
+    Case {
+        name: "statement/point_select_prepared_untyped",
+        what: "the same without types, as drivers send it from the second time on",
+        run: statement::point_select_prepared_untyped,
+    },
+    Case {
+        name: "statement/point_select_prepared_cached",
+        what: "the same for a client that keeps definitions of columns",
+        run: statement::point_select_prepared_cached,
     },
 ];
 

@@ -422,7 +422,7 @@ impl Worker {
         };
         // MariaDB goes back to the handshake's character set, MySQL to the server's default.
         let charset = match is_mysql {
-            true => Charset::Names(b"DEFAULT".as_slice().into()),
+            true => Charset::Collation(0),
             false => session.handshake_charset.clone(),
         };
         let mut state = SessionState::new(session.state.schema.clone(), charset);

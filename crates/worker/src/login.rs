@@ -193,6 +193,11 @@ impl Worker {
         if let (Some(proof), Password::Sha2Hash(hash)) = (identity.proven_sha2, &user.password) {
             self.shared.remember_verified(&user.name, hash.expose().clone(), proof);
         }
+        if let Some(charset) = unfit_charset(self.greeting.flavor(), identity.collation) {
+            let text =
+                format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
+            return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
+        }
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
@@ -392,6 +397,13 @@ impl Worker {
             self.stats.counters.clients_disconnected += 1;
         }
     }
+}
+
+/// The character set of a collation, if statements can't be read in it: servers refuse such
+/// clients.
+fn unfit_charset(flavor: Flavor, collation: u16) -> Option<&'static str> {
+    let (charset, _) = trunkline_protocol::collation::lookup(flavor, collation)?;
+    ["ucs2", "utf16", "utf16le", "utf32"].contains(&charset).then_some(charset)
 }
 
 /// Attributes that are kept while the client is connected, names and values, bytes. Those beyond

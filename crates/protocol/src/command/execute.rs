@@ -185,6 +185,23 @@ pub fn put_with_attributes(out: &mut Vec<u8>, stmt_id: u32, raw: &[u8]) {
     });
 }
 
+/// Appends an execution that is cut short before its values, of a statement of so many parameters,
+/// as cut short as it is in the form that servers with query attributes read.
+pub fn put_counted_cut(out: &mut Vec<u8>, stmt_id: u32, params: u16, raw: &[u8]) {
+    put_command(out, raw.len() + 16, |out| {
+        out.push(code::STMT_EXECUTE);
+        put_u32(out, stmt_id);
+        match raw.split_at_checked(FIXED_LEN) {
+            Some((fixed, rest)) if params > 0 => {
+                out.extend_from_slice(fixed);
+                put_lenenc_int(out, params.into());
+                out.extend_from_slice(rest);
+            }
+            Some(_) | None => out.extend_from_slice(raw),
+        }
+    });
+}
+
 /// Appends `COM_STMT_PREPARE`.
 pub fn put_prepare(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() + 1 < PAYLOAD_MAX {

@@ -8,7 +8,10 @@ use trunkline_protocol::{
     codec::frame::HEADER_LEN,
     command::{
         attributes::put_query,
-        execute::{LAST_STMT_ID, put_close, put_prepare, put_renamed, put_with_attributes},
+        execute::{
+            LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_prepare, put_renamed,
+            put_with_attributes,
+        },
     },
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
@@ -321,6 +324,11 @@ fn put_execution(
         }
         (Some(execution), Some(types)) if execution.types.is_none() => {
             execution.put_with_types(out, server_id, types);
+        }
+        // What the server says of a block that is cut short is said of this one.
+        (None, _) if takes_attributes => {
+            let raw = statement.frames.get(STMT_ID_AT + 4..).unwrap_or_default();
+            put_counted_cut(out, server_id, params, raw);
         }
         _ => put_renamed(out, &statement.frames, server_id),
     }
