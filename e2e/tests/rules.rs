@@ -55,6 +55,8 @@ fn rewrites(flavour: Flavour) -> Result<()> {
     ensure!(rows == [["1".to_owned(), "month of 7".to_owned()].map(Some)], "{rows:?}");
     ensure!(text(&mut one, "SELECT 1")? == "1");
     fails(&mut one, "harmless", 1235)?;
+    let error = one.execute("harmless", &[]).err().context("a KILL was prepared")?;
+    ensure!(trunkline_testkit::error_code(&error) == Some(1295), "{error:#}");
     // What runs is what holds the session, not what was written.
     ensure!(text(&mut one, "lock e2e_rules")? == "1");
     wait_pins(&proxy, &["named_lock"])?;
@@ -244,5 +246,123 @@ fn fast_routing_and_hints_send_statements_to_their_hostgroups() -> Result<()> {
     ensure!(text(&mut one, &format!("{who} -- maxscale route to slave"))? == "replica1");
     let locking = format!("{who} FOR UPDATE -- maxscale route to slave");
     ensure!(text(&mut one, &locking)? == "primary", "a hint sends no write to a reader");
+    Ok(())
+}
+
+const FLAGS: &str = r#"
+[[rule]]
+id = 10
+match_pattern = "from now on"
+next_query_flagIN = 5
+[[rule]]
+id = 20
+flagIN = 5
+match_pattern = "as before"
+next_query_flagIN = 0
+[[rule]]
+id = 30
+flagIN = 5
+match_digest = "^SELECT"
+match_pattern = "asked"
+OK_msg = "answered"
+[[rule]]
+id = 40
+match_pattern = "alone"
+pipeline = false
+[[rule]]
+id = 50
+match_pattern = "at once"
+pipeline = true
+"#;
+
+#[test]
+fn a_statements_rule_decides_with_which_flag_the_next_begin() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_statements_rule_decides") {
+        return Ok(());
+    }
+    let proxy = with_rules(Flavour::MariaDb, FLAGS)?;
+    let (mut one, mut other) = (client(&proxy, "")?, client(&proxy, "")?);
+    ensure!(text(&mut one, "SELECT 'asked'")? == "asked");
+    ensure!(text(&mut one, "SELECT 'from now on'")? == "from now on");
+    for _ in 0..2 {
+        ensure!(one.sql("SELECT 'asked'")?.is_empty(), "the flag stays");
+    }
+    ensure!(text(&mut other, "SELECT 'asked'")? == "asked", "the flag is its session's own");
+    ensure!(text(&mut one, "SELECT 'as before'")? == "as before");
+    ensure!(text(&mut one, "SELECT 'asked'")? == "asked");
+    Ok(())
+}
+
+/// Has many clients run a statement at a time, and says how many statements followed others.
+fn pipelined(proxy: &Trunkline, statement: &str) -> Result<u64> {
+    let before = counter(proxy, "statements_pipelined")?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..12)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut one = client(proxy, "")?;
+                    for _ in 0..150 {
+                        one.sql(statement)?;
+                    }
+                    anyhow::Ok(())
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        }
+        anyhow::Ok(())
+    })?;
+    Ok(counter(proxy, "statements_pipelined")? - before)
+}
+
+#[test]
+fn a_rule_keeps_statements_from_sharing() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_rule_keeps_statements_from_sharing") {
+        return Ok(());
+    }
+    let proxy = with_rules(Flavour::MariaDb, FLAGS)?;
+    ensure!(pipelined(&proxy, "SELECT 'at once'")? > 0);
+    ensure!(pipelined(&proxy, "SELECT 'alone'")? == 0);
+    Ok(())
+}
+
+const RETRIES: &str = r#"
+[[rule]]
+id = 10
+match_pattern = "only once"
+retries = 0
+"#;
+
+#[test]
+fn a_rule_says_how_often_a_read_is_tried_again() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_rule_says_how_often_a_read_is_tried_again") {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MariaDb)?;
+    let proxy = with_rules(Flavour::MariaDb, RETRIES)?;
+    let lose_while = |statement: &str| -> Result<Result<String>> {
+        std::thread::scope(|scope| {
+            let runs = scope.spawn(|| text(&mut client(&proxy, "")?, statement));
+            wait_until("it runs", SOON, || {
+                let rows = server.sql("SHOW FULL PROCESSLIST")?;
+                let is_it = |row: &&trunkline_testkit::Row| {
+                    row.iter().flatten().any(|cell| cell == statement)
+                };
+                let Some(Some(id)) = rows.iter().find(is_it).and_then(|row| row.first()) else {
+                    return Ok(None);
+                };
+                server.sql(&format!("KILL {id}")).map(Some)
+            })?;
+            runs.join().map_err(|_| anyhow::anyhow!("the client panicked"))
+        })
+    };
+    let again = lose_while("SELECT 'once or twice', SLEEP(1)")?;
+    ensure!(again.as_deref().ok() == Some("once or twice"), "{again:?}");
+    let error = lose_while("SELECT 'only once', SLEEP(1)")?.err().context("it was tried again")?;
+    ensure!(trunkline_testkit::error_code(&error) == Some(2013), "{error:#}");
+    // A hint goes before the rule.
+    let again = lose_while("/* query_retries=1 */ SELECT 'only once', SLEEP(1)")?;
+    ensure!(again.as_deref().ok() == Some("only once"), "{again:?}");
     Ok(())
 }

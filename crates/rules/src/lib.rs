@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`Rule`] (a row of `mysql_query_rules`), [`RuleSet`] (rules compiled for
 //! evaluation), [`Question`] and [`Decision`] (what goes in and what comes out), [`Memory`]
-//! (decisions that need no second evaluation), [`FastRoutes`] (user and schema to hostgroup).
+//! (decisions that need no second evaluation), [`FastRoutes`] (user and schema to hostgroup),
+//! [`Firewall`] (what a user may run), [`Limits`] (how often).
 //!
 //! Semantics are ProxySQL's: rules are visited in ascending id, a rule whose tests all pass
 //! takes effect (the last one wins, column by column), `flagOUT` changes the flag that later
@@ -28,8 +29,10 @@ mod compile;
 mod decision;
 mod evaluate;
 mod fast;
+mod firewall;
 mod hits;
 mod index;
+mod limit;
 mod memory;
 mod pattern;
 mod prefilter;
@@ -41,7 +44,15 @@ pub use decision::{Answer, Decision, Effects, Outcome, Question, Visit};
 pub use fast::{
     FAST_NAME_MAX, FastRoute, FastRouteError, FastRoutes, FastRoutesBuilder, SameRoute,
 };
+pub use firewall::{
+    Firewall, FirewallAsk, FirewallError, FirewallLearner, FirewallMode, FirewallRule,
+    FirewallUser, FirewallVerdict,
+};
 pub use hits::Hits;
+pub use limit::{
+    Admission, BUCKETS_MAX, Limit, LimitAsk, LimitCounters, LimitError, LimitScope, Limits,
+    RATE_MAX,
+};
 pub use memory::{Memory, MemoryCounters};
 pub use rewrite::GROWTH_MAX;
 pub use rule::{Column, Multiplex, RETRIES_MAX, Rule, RuleError};

@@ -5,6 +5,8 @@
 //! rules' affair: it is modelled below or left out, and counted.
 #![expect(clippy::indexing_slicing, reason = "a test; an index out of bounds is a failure")]
 
+mod rows;
+
 use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Deserialize;
@@ -12,6 +14,8 @@ use serde_json::Value;
 use trunkline_rules::{Answer, Column, Decision, Hits, Memory, Options, Question, Rule, RuleSet};
 use trunkline_sql::digest::{Digest, Digester, Settings};
 use trunkline_topology::HostgroupId;
+
+use rows::{number, rule_of, text};
 
 const CASES: &str = include_str!("data/proxysql-rules.jsonl");
 
@@ -76,49 +80,6 @@ struct Tally {
     rewritten: u32,
     hints: u32,
     differences: Vec<String>,
-}
-
-fn text(row: &BTreeMap<String, Value>, column: &str) -> Option<String> {
-    row.get(column).and_then(Value::as_str).map(str::to_owned)
-}
-
-fn number<T: TryFrom<u64>>(row: &BTreeMap<String, Value>, column: &str) -> Option<T> {
-    row.get(column).and_then(Value::as_u64).and_then(|number| T::try_from(number).ok())
-}
-
-fn is_set(row: &BTreeMap<String, Value>, column: &str) -> bool {
-    number::<u8>(row, column) == Some(1)
-}
-
-/// The row as a rule, columns taken as they stand.
-fn rule_of(row: &BTreeMap<String, Value>) -> Rule {
-    Rule {
-        id: number(row, "rule_id").expect("rule_id"),
-        active: is_set(row, "active"),
-        username: text(row, "username"),
-        schemaname: text(row, "schemaname"),
-        flag_in: number(row, "flagIN").unwrap_or(0),
-        client_addr: text(row, "client_addr"),
-        proxy_addr: text(row, "proxy_addr"),
-        proxy_port: number(row, "proxy_port"),
-        digest: text(row, "digest"),
-        match_digest: text(row, "match_digest"),
-        match_pattern: text(row, "match_pattern"),
-        negate_match_pattern: is_set(row, "negate_match_pattern"),
-        re_modifiers: match row.get("re_modifiers") {
-            None => Rule::default().re_modifiers,
-            Some(_) => text(row, "re_modifiers"),
-        },
-        flag_out: number(row, "flagOUT"),
-        replace_pattern: text(row, "replace_pattern"),
-        destination_hostgroup: number(row, "destination_hostgroup").map(HostgroupId),
-        next_query_flag_in: number(row, "next_query_flagIN"),
-        error_msg: text(row, "error_msg"),
-        ok_msg: text(row, "OK_msg"),
-        apply: is_set(row, "apply"),
-        attributes: text(row, "attributes"),
-        ..Rule::default()
-    }
 }
 
 /// What ProxySQL makes of a rule that is refused here: an equivalent rule without the refused

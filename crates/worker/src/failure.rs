@@ -126,13 +126,6 @@ impl Worker {
             let text = String::from_utf8_lossy(&error.message).into_owned();
             return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
         }
-        let is_withheld = statement.ending == Some(Ending::Withheld);
-        if is_withheld || statement.ending == Some(Ending::TimedOut) && !loss.begun {
-            if had_state {
-                session.lost = Some(text);
-            }
-            return self.fail_timed_out(client_id);
-        }
         let was_sent = match statement.stage {
             Stage::Queued => {
                 // It goes on elsewhere, or waits for what an earlier one left.
@@ -145,6 +138,18 @@ impl Worker {
             // Bytes that the kernel never took never reached the server.
             Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
+        let has_timed_out = match statement.ending {
+            Some(Ending::Withheld) => true,
+            // What may have been carried out is not said to have been interrupted.
+            Some(Ending::TimedOut) => !was_sent,
+            Some(Ending::Killed) | None => false,
+        };
+        if has_timed_out {
+            if had_state {
+                session.lost = Some(text);
+            }
+            return self.fail_timed_out(client_id);
+        }
         let is_safe = !had_state && !loss.begun && (!was_sent || statement.is_read);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;

@@ -172,7 +172,8 @@ impl Worker {
         };
         statement.ending = Some(Ending::TimedOut);
         let Some(entry) = entry else { return };
-        match statement.is_read && !entry.relay.has_begun() {
+        let only_runs = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        match statement.is_read && only_runs && !entry.relay.has_begun() {
             true => {
                 entry.relay.set_discard();
                 statement.ending = Some(Ending::Withheld);

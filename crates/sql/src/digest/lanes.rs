@@ -11,9 +11,9 @@ const WINDOW: usize = LANES + 2;
 /// A block of bytes that are all plain.
 const ALL: u128 = u128::from_le_bytes([1; LANES]);
 
-/// How many bytes at the beginning of `rest` certainly go through unchanged: letters, `_`, `.`,
-/// `=`, digits inside words, and single spaces between all of these. 0 when the first byte is
-/// none of the first four.
+/// How many bytes at the beginning of `rest` certainly go through unchanged: letters, `_`, the
+/// bytes of [`is_mark`], digits inside words, and single spaces between all of these. 0 when the
+/// first byte is neither a letter nor one of those.
 #[inline]
 pub(super) fn plain_len(rest: &[u8]) -> usize {
     if !rest.first().is_some_and(|first| is_soft(*first)) {
@@ -50,9 +50,10 @@ fn is_soft(byte: u8) -> bool {
     ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte == b'_') | is_mark(byte)
 }
 
+/// `.`, `*`, `<`, `=`, `>`.
 #[inline]
 fn is_mark(byte: u8) -> bool {
-    (byte == b'.') | (byte == b'=')
+    (byte == b'.') | (byte == b'*') | (byte.wrapping_sub(b'<') < 3)
 }
 
 #[inline]
@@ -67,7 +68,9 @@ mod tests {
 
     /// The same told byte by byte.
     fn slowly(rest: &[u8]) -> usize {
-        let is_soft = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.' | b'=');
+        let is_soft = |byte: u8| {
+            byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.' | b'*' | b'<' | b'=' | b'>')
+        };
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if rest.is_empty() || !is_soft(rest[0]) {
             return 0;
@@ -89,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_are_judged_as_bytes_are(text in "[a-c_.= 0-1A(,\"]{0,20}[a-c_.= 0-1]{0,60}") {
+        fn blocks_are_judged_as_bytes_are(text in "[a-c_.=<>* 0-1A(,\"]{0,20}[a-c_.=*> 0-1]{0,60}") {
             prop_assert_eq!(plain_len(text.as_bytes()), slowly(text.as_bytes()));
         }
     }

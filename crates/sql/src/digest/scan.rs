@@ -204,6 +204,7 @@ impl<'a, 's> Scanner<'a, 's> {
         self.at += 2;
     }
 
+    #[inline]
     fn space(&mut self) {
         if self.out.taken > 0 && self.out.last != b' ' {
             self.put(b' ');
@@ -267,6 +268,13 @@ impl<'a, 's> Scanner<'a, 's> {
             if rest.get(digits) == Some(&b',') && self.takes_runs {
                 self.numbers_left_out();
             }
+            return;
+        }
+        if digits == rest.len() {
+            // As below: the statement's last byte is not judged with the others.
+            self.put_number((digits - 1).max(1));
+            self.before = b'?';
+            self.at += digits;
             return;
         }
         self.odd_number(rest);

@@ -17,6 +17,7 @@ use trunkline_sql::analysis::Effect;
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Purpose, Statement},
     prepared::ClientStmts,
     route::{Asking, Route, Routed},
@@ -63,10 +64,8 @@ impl Worker {
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. })) {
-            // The number may be a parameter, and is one of ours in any case.
-            let text = "This command is not supported in the prepared statement protocol yet";
-            return self.refuse_prepare(id, 1295, b"HY000", text);
+        if ends_others(&known) {
+            return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
         }
         let settings = &self.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
@@ -89,6 +88,9 @@ impl Worker {
         };
         let (frames, known) = match rewritten {
             None => (Cow::Borrowed(frames), known),
+            Some(rewritten) if ends_others(&rewritten.known) => {
+                return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
+            }
             Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
         };
         let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
@@ -311,6 +313,14 @@ fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, c
     statement.frames.clear();
     put_payload(&mut statement.frames, 0, &payload);
     statement.attributes = plain.has_attributes.then(|| raw.into());
+}
+
+/// What a client is told that wants to prepare what can't be.
+const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
+
+/// Whether it is a `KILL`: its number may be a parameter, and is one of ours in any case.
+fn ends_others(known: &Known) -> bool {
+    known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }
 
 /// The text of a `COM_STMT_PREPARE`.
