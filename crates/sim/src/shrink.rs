@@ -1,0 +1,1 @@
+//! Cuts plans down.
