@@ -1,1 +1,0 @@
-//! What a session's state is.
