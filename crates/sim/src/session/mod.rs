@@ -24,6 +24,7 @@ use crate::statement::{
 pub use changes::Trackers;
 pub use locks::{Claim, Mode, Resource};
 pub use replied::{DATA_ERRORS, Replied};
+pub(crate) use run::duplicate_text;
 
 /// The tables and the other sessions, as a statement needs them.
 pub trait Data {
@@ -161,6 +162,7 @@ impl ModelSession {
             trackers: Trackers::default(),
         };
         session.set_collation(session.collation);
+        session.trackers.discard();
         session
     }
 
@@ -181,6 +183,7 @@ impl ModelSession {
             ..fresh
         };
         self.set_collation(collation);
+        self.trackers.discard();
     }
 
     /// Whose dialect the server speaks.

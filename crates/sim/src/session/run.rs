@@ -47,9 +47,46 @@ impl ModelSession {
         Answer::Failed(failure)
     }
 
-    /// A deadlock undid the transaction.
-    pub fn undo(&mut self, data: &mut dyn Data) {
-        self.end_transaction(data, false);
+    /// A statement failed because of others: a deadlock (1213), which undoes the transaction, a
+    /// wait that was too long (1205), a kill (1317), a server that only reads (1290).
+    pub fn fail_from_outside(
+        &mut self,
+        statement: &Statement,
+        schema: Option<Schema>,
+        failure: Failure,
+        data: &mut dyn Data,
+    ) -> Answer {
+        let waits = !self.claims(&statement.act, schema).is_empty();
+        match (&statement.act, failure.code) {
+            (Act::LockTables { .. }, _) if schema.is_some() => {
+                // What it does first, it has done.
+                self.end_transaction(data, true);
+                self.table_lock = None;
+            }
+            (_, 1213) => self.end_transaction(data, false),
+            (Act::GetLock { .. }, _) => {}
+            // Without autocommit a transaction has begun, though the statement is undone.
+            (_, 1205 | 1317) if waits => _ = self.touch(false),
+            _ => {}
+        }
+        self.fail(failure)
+    }
+
+    /// Whether a statement changes tables that are not temporary.
+    pub fn writes_tables(&self, act: &Act) -> bool {
+        match act {
+            Act::Insert
+            | Act::InsertKey { .. }
+            | Act::InsertIgnore { .. }
+            | Act::Put { .. }
+            | Act::Update { .. }
+            | Act::Delete { .. } => true,
+            Act::ExecuteSql { name, .. } => {
+                let prepared = self.sql_prepared.get(name);
+                matches!(prepared, Some((PreparedSql::Update { .. }, _)))
+            }
+            _ => false,
+        }
     }
 
     /// What a reply leaves to be asked for.
@@ -216,7 +253,7 @@ impl ModelSession {
             Some(transaction) => transaction.read_only,
             None => {
                 let read_only = self.take_next_read_only();
-                if !self.is_autocommit() {
+                if !self.is_autocommit() && !(read_only && writes) {
                     self.open_transaction(read_only);
                 }
                 read_only
