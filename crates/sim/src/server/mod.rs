@@ -11,6 +11,7 @@
 //! | `conn` | one connection: from the greeting to its end |
 //! | `login` | the server's side of authentication |
 //! | `command` | what each command does |
+//! | `work` | when a command's statements run, and what they wait for |
 //! | `reply` | packets of replies |
 //! | `store` | rows, and the view that one transaction has of them |
 //! | `lock` | who has what locked, and who waits |
@@ -27,16 +28,22 @@ mod replicate;
 mod reply;
 mod spec;
 mod store;
+mod work;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{HostId, LinkId, Micros, oracle::facts::{Effect, Execution}, rng::Rng, statement::Tag};
+use crate::{
+    HostId, LinkId, Micros,
+    oracle::facts::{Effect, Execution},
+    rng::Rng,
+    statement::Tag,
+};
 
 pub use login::greeting;
-pub use spec::{AccountSpec, ClusterSpec, Accept, HostSpec, ServerFault, ServerOutput};
+pub use spec::{Accept, AccountSpec, ClusterSpec, HostSpec, ServerFault, ServerOutput};
 pub use store::Store;
 
 use host::{Host, Step};

@@ -53,15 +53,38 @@ pub trait Data {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
     /// A row of `log`.
-    Log { v: u64 },
+    Log {
+        /// Value.
+        v: u64,
+    },
     /// A new row of `kv`; with `ignore` a key that is there is a warning.
-    Insert { key: u64, v: u64, ignore: bool },
+    Insert {
+        /// Primary key.
+        key: u64,
+        /// Value.
+        v: u64,
+        /// A key that is there is a warning.
+        ignore: bool,
+    },
     /// A row of `kv`, new or not.
-    Replace { key: u64, v: u64 },
+    Replace {
+        /// Primary key.
+        key: u64,
+        /// Value.
+        v: u64,
+    },
     /// A row of `kv` that is there.
-    Update { key: u64, v: u64 },
+    Update {
+        /// Primary key.
+        key: u64,
+        /// Value.
+        v: u64,
+    },
     /// A row of `kv` goes.
-    Delete { key: u64 },
+    Delete {
+        /// Primary key.
+        key: u64,
+    },
 }
 
 /// What a write came to.

@@ -103,15 +103,34 @@ pub struct Statement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// A row of `kv`: columns `tag`, `v`; no row if the key is not there.
-    Read { key: u64 },
+    Read {
+        /// Primary key.
+        key: u64,
+    },
     /// The same, locked until the transaction ends.
-    ReadForUpdate { key: u64 },
+    ReadForUpdate {
+        /// Primary key.
+        key: u64,
+    },
     /// How many rows of `log` have this `v`: columns `tag`, `v`.
-    CountLog { of: Tag },
+    CountLog {
+        /// The tag looked for.
+        of: Tag,
+    },
     /// Rows 0 to `rows` of `numbers`, each with `width` bytes: columns `tag`, `n`, `pad`.
-    Numbers { rows: u64, width: u64 },
+    Numbers {
+        /// How many there are.
+        rows: u64,
+        /// Bytes of `pad`.
+        width: u64,
+    },
     /// `SQL_CALC_FOUND_ROWS`: `limit` of `rows` rows: columns `tag`, `n`.
-    CalcFoundRows { rows: u64, limit: u64 },
+    CalcFoundRows {
+        /// How many there are.
+        rows: u64,
+        /// How many are returned.
+        limit: u64,
+    },
     /// `FOUND_ROWS()`.
     FoundRows,
     /// `ROW_COUNT()`.
@@ -125,25 +144,46 @@ pub enum Act {
     /// `@uN`; NULL if it was never set.
     ShowUser(u8),
     /// The length of a text: columns `tag`, `v`.
-    Length { text: String },
+    Length {
+        /// Without quotes in it.
+        text: String,
+    },
     /// A read with one warning, whose message holds the tag: columns `tag`, `v`.
     Warn,
     /// `SHOW WARNINGS`: columns `Level`, `Code`, `Message`; the one result without a tag.
     ShowWarnings,
     /// Waits, then answers 0: columns `tag`, `v`.
-    Sleep { ms: u64 },
+    Sleep {
+        /// How long.
+        ms: u64,
+    },
     /// Appends a row with `v` = its tag to `log`; generates an id.
     Insert,
     /// Inserts a row into `kv`; 1062 if the key is there.
-    InsertKey { key: u64 },
+    InsertKey {
+        /// Primary key.
+        key: u64,
+    },
     /// The same with `IGNORE`: a warning in place of the error.
-    InsertIgnore { key: u64 },
+    InsertIgnore {
+        /// Primary key.
+        key: u64,
+    },
     /// `REPLACE` into `kv`.
-    Put { key: u64 },
+    Put {
+        /// Primary key.
+        key: u64,
+    },
     /// `UPDATE` of one row of `kv`, which may not be there.
-    Update { key: u64 },
+    Update {
+        /// Primary key.
+        key: u64,
+    },
     /// `DELETE` of one row of `kv`.
-    Delete { key: u64 },
+    Delete {
+        /// Primary key.
+        key: u64,
+    },
     /// Reads a table that does not exist (1146).
     UnknownTable,
     /// Not SQL (1064).
@@ -176,23 +216,46 @@ pub enum Act {
     /// `DROP TEMPORARY TABLE tmpN`.
     DropTemporary(u8),
     /// `GET_LOCK('lN', seconds)`: 1 or 0.
-    GetLock { lock: u8, seconds: u64 },
+    GetLock {
+        /// Number of the lock.
+        lock: u8,
+        /// The longest wait.
+        seconds: u64,
+    },
     /// `RELEASE_LOCK('lN')`: 1, 0 or NULL.
     ReleaseLock(u8),
     /// `RELEASE_ALL_LOCKS()`: how many.
     ReleaseAllLocks,
     /// `LOCK TABLES kv, log` for writing or reading.
-    LockTables { write: bool },
+    LockTables {
+        /// For writing; else for reading.
+        write: bool,
+    },
     /// `UNLOCK TABLES`.
     UnlockTables,
     /// `PREPARE pN FROM '…'`.
-    PrepareSql { name: u8, of: PreparedSql },
+    PrepareSql {
+        /// Number of the statement.
+        name: u8,
+        /// What is prepared.
+        of: PreparedSql,
+    },
     /// `EXECUTE pN`, with `USING @uN` where the prepared text has a parameter.
-    ExecuteSql { name: u8, using: Option<u8> },
+    ExecuteSql {
+        /// Number of the statement.
+        name: u8,
+        /// The user variable that is the parameter.
+        using: Option<u8>,
+    },
     /// `DEALLOCATE PREPARE pN`.
     DeallocateSql(u8),
     /// `KILL`. The proxy answers it with 1094.
-    Kill { connection: u64, query_only: bool },
+    Kill {
+        /// The server's number for it.
+        connection: u64,
+        /// Only the statement that it runs.
+        query_only: bool,
+    },
     /// A text that no client says; only [`parse`] makes it.
     Unknown(String),
 }
@@ -242,9 +305,17 @@ impl Isolation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreparedSql {
     /// A read of `kv`. Every execution's rows carry `tag`, that of the `PREPARE`.
-    Read { tag: Tag, key: u64 },
+    Read {
+        /// The `PREPARE`'s.
+        tag: Tag,
+        /// Primary key.
+        key: u64,
+    },
     /// `UPDATE kv SET v = ?` of one row: the value is that of the user variable.
-    Update { key: u64 },
+    Update {
+        /// Primary key.
+        key: u64,
+    },
 }
 
 /// One thing that a `SET` sets.

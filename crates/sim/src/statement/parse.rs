@@ -17,6 +17,9 @@ pub fn parse(text: &str) -> Vec<Statement> {
             break;
         };
         rest = words.rest;
+        if words.tokens.is_empty() && words.tag.is_none() {
+            continue;
+        }
         let statement = read(&words)
             .unwrap_or_else(|| Statement { tag: words.tag, act: Act::Unknown(text.to_owned()) });
         statements.push(statement);
