@@ -1,0 +1,96 @@
+//! Statements went only where rules and the split let them.
+//!
+//! Workers take a configuration at different times, and a statement may wait while it changes:
+//! what any configuration between its being sent and its being run allows, is allowed.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Breach, Violation,
+    facts::{Execution, Setting, Split},
+    history::{Access, Begins, ClientHistory, SessionHistory},
+    index::{Index, Place, statements_of},
+    transactions::needs_writer,
+};
+use crate::LinkId;
+
+pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    for (client, session) in index.sessions() {
+        check_session(index, client, session, found);
+    }
+}
+
+fn check_session(
+    index: &Index<'_>,
+    client: &ClientHistory,
+    session: &SessionHistory,
+    found: &mut Vec<Violation>,
+) {
+    // Where each transaction is, and where the session was last.
+    let mut units: BTreeMap<u32, LinkId> = BTreeMap::new();
+    let mut visited: Vec<LinkId> = Vec::new();
+    for place in statements_of(client, session) {
+        for ran in index.ran(place.said.tag) {
+            let unit = place.said.unit.and_then(|unit| units.get(&unit));
+            let is_held = unit == Some(&ran.link)
+                || place.said.held && visited.contains(&ran.link);
+            if !is_held && !is_allowed(index, session, &place, ran) {
+                let evidence = format!("it ran on host {} ({:?})", ran.host.0, ran.link);
+                found.push(place.breach(Breach::Misrouted, ran.at_us, evidence));
+            }
+            if let Some(unit) = place.said.unit {
+                units.entry(unit).or_insert(ran.link);
+            }
+            if !visited.contains(&ran.link) {
+                visited.push(ran.link);
+            }
+        }
+    }
+}
+
+fn is_allowed(
+    index: &Index<'_>,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+) -> bool {
+    let mut settings = index.facts().settings_between(place.exchange.sent_us, ran.at_us);
+    settings.any(|setting| allows(setting, session, place, ran))
+}
+
+fn allows(
+    setting: &Setting,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+) -> bool {
+    // The session keeps the user that it logged in as; one that has gone since is judged by the
+    // configurations that have it.
+    let Some(user) = setting.users.get(&session.user) else {
+        return false;
+    };
+    let ruled = setting.ruled(&session.user, &place.exchange.text);
+    if ruled.is_answered {
+        return false;
+    }
+    if let Some(hostgroup) = ruled.hostgroup {
+        // What is prepared for reading goes to the writer: what follows may write.
+        let writer = setting.splits.iter().find(|split| split.reader == hostgroup);
+        let is_writers = |split: &Split| setting.has_host(split.writer, ran.host);
+        return setting.has_host(hostgroup, ran.host)
+            || place.said.is_prepared && writer.is_some_and(is_writers);
+    }
+    if setting.has_host(user.hostgroup, ran.host) {
+        return true;
+    }
+    let may_read = place.said.begins == Some(Begins::ReadOnly)
+        || place.said.access == Access::Read
+            && place.said.unit.is_none()
+            && !place.said.is_prepared;
+    let is_readers = |split: &Split| {
+        split.is_auto
+            && split.writer == user.hostgroup
+            && setting.has_host(split.reader, ran.host)
+    };
+    may_read && !needs_writer(place.said.access) && setting.splits.iter().any(is_readers)
+}
