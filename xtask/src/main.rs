@@ -9,6 +9,7 @@ mod interrupt;
 mod release;
 mod run;
 mod servers;
+mod sim;
 mod test;
 mod tidy;
 
@@ -37,6 +38,9 @@ enum Task {
     Bench(bench::Arguments),
     /// Counts the instructions of the hot functions with callgrind
     Icount(icount::Arguments),
+    /// Simulates the data plane under faults, seed by seed
+    #[command(disable_help_flag = true)]
+    Sim(sim::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
+        Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {

@@ -74,19 +74,12 @@ impl ModelClient {
                 // Behind an error nothing runs, unless nobody knows where the error fell.
                 let is_next = !is_lost || place == 0;
                 let prepared_in = flying.prepared_in;
-                let said =
-                    self.shadow.unanswered(statement, prepared_in, is_next, &mut self.rows);
+                let said = self.shadow.unanswered(statement, prepared_in, is_next, &mut self.rows);
                 learned.statements.push(said);
                 continue;
             };
-            let judged = self.shadow.judge(
-                statement,
-                schema,
-                part,
-                &mut self.units,
-                &mut self.rows,
-                now,
-            );
+            let judged =
+                self.shadow.judge(statement, schema, part, &mut self.units, &mut self.rows, now);
             let is_prepared = flying.prepared_in.is_some();
             learned.statements.push(Said { is_prepared, ..judged.said });
             learned.mismatch = learned.mismatch.or(judged.mismatch);
@@ -117,7 +110,9 @@ impl ModelClient {
         };
         // The rows of this template depend on the statement alone.
         let rows = match &statement.act {
-            crate::statement::Act::Numbers { rows, width } => numbers(statement.value(), *rows, *width),
+            crate::statement::Act::Numbers { rows, width } => {
+                numbers(statement.value(), *rows, *width)
+            }
             _ => Vec::new(),
         };
         if let Some(slot) = self.slots.get_mut(&slot) {

@@ -80,8 +80,7 @@ impl ModelClient {
         match &deed {
             Deed::Query(statements) => {
                 let text = to_sql(statements, self.spec.flavor);
-                let expected = (statements.len() > 1
-                    && !self.shadow.session().multi_statements)
+                let expected = (statements.len() > 1 && !self.shadow.session().multi_statements)
                     .then_some(1064);
                 let command = Command::query(&text);
                 let statements = statements.clone();

@@ -30,16 +30,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use trunkline_protocol::{Capabilities, Malformed, response::ResponseShape};
 
+pub use self::{
+    login::Identity,
+    spec::{ClientSpec, Deed, Leaving, Reading, Step},
+    workload::{Draw, draw},
+};
 use self::{
     login::{Login, LoginStep},
     reply::ReplyReader,
     rows::OwnRows,
     shadow::Shadow,
-};
-pub use self::{
-    login::Identity,
-    spec::{ClientSpec, Deed, Leaving, Reading, Step},
-    workload::{Draw, draw},
 };
 use crate::{
     Micros,

@@ -261,8 +261,9 @@ impl Shadow {
     /// Traces of the last statement may be gone, but never be another session's: see the manual's
     /// limits and decision 0005.
     fn may_differ(&self, statement: &Statement, got: &Rows, at_us: Micros) -> bool {
-        let are_kept =
-            self.traces_us.is_some_and(|traces_us| at_us < traces_us.saturating_add(TRACES_KEPT_US));
+        let are_kept = self
+            .traces_us
+            .is_some_and(|traces_us| at_us < traces_us.saturating_add(TRACES_KEPT_US));
         let value = got.rows.first().and_then(|row| row.last()).cloned().flatten();
         match &statement.act {
             Act::ShowWarnings => !are_kept && got.rows.iter().all(|row| self.is_own_warning(row)),
@@ -397,8 +398,7 @@ impl Shadow {
         said: &mut Said,
         rows: &mut OwnRows,
     ) -> Option<Mismatch> {
-        let differs =
-            |evidence| Some(Mismatch { kind: MismatchKind::Data, evidence });
+        let differs = |evidence| Some(Mismatch { kind: MismatchKind::Data, evidence });
         match (&statement.act, answer) {
             (act, Answer::Done(done)) if access_of(act) == Access::Write => {
                 said.has_changed = done.affected > 0 && is_of_tables(act);
@@ -413,13 +413,13 @@ impl Shadow {
                 let seen = cell.and_then(|cell| cell.parse().ok());
                 said.read = Some(OwnRead { row, seen });
                 let unit = said.unit.filter(|_| said.begins.is_none());
-                rows.objection(row, seen, unit).and_then(|why| differs(format!("{why}, got {got:?}")))
+                rows.objection(row, seen, unit)
+                    .and_then(|why| differs(format!("{why}, got {got:?}")))
             }
             (Act::CountLog { of }, Answer::Rows(got)) => {
                 let cell = got.rows.first().and_then(|row| row.last()).cloned().flatten();
                 let count: u64 = cell.and_then(|cell| cell.parse().ok()).unwrap_or(0);
-                let is_too_many =
-                    of.client() == Some(self.client) && count > rows.lines_max(*of);
+                let is_too_many = of.client() == Some(self.client) && count > rows.lines_max(*of);
                 is_too_many.then(|| format!("{count} lines of {}", of.0)).and_then(differs)
             }
             _ => None,

@@ -91,10 +91,9 @@ pub fn draw(rng: &mut Rng, draw: &Draw<'_>) -> ClientSpec {
     let pauses = [(2, 0), (3, 2_000), (3, 40_000), (1, 1_500_000)];
     let pause_max_us = rng.weighted(&pauses).copied().unwrap_or(0);
     let reading = match rng.chance(1, 8) || habit == Habit::LargeResults && rng.chance(1, 2) {
-        true => Reading::Slow {
-            every: rng.between(200, 40_000),
-            pause_us: rng.between(100, 60_000),
-        },
+        true => {
+            Reading::Slow { every: rng.between(200, 40_000), pause_us: rng.between(100, 60_000) }
+        }
         false => Reading::Eager,
     };
     let leavings =

@@ -62,9 +62,8 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
 /// The longest that one turn may take: a wait for a connection, as often as it may be repeated,
 /// and the statement itself.
 fn turn_max_us(index: &Index<'_>, from_us: Micros, until_us: Micros) -> Micros {
-    let of_setting = |setting: &Setting| {
-        setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max))
-    };
+    let of_setting =
+        |setting: &Setting| setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
     let settings = index.facts().settings_between(from_us, until_us);
     settings.map(of_setting).max().unwrap_or(0) + index.facts().statement_max_us + SLACK_US
 }

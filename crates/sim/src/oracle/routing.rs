@@ -32,8 +32,7 @@ fn check_session(
     for place in statements_of(client, session) {
         for ran in index.ran(place.said.tag) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
-            let is_held = unit == Some(&ran.link)
-                || place.said.held && visited.contains(&ran.link);
+            let is_held = unit == Some(&ran.link) || place.said.held && visited.contains(&ran.link);
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!("it ran on host {} ({:?})", ran.host.0, ran.link);
                 found.push(place.breach(Breach::Misrouted, ran.at_us, evidence));
@@ -58,12 +57,7 @@ fn is_allowed(
     settings.any(|setting| allows(setting, session, place, ran))
 }
 
-fn allows(
-    setting: &Setting,
-    session: &SessionHistory,
-    place: &Place<'_>,
-    ran: &Execution,
-) -> bool {
+fn allows(setting: &Setting, session: &SessionHistory, place: &Place<'_>, ran: &Execution) -> bool {
     // The session keeps the user that it logged in as; one that has gone since is judged by the
     // configurations that have it.
     let Some(user) = setting.users.get(&session.user) else {
@@ -88,9 +82,7 @@ fn allows(
             && place.said.unit.is_none()
             && !place.said.is_prepared;
     let is_readers = |split: &Split| {
-        split.is_auto
-            && split.writer == user.hostgroup
-            && setting.has_host(split.reader, ran.host)
+        split.is_auto && split.writer == user.hostgroup && setting.has_host(split.reader, ran.host)
     };
     may_read && !needs_writer(place.said.access) && setting.splits.iter().any(is_readers)
 }
