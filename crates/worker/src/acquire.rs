@@ -7,7 +7,7 @@ use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
     conn::ConnPhase,
-    dispatch::trace_of,
+    dispatch::reads_past,
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -72,7 +72,7 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let Some((conn_id, turn)) = trace_of(statement, session).flatten() else {
+        let Some((conn_id, turn)) = reads_past(statement).place(session) else {
             return false;
         };
         let Some(conn) = self.conns.get(conn_id) else {

@@ -13,7 +13,7 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, Sync, difference};
-use trunkline_sql::analysis::{Depends, StatementKind};
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
@@ -44,10 +44,7 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
-        let trace = trace_of(statement, session);
-        // On a pinned connection nobody else has left anything.
-        let is_here = |trace| conn.is_pinned || trace == Some((conn_id, conn.turn));
-        let needs_trace = trace.is_some_and(|trace| !is_here(trace));
+        let needs_trace = reads_past(statement).is_elsewhere(session, (conn_id, conn.turn));
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
             return self.send_statement(id, conn_id);
         }
@@ -61,6 +58,7 @@ impl Worker {
             // The statement reads what an earlier one left behind. Another session's traces go:
             // a `SET` clears warnings and counts, and sets this session's own last id.
             add_last_insert_id(&mut sync, session.last_insert_id);
+            self.note_insert_conn(id, conn_id);
         }
         let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
         self.send_sync(id, conn_id, sync, proof);
@@ -133,6 +131,15 @@ impl Worker {
             self.proven.clear();
         }
         self.proven.insert((slot, set));
+    }
+
+    /// The session's last id is on this connection from now on.
+    fn note_insert_conn(&mut self, id: ClientId, conn_id: ConnId) {
+        let turn = self.conns.get(conn_id).map(|conn| conn.turn);
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let (Some(turn), Some(session)) = (turn, session) {
+            session.insert_conn = Some((conn_id, turn));
+        }
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
@@ -242,21 +249,51 @@ impl Worker {
 /// What a client is told when the connection that ran its statement has gone.
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
-/// The connection and turn where what a statement reads of its session's past was left, or
-/// `Some(None)` when that was nowhere. `None` for a statement that reads nothing of it.
-pub(crate) fn trace_of(statement: &Statement, session: &Session) -> Option<Option<(ConnId, u64)>> {
-    let analysis = &statement.known.as_ref()?.analysis;
+/// What a statement reads of its session's past, beyond the state that is tracked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PastReads {
+    /// `LAST_INSERT_ID()`.
+    insert_id: bool,
+    /// What the last statement left: warnings, counts.
+    last: bool,
+}
+
+/// What the statement reads of its session's past.
+pub(crate) fn reads_past(statement: &Statement) -> PastReads {
+    let Some(analysis) = statement.known.as_ref().map(|known| &known.analysis) else {
+        return PastReads { insert_id: false, last: false };
+    };
     let depends = |what| analysis.depends.contains(what);
     // A stored routine may read anything of it.
-    let is_routine = depends(Depends::UNKNOWN_FUNCTION)
-        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute);
-    if depends(Depends::LAST_INSERT_ID) || is_routine && session.insert_conn.is_some() {
-        return Some(session.insert_conn);
+    let is_routine = runs_routine(analysis);
+    PastReads {
+        insert_id: is_routine || depends(Depends::LAST_INSERT_ID),
+        last: is_routine
+            || depends(Depends::ROW_COUNT)
+            || depends(Depends::FOUND_ROWS)
+            || depends(Depends::DIAGNOSTICS),
     }
-    let reads_last = depends(Depends::ROW_COUNT)
-        || depends(Depends::FOUND_ROWS)
-        || depends(Depends::DIAGNOSTICS);
-    (reads_last || is_routine).then_some(session.last_conn)
+}
+
+/// Whether a statement may run code that is not in its text.
+pub(crate) fn runs_routine(analysis: &Analysis) -> bool {
+    analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
+}
+
+impl PastReads {
+    /// The connection and turn where it was left, as far as one connection has it.
+    pub(crate) fn place(self, session: &Session) -> Option<(ConnId, u64)> {
+        let insert_id = session.insert_conn.filter(|_| self.insert_id);
+        insert_id.or(session.last_conn.filter(|_| self.last))
+    }
+
+    /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
+    /// the session may have left it elsewhere before, and another session its own here.
+    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
+        self.insert_id && session.insert_conn != Some(here)
+            || self.last && session.last_conn != Some(here)
+    }
 }
 
 fn add_last_insert_id(sync: &mut Sync, value: u64) {

@@ -17,6 +17,7 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
+    dispatch::runs_routine,
     modes::modes_of,
 };
 
@@ -117,7 +118,7 @@ impl Worker {
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
             session.last_conn = Some((conn_id, conn.turn));
-            if outcome.last_insert_id != 0 {
+            if outcome.last_insert_id != 0 || analysis.is_some_and(sets_insert_id_silently) {
                 session.insert_conn = session.last_conn;
             }
             conn.state = state;
@@ -488,6 +489,12 @@ impl Worker {
             now_unix_sec: self.now.unix_sec,
         });
     }
+}
+
+/// Whether a statement may set what `LAST_INSERT_ID()` gives without saying so in its reply.
+fn sets_insert_id_silently(analysis: &Analysis) -> bool {
+    runs_routine(analysis)
+        || analysis.effects.iter().any(|effect| matches!(effect, Effect::LastInsertIdAssigned))
 }
 
 fn sets_next_transaction(analysis: &Analysis) -> bool {
