@@ -74,6 +74,7 @@ impl ModelSession {
         };
         match act {
             Act::Read { .. } | Act::CountLog { .. } => claim(Resource::Tables(schema), Mode::Read),
+            Act::Insert if self.reads_only() => {}
             Act::Insert => claim(Resource::Tables(schema), Mode::Write),
             Act::ReadForUpdate { key }
             | Act::InsertKey { key }
@@ -81,6 +82,10 @@ impl ModelSession {
             | Act::Put { key }
             | Act::Update { key }
             | Act::Delete { key } => {
+                // It fails at once, where nothing may be written.
+                if self.reads_only() {
+                    return claims;
+                }
                 claim(Resource::Tables(schema), Mode::Write);
                 claim(Resource::Row(schema, *key), Mode::Exclusive);
             }

@@ -143,10 +143,12 @@ pub struct ModelSession {
     named_locks: BTreeMap<u8, u32>,
     table_lock: Option<(Schema, bool)>,
     transaction: Option<Transaction>,
-    /// `SET TRANSACTION READ ONLY` or `… READ WRITE`, for the next one.
-    next_read_only: Option<bool>,
+    /// `SET TRANSACTION` for the next one: what it says of reading only, if anything.
+    next: Option<Option<bool>>,
     last_insert_id: u64,
     warnings: Vec<Warning>,
+    /// The last statement left the warnings itself.
+    has_fresh_warnings: bool,
     found_rows: u64,
     row_count: i64,
     sql_prepared: BTreeMap<u8, (PreparedSql, Option<Schema>)>,
@@ -174,9 +176,10 @@ impl ModelSession {
             named_locks: BTreeMap::new(),
             table_lock: None,
             transaction: None,
-            next_read_only: None,
+            next: None,
             last_insert_id: 0,
             warnings: Vec::new(),
+            has_fresh_warnings: false,
             found_rows: 0,
             row_count: 0,
             sql_prepared: BTreeMap::new(),
@@ -279,11 +282,17 @@ impl ModelSession {
         &self.warnings
     }
 
+    /// Whether the last statement but `SHOW WARNINGS` left them. MariaDB keeps those of an earlier
+    /// one until a statement uses tables.
+    pub fn has_fresh_warnings(&self) -> bool {
+        self.has_fresh_warnings
+    }
+
     /// Whether anything is left here that would be lost with the connection: locks, temporary
     /// tables, user variables, prepared statements, a transaction.
     pub fn holds_anything(&self) -> bool {
         self.transaction.is_some()
-            || self.next_read_only.is_some()
+            || self.next.is_some()
             || self.table_lock.is_some()
             || !self.users.is_empty()
             || !self.temporary.is_empty()

@@ -1,4 +1,7 @@
-//! What each statement answers and makes of the session.
+//! What each statement answers and makes of the session. Where no manual says it, it was asked of
+//! MariaDB 10.11: what uses up `SET TRANSACTION`, and what forgets warnings, above all.
+
+use trunkline_protocol::packet::greeting::Flavor;
 
 use super::{Data, ModelSession, Transaction, Warning, Write, no_schema, one_row};
 use crate::statement::{
@@ -32,6 +35,12 @@ impl ModelSession {
         match self.act(statement, schema, data) {
             Ok(answer) => {
                 self.note(statement, &answer);
+                self.has_fresh_warnings = !self.warnings.is_empty();
+                // MariaDB forgets them at the next statement that uses tables, MySQL at the next.
+                let keeps = self.flavor == Flavor::MariaDb && !names_tables(&statement.act);
+                if keeps && self.warnings.is_empty() {
+                    self.warnings = before;
+                }
                 answer
             }
             Err(failure) => self.fail(failure),
@@ -41,6 +50,7 @@ impl ModelSession {
     /// A statement failed, of itself or because its server says so.
     pub fn fail(&mut self, failure: Failure) -> Answer {
         let Failure { code, message, .. } = &failure;
+        self.has_fresh_warnings = true;
         self.warnings = vec![Warning { level: "Error", code: *code, message: message.clone() }];
         self.row_count = -1;
         self.trackers.discard();
@@ -61,6 +71,7 @@ impl ModelSession {
             (Act::LockTables { .. }, _) if schema.is_some() => {
                 // What it does first, it has done.
                 self.end_transaction(data, true);
+                self.next = None;
                 self.table_lock = None;
             }
             (_, 1213) => self.end_transaction(data, false),
@@ -130,6 +141,7 @@ impl ModelSession {
             Act::Numbers { rows, width } => self.numbers(tag, *rows, *width, schema),
             Act::CalcFoundRows { rows, limit } => {
                 self.table(schema, "numbers", false)?;
+                self.touch(false)?;
                 let row = |n: u64| vec![Some(tag.to_string()), Some(n.to_string())];
                 let rows = (0..*rows.min(limit)).map(row).collect();
                 Ok(Answer::Rows(Rows { columns: &["tag", "n"], rows, warnings: 0 }))
@@ -144,7 +156,7 @@ impl ModelSession {
             Act::Warn => Ok(self.warn(tag)),
             Act::Sleep { .. } => show(Some("0".to_owned())),
             Act::UnknownTable => {
-                let schema = schema.ok_or_else(no_schema)?;
+                let schema = self.table(schema, "missing", false)?;
                 Err(no_table(schema, "missing"))
             }
             Act::Broken => Err(broken(&format!("SELEC {tag}"))),
@@ -163,6 +175,7 @@ impl ModelSession {
             }
             Act::Commit | Act::Rollback => {
                 self.end_transaction(data, statement.act == Act::Commit);
+                self.next = None;
                 Ok(Answer::Done(Done::default()))
             }
             _ => self.act_on_session(statement, schema, data),
@@ -196,12 +209,14 @@ impl ModelSession {
             Act::LockTables { write } => {
                 let schema = schema.ok_or_else(no_schema)?;
                 self.end_transaction(data, true);
+                self.next = None;
                 self.table_lock = Some((schema, *write));
                 done()
             }
             Act::UnlockTables => {
                 if self.table_lock.take().is_some() {
                     self.end_transaction(data, true);
+                    self.next = None;
                 }
                 done()
             }
@@ -234,7 +249,7 @@ impl ModelSession {
         let schema = schema.ok_or_else(no_schema)?;
         match self.table_lock {
             None => Ok(schema),
-            Some((locked, _)) if locked != schema || table == "numbers" => {
+            Some((locked, _)) if locked != schema || !matches!(table, "kv" | "log") => {
                 let text = format!("Table '{table}' was not locked with LOCK TABLES");
                 Err(Failure::new(1100, b"HY000", text))
             }
@@ -247,21 +262,19 @@ impl ModelSession {
         }
     }
 
-    /// A statement uses tables: without autocommit it begins a transaction.
+    /// A statement uses tables: it is a transaction of its own, or part of one, or without
+    /// autocommit the first of one. What `SET TRANSACTION` said is used up, unless it bars the
+    /// statement.
     fn touch(&mut self, writes: bool) -> Result<(), Failure> {
-        let read_only = match &self.transaction {
-            Some(transaction) => transaction.read_only,
-            None => {
-                let read_only = self.take_next_read_only();
-                if !self.is_autocommit() && !(read_only && writes) {
-                    self.open_transaction(read_only);
-                }
-                read_only
-            }
-        };
+        let read_only = self.reads_only();
         if read_only && writes {
-            let text = "Cannot execute statement in a READ ONLY transaction";
-            return Err(Failure::new(1792, b"25006", text));
+            return Err(only_reads());
+        }
+        if self.transaction.is_none() {
+            self.next = None;
+            if !self.is_autocommit() {
+                self.open_transaction(read_only);
+            }
         }
         Ok(())
     }
@@ -274,7 +287,8 @@ impl ModelSession {
     fn begin(&mut self, form: BeginForm, data: &mut dyn Data) {
         self.end_transaction(data, true);
         self.table_lock = None;
-        let read_only = self.take_next_read_only() || form == BeginForm::ReadOnly;
+        let read_only = self.reads_only() || form == BeginForm::ReadOnly;
+        self.next = None;
         self.open_transaction(read_only);
     }
 
@@ -300,9 +314,9 @@ impl ModelSession {
         schema: Option<Schema>,
         data: &mut dyn Data,
     ) -> Result<Answer, Failure> {
-        // A read that locks counts as a write for `LOCK TABLES`, not for `READ ONLY`.
+        // A read that locks counts as a write.
         let schema = self.table(schema, "kv", locks)?;
-        self.touch(false)?;
+        self.touch(locks)?;
         let row = |v: u64| vec![Some(tag.to_string()), Some(v.to_string())];
         let rows = data.read(schema, key).map(row).into_iter().collect();
         Ok(Answer::Rows(Rows { columns: TAG_AND_V, rows, warnings: 0 }))
@@ -316,6 +330,7 @@ impl ModelSession {
         schema: Option<Schema>,
     ) -> Result<Answer, Failure> {
         self.table(schema, "numbers", false)?;
+        self.touch(false)?;
         let pad = "x".repeat(usize::try_from(width).unwrap_or_default());
         let row = |n: u64| vec![Some(tag.to_string()), Some(n.to_string()), Some(pad.clone())];
         let rows = (0..rows).map(row).collect();
@@ -391,11 +406,11 @@ impl ModelSession {
         };
         let schema = schema.ok_or_else(no_schema)?;
         let place = (schema, name);
+        let defines = matches!(statement.act, Act::CreateTemporary(_) | Act::DropTemporary(_));
+        if defines && self.reads_only() {
+            return Err(only_reads());
+        }
         if statement.act == Act::CreateTemporary(name) {
-            if self.transaction.as_ref().is_some_and(|transaction| transaction.read_only) {
-                let text = "Cannot execute statement in a READ ONLY transaction";
-                return Err(Failure::new(1792, b"25006", text));
-            }
             if self.temporary.contains_key(&place) {
                 let text = format!("Table 'tmp{name}' already exists");
                 return Err(Failure::new(1050, b"42S01", text));
@@ -495,6 +510,60 @@ fn show_warnings(warnings: &[Warning]) -> Answer {
 
 fn no_table(schema: Schema, table: &str) -> Failure {
     Failure::new(1146, b"42S02", format!("Table '{}.{table}' doesn't exist", schema.name()))
+}
+
+fn only_reads() -> Failure {
+    let text = "Cannot execute statement in a READ ONLY transaction";
+    Failure::new(1792, b"25006", text)
+}
+
+/// Whether tables stand in a statement's text, which is what makes MariaDB forget warnings.
+fn names_tables(act: &Act) -> bool {
+    match act {
+        Act::Read { .. }
+        | Act::ReadForUpdate { .. }
+        | Act::CountLog { .. }
+        | Act::Numbers { .. }
+        | Act::CalcFoundRows { .. }
+        | Act::UnknownTable
+        | Act::Insert
+        | Act::InsertKey { .. }
+        | Act::InsertIgnore { .. }
+        | Act::Put { .. }
+        | Act::Update { .. }
+        | Act::Delete { .. }
+        | Act::CreateTemporary(_)
+        | Act::InsertTemporary(_)
+        | Act::ReadTemporary(_)
+        | Act::DropTemporary(_)
+        | Act::LockTables { .. }
+        | Act::PrepareSql { .. }
+        | Act::ExecuteSql { .. } => true,
+        Act::FoundRows
+        | Act::RowCount
+        | Act::LastInsertId
+        | Act::Database
+        | Act::ShowVariable(_)
+        | Act::ShowUser(_)
+        | Act::Length { .. }
+        | Act::Warn
+        | Act::ShowWarnings
+        | Act::Sleep { .. }
+        | Act::Broken
+        | Act::Begin(_)
+        | Act::Commit
+        | Act::Rollback
+        | Act::Set(_)
+        | Act::SetTransaction { .. }
+        | Act::Use(_)
+        | Act::GetLock { .. }
+        | Act::ReleaseLock(_)
+        | Act::ReleaseAllLocks
+        | Act::UnlockTables
+        | Act::DeallocateSql(_)
+        | Act::Kill { .. }
+        | Act::Unknown(_) => false,
+    }
 }
 
 fn no_statement(name: u8, what: &str) -> Failure {

@@ -2,7 +2,7 @@
 
 use super::{Data, ModelSession};
 use crate::statement::{
-    Answer, Charset, Done, Failure, Isolation, SetValue, Setting, Value, Variable,
+    Answer, Charset, Done, Failure, Isolation, Kind, SetValue, Setting, Value, Variable,
 };
 
 impl ModelSession {
@@ -56,15 +56,31 @@ impl ModelSession {
             SetValue::Default => return Ok(variable.default_value(self.flavor)),
             SetValue::Literal(value) | SetValue::Expression(value) => value,
         };
-        variable.accept(value).ok_or_else(|| match variable {
-            Variable::TimeZone => {
-                let shown = value.shown().unwrap_or_else(|| "NULL".to_owned());
-                Failure::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{shown}'"))
-            }
-            _ => {
-                let shown = value.shown().unwrap_or_else(|| "NULL".to_owned());
-                let text = format!("Variable '{name}' can't be set to the value of '{shown}'");
-                Failure::new(1231, b"42000", text)
+        variable.accept(value).ok_or_else(|| {
+            let shown = value.shown().unwrap_or_else(|| "NULL".to_owned());
+            match variable.kind() {
+                Kind::OneOf(_) if variable == Variable::TimeZone => {
+                    let text = format!("Unknown or incorrect time zone: '{shown}'");
+                    Failure::new(1298, b"HY000", text)
+                }
+                Kind::Number(..) if !matches!(value, Value::Number(_)) => {
+                    let text = format!("Incorrect argument type to variable '{name}'");
+                    Failure::new(1232, b"42000", text)
+                }
+                Kind::Charset if *value != Value::Null => {
+                    Failure::new(1115, b"42000", format!("Unknown character set: '{shown}'"))
+                }
+                Kind::Collation if *value != Value::Null => {
+                    Failure::new(1273, b"HY000", format!("Unknown collation: '{shown}'"))
+                }
+                Kind::Number(..)
+                | Kind::Flag
+                | Kind::OneOf(_)
+                | Kind::Charset
+                | Kind::Collation => {
+                    let text = format!("Variable '{name}' can't be set to the value of '{shown}'");
+                    Failure::new(1231, b"42000", text)
+                }
             }
         })
     }
@@ -92,6 +108,10 @@ impl ModelSession {
                 }
                 self.set_variable(variable, value);
             }
+            Variable::TransactionReadOnly => {
+                self.next = None;
+                self.set_variable(variable, value);
+            }
             _ => self.set_variable(variable, value),
         }
     }
@@ -109,21 +129,25 @@ impl ModelSession {
                             in progress";
                 return Err(Failure::new(1568, b"25001", text));
             }
-            self.next_read_only = read_only.or(self.next_read_only);
+            self.next = Some(read_only.or(self.next.flatten()));
             return Ok(Answer::Done(Done::default()));
         }
         if let Some(isolation) = isolation {
             self.set_variable(Variable::TransactionIsolation, Value::Text(isolation.value()));
         }
         if let Some(read_only) = read_only {
+            self.next = None;
             self.set_variable(Variable::TransactionReadOnly, Value::Flag(read_only));
         }
         Ok(Answer::Done(Done::default()))
     }
 
-    /// Whether the next transaction only reads; it is used up.
-    pub(super) fn take_next_read_only(&mut self) -> bool {
+    /// Whether what runs now may only read: the open transaction, or the next one.
+    pub(super) fn reads_only(&self) -> bool {
         let of_session = *self.variable(Variable::TransactionReadOnly) == Value::Flag(true);
-        self.next_read_only.take().unwrap_or(of_session)
+        match &self.transaction {
+            Some(transaction) => transaction.read_only,
+            None => self.next.flatten().unwrap_or(of_session),
+        }
     }
 }

@@ -138,6 +138,60 @@ fn a_read_only_transaction_is_the_next_one_alone() {
 }
 
 #[test]
+fn what_uses_no_table_uses_up_no_next_transaction() {
+    let next = Act::SetTransaction { session: false, isolation: None, read_only: Some(true) };
+    let used_up = |act: Act| {
+        let mut bench = Bench::new(Flavor::MariaDb);
+        bench.run(next.clone());
+        bench.run(act);
+        !bench.session.reads_only()
+    };
+    let stays = [
+        Act::Database,
+        Act::Insert,
+        Act::ReadForUpdate { key: 1 },
+        Act::UnknownTable,
+        Act::Broken,
+        Act::UnlockTables,
+        Act::CreateTemporary(1),
+        Act::Use(Schema::Depot),
+        Act::Set(vec![Setting::User { name: 1, value: 5 }]),
+        Act::GetLock { lock: 1, seconds: 0 },
+        Act::PrepareSql { name: 1, of: PreparedSql::Update { key: 1 } },
+    ];
+    for act in stays {
+        assert!(!used_up(act.clone()), "{act:?}");
+    }
+    let ends = [
+        Act::Read { key: 1 },
+        Act::Numbers { rows: 1, width: 1 },
+        Act::Commit,
+        Act::Rollback,
+        Act::LockTables { write: true },
+        Act::SetTransaction { session: true, isolation: None, read_only: Some(false) },
+    ];
+    for act in ends {
+        assert!(used_up(act.clone()), "{act:?}");
+    }
+}
+
+#[test]
+fn mariadb_keeps_warnings_until_a_statement_uses_tables() {
+    let mut bench = Bench::new(Flavor::MariaDb);
+    let told = Some("Truncated incorrect INTEGER value: 'x1000001'".to_owned());
+    bench.run(Act::Warn);
+    assert!(bench.session.has_fresh_warnings());
+    let acts = [Act::Set(vec![Setting::LastInsertId(5)]), Act::Database, Act::Commit];
+    for act in acts {
+        bench.run(act);
+        assert!(!bench.session.has_fresh_warnings());
+        assert_eq!(bench.value(Act::ShowWarnings), told);
+    }
+    bench.run(Act::Read { key: 1 });
+    assert_eq!(bench.value(Act::ShowWarnings), None);
+}
+
+#[test]
 fn warnings_are_told_until_the_next_statement() {
     let mut bench = Bench::new(Flavor::MySql);
     bench.run(Act::Warn);
