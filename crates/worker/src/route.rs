@@ -7,7 +7,11 @@ use trunkline_rules::{Answer, Question};
 use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
-use crate::{ClientId, Worker, analysis::Known};
+use crate::{
+    ClientId, Worker,
+    analysis::Known,
+    client::{Lease, Session},
+};
 
 /// Decisions remembered per worker.
 pub(crate) const DECISIONS_MAX: usize = 16_384;
@@ -86,7 +90,7 @@ impl Worker {
         let wanted = match from_rule {
             Some(hostgroup) => hostgroup,
             None => {
-                if let Some(lease) = session.leases.first() {
+                if let Some(lease) = held_lease(session, known) {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
                 self.split(session.user.default_hostgroup, session.state.is_autocommit_off(), known)
@@ -125,4 +129,15 @@ impl Worker {
             false => default,
         }
     }
+}
+
+/// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
+/// where its last statement ran, for one that reads what that left; else the first.
+fn held_lease<'a>(session: &'a Session, known: Option<&Known>) -> Option<&'a Lease> {
+    let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
+    let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
+    let reads_last = left.into_iter().any(reads);
+    let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
+    let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
+    last.or(session.leases.first())
 }
