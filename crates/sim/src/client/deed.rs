@@ -1,7 +1,7 @@
 //! What a client sends, and when.
 
 use super::{
-    ClientOutput, Deed, Flying, Leaving, ModelClient,
+    ClientOutput, Deed, Flying, Leaving, ModelClient, Phase,
     command::{Command, long_text, params, put_long_data},
 };
 use crate::{
@@ -44,7 +44,9 @@ impl ModelClient {
 
     /// Does the steps that are due.
     pub(super) fn go_on(&mut self, now: Micros) {
-        while self.step_due_us().is_some_and(|due_us| due_us <= now) {
+        while matches!(self.phase, Phase::Talking)
+            && self.step_due_us().is_some_and(|due_us| due_us <= now)
+        {
             let is_over = self.is_told_to_go || self.next >= self.spec.script.len();
             if is_over {
                 return self.leave(now);

@@ -14,7 +14,7 @@ use trunkline_protocol::{
     },
 };
 
-use super::reply::{Done, Refused, text};
+use super::reply::{Done, Refused, read_error};
 
 /// The collation of clients' handshakes: `utf8mb4_general_ci`.
 pub const COLLATION: u8 = 45;
@@ -122,12 +122,7 @@ impl Login {
         }
         let first = *payload.first().ok_or(Malformed("empty packet"))?;
         if first == err::HEADER {
-            let error = err::parse(payload)?;
-            return Ok(LoginStep::Refused(Refused {
-                code: error.code,
-                sqlstate: text(&error.sqlstate),
-                message: text(error.message),
-            }));
+            return Ok(LoginStep::Refused(read_error(payload)?));
         }
         if !self.greeted {
             self.greeted = true;

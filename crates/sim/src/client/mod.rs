@@ -248,6 +248,12 @@ impl ModelClient {
 
     /// Its connection is gone: because of the proxy, or of the plan.
     pub fn closed(&mut self, how: EndedBy, now: Micros) {
+        // What was said before may answer what was sent since.
+        if self.spec.is_direct
+            && let Err(nonsense) = self.read(now)
+        {
+            return self.give_up(&nonsense, now);
+        }
         self.end_session(how, now);
     }
 
@@ -347,8 +353,33 @@ impl ModelClient {
             }
         }
         match self.reader.has_rest() && matches!(self.phase, Phase::Talking) {
-            true => Err(Malformed("bytes that answer nothing")),
-            false => Ok(()),
+            true if !self.spec.is_direct || !self.reader.has_error_next() => {
+                Err(Malformed("bytes that answer nothing"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A fast-forward client whose server can't be had, or goes, is told so unasked.
+    fn read_farewell(&mut self, now: Micros) {
+        if !self.spec.is_direct || !self.flying.is_empty() || !self.reader.has_error_next() {
+            return;
+        }
+        let Some((_, payload)) = self.reader.packet() else {
+            return;
+        };
+        let (Ok(error), Some(session)) =
+            (reply::read_error(&payload), self.history.sessions.last_mut())
+        else {
+            return;
+        };
+        match session.exchanges.is_empty() {
+            true => session.login = LoginOutcome::Refused(now, error),
+            false => session.exchanges.push(Exchange {
+                text: "nothing".to_owned(),
+                answer: Answer::Whole(now, vec![reply::Part::Error(error)]),
+                ..Exchange::unasked(now, None)
+            }),
         }
     }
 
@@ -356,6 +387,9 @@ impl ModelClient {
         self.phase = Phase::Talking;
         let rest = std::mem::replace(&mut self.reader, ReplyReader::new(self.login.format()));
         self.reader.feed(rest.rest());
+        if self.spec.is_direct {
+            self.reader.allow_farewell();
+        }
         let identity = self.login.identity();
         let schema = identity.first_schema().map(|name| Schema::from_name(name.as_bytes()));
         let multi = self.login.capabilities().contains(Capabilities::MULTI_STATEMENTS);
@@ -364,7 +398,7 @@ impl ModelClient {
         if let Some(session) = self.history.sessions.last_mut() {
             session.login = LoginOutcome::Accepted(now);
             if let Some(mismatch) = mismatch {
-                session.exchanges.push(Exchange::of_login(now, mismatch));
+                session.exchanges.push(Exchange::unasked(now, Some(mismatch)));
             }
         }
         self.due_after_pause(now);
@@ -397,7 +431,7 @@ impl ModelClient {
             };
             match exchange {
                 Some(exchange) => exchange.mismatch = Some(mismatch),
-                None => session.exchanges.push(Exchange::of_login(now, mismatch)),
+                None => session.exchanges.push(Exchange::unasked(now, Some(mismatch))),
             }
         }
         self.outputs.push(ClientOutput::Close { reset: true });
@@ -430,6 +464,7 @@ impl ModelClient {
         if matches!(self.phase, Phase::Away(_)) {
             return;
         }
+        self.read_farewell(now);
         self.end_flying();
         self.shadow.end(&mut self.rows);
         if self.resumes_us.is_some() {
@@ -454,15 +489,15 @@ impl ModelClient {
 }
 
 impl Exchange {
-    /// Stands for what came before any command.
-    fn of_login(at_us: Micros, mismatch: Mismatch) -> Self {
+    /// Stands for what came without a command.
+    fn unasked(at_us: Micros, mismatch: Option<Mismatch>) -> Self {
         Self {
             statements: Vec::new(),
             text: "the login".to_owned(),
             sent_us: at_us,
             paused_us: 0,
             answer: Answer::Whole(at_us, Vec::new()),
-            mismatch: Some(mismatch),
+            mismatch,
             error_expected: None,
             is_unanswered: true,
         }

@@ -148,6 +148,7 @@ pub struct ReplyReader {
     rows: Vec<Vec<Value>>,
     reply: Reply,
     has_begun: bool,
+    is_farewell_allowed: bool,
 }
 
 impl ReplyReader {
@@ -165,6 +166,7 @@ impl ReplyReader {
             rows: Vec::new(),
             reply: Vec::new(),
             has_begun: false,
+            is_farewell_allowed: false,
         }
     }
 
@@ -173,6 +175,16 @@ impl ReplyReader {
         self.inbox.drain(..self.consumed);
         self.consumed = 0;
         self.inbox.extend_from_slice(bytes);
+    }
+
+    /// Whether the next packet is an error, as far as it is there.
+    pub fn has_error_next(&self) -> bool {
+        self.rest().get(HEADER_LEN).is_none_or(|first| *first == err::HEADER)
+    }
+
+    /// Takes a reply's first packet for an error that was sent unasked, whatever its number.
+    pub fn allow_farewell(&mut self) {
+        self.is_farewell_allowed = true;
     }
 
     /// The bytes that nothing has read.
@@ -231,7 +243,10 @@ impl ReplyReader {
             if header.is_continued() {
                 return Err(Malformed("a packet of 16 MiB"));
             }
-            if header.seq != self.seq {
+            let is_farewell = self.is_farewell_allowed
+                && !self.has_begun
+                && payload.first() == Some(&err::HEADER);
+            if header.seq != self.seq && !is_farewell {
                 return Err(Malformed("sequence number"));
             }
             self.seq = self.seq.wrapping_add(1);
@@ -298,17 +313,13 @@ impl ReplyReader {
     }
 
     fn on_error(&mut self, payload: &[u8]) -> Result<(), Malformed> {
-        let error = err::parse(payload)?;
+        let error = read_error(payload)?;
         if self.awaited == Await::Rows || !self.columns.is_empty() {
             let columns = std::mem::take(&mut self.columns);
             let rows = std::mem::take(&mut self.rows);
             self.reply.push(Part::Rows { columns, rows, end: None });
         }
-        self.reply.push(Part::Error(Refused {
-            code: error.code,
-            sqlstate: text(&error.sqlstate),
-            message: text(error.message),
-        }));
+        self.reply.push(Part::Error(error));
         self.awaited = Await::Nothing;
         Ok(())
     }
@@ -449,6 +460,16 @@ fn done_of(ok: &OkPacket<'_>) -> Result<Done, Malformed> {
         }
     }
     Ok(done)
+}
+
+/// What an error packet says.
+pub(super) fn read_error(payload: &[u8]) -> Result<Refused, Malformed> {
+    let error = err::parse(payload)?;
+    Ok(Refused {
+        code: error.code,
+        sqlstate: text(&error.sqlstate),
+        message: text(error.message),
+    })
 }
 
 /// Bytes as text that people can read.

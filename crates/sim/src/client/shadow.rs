@@ -142,7 +142,9 @@ impl Shadow {
     fn said(&self, statement: &Statement) -> Said {
         let tag = statement.tag.unwrap_or(Tag(0));
         Said {
-            held: self.has_held || self.session.holds_anything(),
+            held: self.has_held
+                || self.session.holds_anything()
+                || reads_traces(&statement.act),
             ..Said::new(tag, access_of(&statement.act))
         }
     }
@@ -172,7 +174,12 @@ impl Shadow {
             }
         };
         self.note_unit(statement, was_in_transaction, next_unit, &answer, &mut said);
-        if !matches!(&answer, Answer::Failed(failure) if !PROXY_ERRORS.contains(&failure.code)) {
+        let is_without_effect = match &answer {
+            Answer::Failed(failure) => !PROXY_ERRORS.contains(&failure.code),
+            Answer::Done(done) => done.affected == 0,
+            Answer::Rows(_) => true,
+        };
+        if !is_without_effect {
             self.note_write(statement, schema, &mut said, rows);
         }
         let data = self.own_rows(statement, schema, &answer, &mut said, rows);
@@ -266,7 +273,10 @@ impl Shadow {
             .is_some_and(|traces_us| at_us < traces_us.saturating_add(TRACES_KEPT_US));
         let value = got.rows.first().and_then(|row| row.last()).cloned().flatten();
         match &statement.act {
-            Act::ShowWarnings => !are_kept && got.rows.iter().all(|row| self.is_own_warning(row)),
+            Act::ShowWarnings => {
+                let must_be_there = are_kept && self.session.has_fresh_warnings();
+                !must_be_there && got.rows.iter().all(|row| self.is_own_warning(row))
+            }
             Act::RowCount => matches!(value.as_deref(), Some("0" | "-1")),
             Act::FoundRows => !self.has_found_rows || !are_kept,
             _ => false,
@@ -402,9 +412,6 @@ impl Shadow {
         match (&statement.act, answer) {
             (act, Answer::Done(done)) if access_of(act) == Access::Write => {
                 said.has_changed = done.affected > 0 && is_of_tables(act);
-                if done.affected == 0 {
-                    said.write = None;
-                }
                 None
             }
             (Act::Read { key } | Act::ReadForUpdate { key }, Answer::Rows(got)) => {
@@ -539,6 +546,12 @@ fn is_of_tables(act: &Act) -> bool {
                 | Act::Length { .. }
         ),
     }
+}
+
+/// Whether a statement reads what the last one left: it goes where that ran, if nobody else has
+/// been there since.
+fn reads_traces(act: &Act) -> bool {
+    matches!(act, Act::ShowWarnings | Act::RowCount | Act::FoundRows | Act::LastInsertId)
 }
 
 /// What the proxy holds a session for until it is reset, whatever follows.

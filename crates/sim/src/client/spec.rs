@@ -31,6 +31,9 @@ pub struct ClientSpec {
     pub reading: Reading,
     /// How it goes when the script is over.
     pub leaving: Leaving,
+    /// The proxy passes its bytes to one server connection as they are (`fast_forward`). So it may
+    /// be told of an end unasked, as servers do.
+    pub is_direct: bool,
     /// How often it connects again when its session has ended before its script.
     pub reconnects_max: u32,
 }

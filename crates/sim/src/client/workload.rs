@@ -65,6 +65,9 @@ struct Script<'a> {
     inserts: Vec<Tag>,
     has_multi: bool,
     is_direct: bool,
+    /// Rules may send a transaction's statements elsewhere (`transaction_persistent = false`): in
+    /// transactions it says only what no rule of a plan is about, and it leaves none open.
+    is_torn: bool,
     /// The longest rest before a step, µs.
     pause_max_us: u64,
 }
@@ -108,6 +111,7 @@ pub fn draw(rng: &mut Rng, draw: &Draw<'_>) -> ClientSpec {
         inserts: Vec::new(),
         has_multi: capabilities.contains(Capabilities::MULTI_STATEMENTS),
         is_direct,
+        is_torn: users.iter().any(|user| !user.is_transaction_persistent),
         pause_max_us,
     };
     script.write(habit);
@@ -122,6 +126,7 @@ pub fn draw(rng: &mut Rng, draw: &Draw<'_>) -> ClientSpec {
         ahead_max,
         reading,
         leaving,
+        is_direct,
         reconnects_max,
     }
 }

@@ -85,7 +85,10 @@ fn login(
     match &session.login {
         LoginOutcome::Accepted(_) => {}
         LoginOutcome::Refused(at_us, error) => {
+            let is_unknown_schema = session.refusal_expected == Some(1049)
+                && error.message.contains("Unknown database");
             let is_true = session.refusal_expected == Some(error.code)
+                || is_unknown_schema
                 || is_true_everywhere(index, error, session.begun_us, *at_us);
             if !is_true {
                 let evidence = format!("refused at the login of {}: {error:?}", session.user);
@@ -132,8 +135,10 @@ fn ending(
         || is_rested
         || last_error.is_some_and(ends_session)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
-        // In the middle of a packet nothing but the end can tell that the server is lost.
-        || index.any_lost(since_us, at_us) && has_open_exchange(session);
+        // In the middle of a packet nothing but the end can tell that the server is lost; nor can
+        // anything else to a client that has a server connection of its own.
+        || index.any_lost(since_us, at_us)
+            && (has_open_exchange(session) || is_forwarded(index, session, at_us));
     if !is_true {
         found.push(Violation {
             breach: Breach::EndedForNothing,
@@ -146,7 +151,7 @@ fn ending(
 }
 
 /// Errors after which a session may end.
-const ENDING: [u16; 8] = [2013, 1043, 1049, 1053, 1153, 1156, 1226, 1835];
+const ENDING: [u16; 10] = [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927];
 
 /// When a session last did something.
 fn last_us(session: &SessionHistory) -> Micros {
@@ -156,6 +161,11 @@ fn last_us(session: &SessionHistory) -> Micros {
     };
     let last = session.exchanges.iter().map(|it| it.answered_us().unwrap_or(it.sent_us)).max();
     last.unwrap_or(0).max(begun_us)
+}
+
+fn is_forwarded(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+    let mut settings = index.facts().settings_between(session.begun_us, at_us);
+    settings.any(|it| it.users.get(&session.user).is_some_and(|user| user.is_forwarded))
 }
 
 fn has_open_exchange(session: &SessionHistory) -> bool {
@@ -213,11 +223,16 @@ impl Look<'_, '_> {
         else {
             return;
         };
+        // A fast-forward client has waited for its server since its login.
+        let from_us = match is_forwarded(self.index, self.session, at_us) {
+            true => self.session.begun_us,
+            false => self.turn_us(),
+        };
         if self.exchange.error_expected == Some(error.code)
             || self.is_servers_own(error)
             || self.is_lost(error, at_us)
             || self.is_ruled(error, at_us)
-            || is_true_everywhere(self.index, error, self.turn_us(), at_us)
+            || is_true_everywhere(self.index, error, from_us, at_us)
         {
             return;
         }
@@ -284,10 +299,16 @@ fn is_true_everywhere(
     is_own || from_server(error.code)
 }
 
+/// How long servers are shunned, and statements wait because of it, µs.
+const SHUN_US: Micros = 4_000_000;
+
 /// The proxy's words for why no connection was there, and what makes them true.
 const WAITS: [(&str, &[CauseKind]); 7] = [
     ("the hostgroup has no server", &[CauseKind::Offline]),
-    ("servers is online", &[CauseKind::Unreachable, CauseKind::Lost, CauseKind::Offline]),
+    (
+        "servers is online",
+        &[CauseKind::Unreachable, CauseKind::Lost, CauseKind::Offline, CauseKind::Full],
+    ),
     ("online servers are at max_connections", &[CauseKind::Full]),
     ("servers is busy", &[CauseKind::Full, CauseKind::Slow]),
     ("statements wait already", &[CauseKind::QueueFull]),
@@ -299,9 +320,37 @@ const WAITS: [(&str, &[CauseKind]); 7] = [
 ];
 
 fn is_wait_true(index: &Index<'_>, error: &Refused, from_us: Micros, until_us: Micros) -> bool {
-    let said = WAITS.iter().find(|(words, _)| error.message.contains(words));
+    // A shun, and what waits behind it, come after what caused them.
+    let since_us = from_us.saturating_sub(SHUN_US);
+    let has = |kind: &CauseKind| index.facts().has_cause(*kind, since_us, until_us);
+    // A fast-forward client is told less.
+    let is_forwarded = error.message.starts_with("no connection to hostgroup")
+        || error.message.ends_with("for 'fast_forward' session");
+    if is_forwarded {
+        return WAITS.iter().flat_map(|(_, kinds)| kinds.iter()).any(has);
+    }
     // An unknown text names no cause.
-    said.is_some_and(|(_, kinds)| {
-        kinds.iter().any(|kind| index.facts().has_cause(*kind, from_us, until_us))
-    })
+    let said = WAITS.iter().find(|(words, _)| error.message.contains(words));
+    said.is_some_and(|(_, kinds)| kinds.iter().any(has)) || is_queue_full(index, error, until_us)
+}
+
+/// As many statements as the error says are under way, and as many as the limit that it names.
+fn is_queue_full(index: &Index<'_>, error: &Refused, at_us: Micros) -> bool {
+    let Some((lead, _)) = error.message.split_once(" statements wait already") else {
+        return false;
+    };
+    let count = lead.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok());
+    let Some(count) = count else { return false };
+    let logs_in = |session: &SessionHistory| match session.login {
+        LoginOutcome::Accepted(then_us) | LoginOutcome::Refused(then_us, _) => then_us >= at_us,
+        LoginOutcome::Pending => true,
+    };
+    let waits = |exchange: &Exchange| {
+        let since_us = at_us.saturating_sub(SLACK_US);
+        exchange.sent_us <= at_us && exchange.answered_us().is_none_or(|then| then >= since_us)
+    };
+    let busy = index.sessions().filter(|(_, session)| {
+        session.begun_us <= at_us && (logs_in(session) || session.exchanges.iter().any(waits))
+    });
+    busy.count() > count
 }

@@ -63,6 +63,9 @@ fn allows(setting: &Setting, session: &SessionHistory, place: &Place<'_>, ran: &
     let Some(user) = setting.users.get(&session.user) else {
         return false;
     };
+    if user.is_forwarded {
+        return setting.has_host(user.hostgroup, ran.host);
+    }
     let ruled = setting.ruled(&session.user, &place.exchange.text);
     if ruled.is_answered {
         return false;

@@ -56,11 +56,12 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 /// What the client was told means that no server has seen the statement.
 fn is_unsent(place: &Place<'_>) -> bool {
     match place.exchange.known(place.part) {
-        // The proxy's own: no connection in time, a rule's error, `KILL`, an unknown statement id.
+        // The proxy's own: no connection in time, a rule's error, `KILL`.
         Known::Failed(error) => match error.code {
             9001 => place.said.access != Access::Read,
             1094 => true,
-            code => place.exchange.error_expected == Some(code) && matches!(code, 1148 | 1243),
+            1148 => true,
+            _ => false,
         },
         Known::Skipped => true,
         Known::Done | Known::Unknown => false,

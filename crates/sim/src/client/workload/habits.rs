@@ -101,7 +101,7 @@ impl Script<'_> {
         let count = self.rng.between(2, 4);
         let acts = (0..count).map(|_| match self.rng.below(8) {
             0 => self.set(),
-            1 => Act::Begin(BeginForm::Begin),
+            1 if !self.is_torn => Act::Begin(BeginForm::Begin),
             2 => Act::Commit,
             3 => Act::UnknownTable,
             4 | 5 => self.read(),
@@ -124,7 +124,7 @@ impl Script<'_> {
         }
         self.say(Act::Begin(form));
         self.body();
-        match self.rng.below(12) {
+        match self.rng.below(if self.is_torn { 10 } else { 12 }) {
             0..=6 => self.say(Act::Commit),
             7..=9 => self.say(Act::Rollback),
             // What begins anew commits.
@@ -137,6 +137,16 @@ impl Script<'_> {
     /// Read, change, write back; and other things that belong together.
     fn body(&mut self) {
         for _ in 0..self.rng.between(0, 4) {
+            if self.is_torn {
+                let key = self.key();
+                let act = match self.rng.below(4) {
+                    0 | 1 => Act::Read { key },
+                    2 => Act::Put { key },
+                    _ => Act::Delete { key },
+                };
+                self.say(act);
+                continue;
+            }
             match self.rng.below(8) {
                 0..=2 => {
                     let key = self.key();
@@ -175,7 +185,7 @@ impl Script<'_> {
             let end = if self.rng.chance(2, 3) { Act::Commit } else { Act::Rollback };
             self.say(end);
         }
-        if self.rng.chance(3, 4) {
+        if self.is_torn || self.rng.chance(3, 4) {
             self.say(autocommit(true));
         }
     }
@@ -383,7 +393,22 @@ impl Script<'_> {
     }
 
     fn traces(&mut self) {
-        match self.rng.below(8) {
+        match self.rng.below(12) {
+            // Nobody else's may be told.
+            8 | 9 => self.say(Act::ShowWarnings),
+            // MariaDB keeps them over what uses no table.
+            10 => {
+                self.say(Act::Warn);
+                self.say(Act::Database);
+                self.plain();
+            }
+            // What uses no table does not use this up.
+            11 => {
+                let read_only = Some(true);
+                self.say(Act::SetTransaction { session: false, isolation: None, read_only });
+                self.say(Act::Database);
+                self.plain();
+            }
             0 | 1 => {
                 self.say(Act::Warn);
                 self.say(Act::ShowWarnings);
