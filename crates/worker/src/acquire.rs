@@ -38,8 +38,30 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.log_in_again(slot, conn, account, id);
             }
+            Choice::Replace(slot, conn) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.replace(slot, conn, hostgroup, account, id);
+            }
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
+    }
+
+    /// Closes an idle connection, already off its list, and opens one in its place, unless
+    /// another worker was quicker to take that.
+    pub(crate) fn replace(
+        &mut self,
+        slot: SlotId,
+        idle: ConnId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        client: ClientId,
+    ) -> Option<ConnId> {
+        self.discard_idle(idle);
+        let server = &self.pool.slot(slot)?.server;
+        if !server.health.try_take_connection(server.max_connections) {
+            return None;
+        }
+        self.open(slot, hostgroup, account, client)
     }
 
     /// Hostgroup and account that the statement under way needs.
@@ -211,6 +233,11 @@ impl Worker {
                     }
                 }
                 Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
+                Choice::Replace(slot, conn) => {
+                    if self.replace(slot, conn, hostgroup, account, client).is_none() {
+                        return;
+                    }
+                }
                 Choice::Wait(RefusalCause::AllAtMaxConnections) => {
                     return self.ask_peers(hostgroup);
                 }
@@ -245,7 +272,7 @@ impl Worker {
         self.fail_statement(id, 9001, b"HY000", &text);
     }
 
-    fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
+    pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
         let now_ms = self.now.ms();
         let slots = self.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
         let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();
