@@ -60,17 +60,24 @@ pub struct Outcome {
     pub trace: trace::Trace,
 }
 
+/// How much of a violation's evidence tells kinds of failure apart, in characters.
+const WORDS_LEN: usize = 30;
+
 impl Outcome {
     /// Whether nothing was broken.
     pub fn is_good(&self) -> bool {
         self.violations.is_empty() && self.panic.is_none()
     }
 
-    /// What was broken, in a word: runs that fail with the same word fail alike.
+    /// What was broken first, in few words: runs that fail with the same words fail alike.
     pub fn failure(&self) -> Option<String> {
         match (&self.panic, self.violations.first()) {
             (Some(_), _) => Some("Panic".to_owned()),
-            (None, Some(violation)) => Some(format!("{:?}", violation.breach)),
+            (None, Some(violation)) => {
+                let words = violation.evidence.chars().filter(|it| !it.is_ascii_digit());
+                let words: String = words.take(WORDS_LEN).collect();
+                Some(format!("{:?} {words}", violation.breach))
+            }
             (None, None) => None,
         }
     }

@@ -40,6 +40,9 @@ struct Arguments {
     /// With --seed: prints the whole trace of the run as it is
     #[arg(long)]
     trace: bool,
+    /// With --seed: cuts down to what still shows a line with this text
+    #[arg(long)]
+    about: Option<String>,
     /// Does not cut failing runs down
     #[arg(long)]
     no_shrink: bool,
@@ -167,12 +170,15 @@ fn show_sums(ran: u64, threads: usize, sums: &Sums, start: Instant) {
 
 fn show_failure(seed: u64, outcome: &Outcome) {
     println!("\nseed {seed} failed; replay it: cargo xtask sim --seed {seed}");
-    if let Some(panic) = &outcome.panic {
-        println!("    panic: {panic}");
+    for line in lines(outcome).iter().take(SHOWN_MAX) {
+        println!("    {line}");
     }
-    for violation in outcome.violations.iter().take(SHOWN_MAX) {
-        println!("    {violation}");
-    }
+}
+
+/// What a run broke, line by line.
+fn lines(outcome: &Outcome) -> Vec<String> {
+    let panic = outcome.panic.iter().map(|panic| format!("panic: {panic}"));
+    panic.chain(outcome.violations.iter().map(ToString::to_string)).collect()
 }
 
 fn run_one(arguments: &Arguments, seed: u64) -> bool {
@@ -204,7 +210,12 @@ fn run_one(arguments: &Arguments, seed: u64) -> bool {
 fn explain(arguments: &Arguments, seed: u64) {
     println!("\ncutting seed {seed} down");
     let plan = Plan::from_seed(seed, &Limits::default());
-    let plan = shrink(&plan, &mut |text| println!("    {text}"));
+    let wanted = run(&plan, false).failure();
+    let fails = |outcome: &Outcome| match &arguments.about {
+        Some(about) => lines(outcome).iter().any(|line| line.contains(about)),
+        None => outcome.failure() == wanted,
+    };
+    let plan = shrink(&plan, &fails, &mut |text| println!("    {text}"));
     let outcome = run(&plan, true);
     show_failure(seed, &outcome);
     match write_trace(&arguments.folder, seed, &plan, &outcome) {
@@ -221,13 +232,8 @@ fn write_trace(
 ) -> std::io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("{seed}.txt"));
-    let violations: Vec<_> = outcome.violations.iter().map(ToString::to_string).collect();
-    let text = format!(
-        "seed {seed}\n{}\n{}\n\n{plan:#?}\n\n{}",
-        outcome.panic.as_deref().unwrap_or_default(),
-        violations.join("\n"),
-        outcome.trace
-    );
+    let lines = lines(outcome).join("\n");
+    let text = format!("seed {seed}\n{lines}\n\n{plan:#?}\n\n{}", outcome.trace);
     fs::write(&path, text)?;
     Ok(path)
 }

@@ -1,6 +1,7 @@
 //! Cuts a plan that fails down to a short one that still fails, in the same way.
 
 use crate::{
+    Outcome,
     plan::Plan,
     run,
     wire::{Chop, PipeSpec},
@@ -12,18 +13,19 @@ const RUNS_MAX: u32 = 1_500;
 /// A shrinker at work.
 struct Shrinker<'a> {
     best: Plan,
-    failure: String,
+    fails: &'a dyn Fn(&Outcome) -> bool,
     runs: u32,
     progress: &'a mut dyn FnMut(&str),
 }
 
-/// The shortest plan found that fails as `plan` does; `plan` itself if it does not fail.
-/// `progress` is told now and then how far it has come.
-pub fn shrink(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Plan {
-    let Some(failure) = run(plan, false).failure() else {
-        return plan.clone();
-    };
-    let mut shrinker = Shrinker { best: plan.clone(), failure, runs: 0, progress };
+/// The shortest plan found whose outcome still `fails`. `progress` is told now and then how far
+/// it has come.
+pub fn shrink(
+    plan: &Plan,
+    fails: &dyn Fn(&Outcome) -> bool,
+    progress: &mut dyn FnMut(&str),
+) -> Plan {
+    let mut shrinker = Shrinker { best: plan.clone(), fails, runs: 0, progress };
     loop {
         let before = size(&shrinker.best);
         shrinker.round();
@@ -112,13 +114,13 @@ impl Shrinker<'_> {
         self.try_out(Plan { reaction_us: 0, ..self.best.clone() });
     }
 
-    /// Keeps the plan if it fails as the first one did.
+    /// Keeps the plan if it still fails.
     fn try_out(&mut self, plan: Plan) -> bool {
         if self.runs >= RUNS_MAX || plan == self.best {
             return false;
         }
         self.runs += 1;
-        let fails = run(&plan, false).failure().is_some_and(|failure| failure == self.failure);
+        let fails = (self.fails)(&run(&plan, false));
         if fails {
             self.best = plan;
         }

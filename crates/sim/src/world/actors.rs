@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     client::ClientOutput,
     driver::{Connecting, peer_of},
-    oracle::history::EndedBy,
+    oracle::{facts::CauseKind, history::EndedBy},
     server::{Accept, ServerOutput},
     wire::{Far, ReadBytes},
 };
@@ -226,6 +226,11 @@ impl World<'_> {
             return self.queue.put(now + SYN_AGAIN_US, Event::HostKnocked(link, host));
         }
         let latency_us = self.hosts.pipe_to(host).latency_us;
+        let places = self.plan.cluster.hosts.get(host.0).map_or(0, |host| host.max_connections);
+        if self.cluster.connections(host) >= places {
+            // The host says 1040, and is shunned for it.
+            self.is_full(CauseKind::Full);
+        }
         match self.cluster.connect(host, link) {
             Accept::Accepted => {
                 self.queue.put(now + latency_us, Event::HostAnswered(link, None));
