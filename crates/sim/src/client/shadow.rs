@@ -11,7 +11,7 @@ use trunkline_protocol::packet::{greeting::Flavor, status};
 use super::{
     login::COLLATION,
     reply::{Done, Part, Refused},
-    rows::{OwnRows, is_own, row_of},
+    rows::{KEYS_PER_CLIENT, OwnRows, is_own, row_of},
 };
 use crate::{
     Micros,
@@ -29,6 +29,9 @@ const SESSION_FLAGS: u16 = status::IN_TRANS
     | status::IN_TRANS_READONLY;
 /// Errors that the proxy makes: no server has run the statement, or nobody knows.
 pub(super) const PROXY_ERRORS: [u16; 7] = [2013, 9001, 1148, 1094, 1243, 1047, 1835];
+/// Errors that a session's own state alone brings about: a transaction that only reads, one that
+/// is open, tables that are locked, no schema.
+const STATE_ERRORS: [u16; 5] = [1792, 1568, 1099, 1100, 1046];
 /// What a statement left to be asked for is kept for this long; after that it may be gone, µs.
 const TRACES_KEPT_US: Micros = 900_000;
 
@@ -141,7 +144,13 @@ impl Shadow {
 
     fn said(&self, statement: &Statement) -> Said {
         let tag = statement.tag.unwrap_or(Tag(0));
+        // What asks for a read-only transaction may go to a reader, whatever comes of it.
+        let begins = match statement.act {
+            Act::Begin(statement::BeginForm::ReadOnly) => Some(Begins::ReadOnly),
+            _ => None,
+        };
         Said {
+            begins,
             held: self.has_held
                 || self.session.holds_anything()
                 || reads_traces(&statement.act),
@@ -218,6 +227,10 @@ impl Shadow {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }
+        if STATE_ERRORS.contains(&failure.code) {
+            let evidence = format!("expected {expected:?}, got {failure:?}");
+            return (Some(Mismatch { kind: MismatchKind::State, evidence }), None);
+        }
         (None, None)
     }
 
@@ -261,6 +274,8 @@ impl Shadow {
                     }),
                 }
             }
+            // A rule may send a statement to another connection than the one with the locks.
+            (Answer::Failed(Failure { code: 1100, .. }), Answer::Rows(_)) => None,
             _ => differs(MismatchKind::Shape),
         }
     }
@@ -283,13 +298,17 @@ impl Shadow {
         }
     }
 
-    /// A warning of a model server ends with `'x` and the tag of the statement that it warns of.
+    /// Warnings and errors of model servers hold the statement's tag, or the key of its row.
     fn is_own_warning(&self, row: &[Cell]) -> bool {
-        let text = row.last().cloned().flatten().unwrap_or_default();
-        let tag = text.split_once("'x").and_then(|(_, rest)| rest.strip_suffix('\''));
-        match tag.and_then(|tag| tag.parse().ok()) {
-            Some(tag) => Tag(tag).client() == Some(self.client),
-            None => true,
+        let cell = |place: usize| row.get(place).and_then(|cell| cell.as_deref());
+        let text = cell(2).unwrap_or_default();
+        let numbers = text.split(|letter: char| !letter.is_ascii_digit());
+        let mut numbers = numbers.filter_map(|digits| digits.parse::<u64>().ok());
+        match cell(1) {
+            Some("1062") => numbers.all(|key| key < KEYS_PER_CLIENT || is_own(self.client, key)),
+            _ => numbers.all(|number| {
+                Tag(number).client().is_none_or(|client| client == self.client)
+            }),
         }
     }
 
@@ -331,13 +350,7 @@ impl Shadow {
         } else if is_in_transaction {
             self.unit = new_unit();
             said.unit = self.unit;
-            let is_read_only = self.session.status() & status::IN_TRANS_READONLY != 0;
-            // Only the explicit form tells the proxy before the statement has run.
-            let is_said = matches!(statement.act, Act::Begin(statement::BeginForm::ReadOnly));
-            said.begins = Some(match is_read_only && is_said {
-                true => Begins::ReadOnly,
-                false => Begins::ReadWrite,
-            });
+            said.begins = said.begins.or(Some(Begins::ReadWrite));
         }
     }
 

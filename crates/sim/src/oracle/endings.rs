@@ -153,17 +153,19 @@ fn ending(
 /// Errors after which a session may end.
 const ENDING: [u16; 10] = [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927];
 
-/// When a session last did something.
+/// When a session last sent something. That is when it began to rest, at the earliest: its client
+/// may take answers late.
 fn last_us(session: &SessionHistory) -> Micros {
     let begun_us = match session.login {
         LoginOutcome::Accepted(at_us) => at_us,
         LoginOutcome::Pending | LoginOutcome::Refused(..) => session.begun_us,
     };
-    let last = session.exchanges.iter().map(|it| it.answered_us().unwrap_or(it.sent_us)).max();
+    let last = session.exchanges.iter().map(|exchange| exchange.sent_us).max();
     last.unwrap_or(0).max(begun_us)
 }
 
-fn is_forwarded(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+/// Whether the session's bytes go straight to a server connection of its own.
+pub(super) fn is_forwarded(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
     let mut settings = index.facts().settings_between(session.begun_us, at_us);
     settings.any(|it| it.users.get(&session.user).is_some_and(|user| user.is_forwarded))
 }
@@ -228,7 +230,10 @@ impl Look<'_, '_> {
             true => self.session.begun_us,
             false => self.turn_us(),
         };
+        let is_unknown_schema = self.session.refusal_expected == Some(1049)
+            && error.message.contains("Unknown database");
         if self.exchange.error_expected == Some(error.code)
+            || is_unknown_schema
             || self.is_servers_own(error)
             || self.is_lost(error, at_us)
             || self.is_ruled(error, at_us)
@@ -251,6 +256,10 @@ impl Look<'_, '_> {
         if error.code != 2013 {
             return false;
         }
+        // A server's nonsense shows when the connection is used next, however late that is.
+        if error.message.contains("can't be understood") {
+            return has_garbage(self.index, at_us);
+        }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
@@ -265,6 +274,12 @@ impl Look<'_, '_> {
         let mut settings = self.index.facts().settings_between(self.exchange.sent_us, at_us);
         error.code == 1148 && settings.any(|setting| setting.ruled(user, text).is_answered)
     }
+}
+
+/// Whether a server may have sent nonsense before this time.
+pub(super) fn has_garbage(index: &Index<'_>, at_us: Micros) -> bool {
+    let causes = index.facts().causes.iter();
+    causes.filter(|cause| cause.kind == CauseKind::Lost).any(|cause| cause.from_us <= at_us)
 }
 
 /// What is true for everybody alike.
@@ -325,7 +340,7 @@ fn is_wait_true(index: &Index<'_>, error: &Refused, from_us: Micros, until_us: M
     let has = |kind: &CauseKind| index.facts().has_cause(*kind, since_us, until_us);
     // A fast-forward client is told less.
     let is_forwarded = error.message.starts_with("no connection to hostgroup")
-        || error.message.ends_with("for 'fast_forward' session");
+        || error.message.contains("for 'fast_forward' session");
     if is_forwarded {
         return WAITS.iter().flat_map(|(_, kinds)| kinds.iter()).any(has);
     }

@@ -17,6 +17,8 @@ pub struct Facts {
     pub settings: Vec<Setting>,
     /// Which host was the primary from when on, in order.
     pub primaries: Vec<(Micros, HostId)>,
+    /// What is in `log` on the primary at the end: the tags of inserts, one for each row.
+    pub log: Vec<u64>,
     /// The longest that a statement and its reply take on servers and on the way, faults included.
     pub statement_max_us: Micros,
     /// When the run ended.

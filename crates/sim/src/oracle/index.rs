@@ -24,8 +24,6 @@ pub(super) struct Place<'a> {
     pub client: &'a ClientHistory,
     pub session: &'a SessionHistory,
     pub exchange: &'a Exchange,
-    /// Its place among the session's exchanges.
-    pub number: usize,
     pub said: &'a Said,
     /// Its place among the exchange's statements.
     pub part: usize,
@@ -93,9 +91,9 @@ pub(super) fn statements_of<'a>(
     client: &'a ClientHistory,
     session: &'a SessionHistory,
 ) -> impl Iterator<Item = Place<'a>> {
-    session.exchanges.iter().enumerate().flat_map(move |(number, exchange)| {
+    session.exchanges.iter().flat_map(move |exchange| {
         let said = exchange.statements.iter().enumerate();
-        said.map(move |(part, said)| Place { client, session, exchange, number, said, part })
+        said.map(move |(part, said)| Place { client, session, exchange, said, part })
     })
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Breach, Violation,
+    endings::is_forwarded,
     facts::{Execution, Setting, Split},
     history::{Access, Begins, ClientHistory, SessionHistory},
     index::{Index, Place, statements_of},
@@ -34,7 +35,12 @@ fn check_session(
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
             let is_held = unit == Some(&ran.link) || place.said.held && visited.contains(&ran.link);
             if !is_held && !is_allowed(index, session, &place, ran) {
-                let evidence = format!("it ran on host {} ({:?})", ran.host.0, ran.link);
+                let evidence = format!(
+                    "it ran on host {} ({:?}); allowed: {}",
+                    ran.host.0,
+                    ran.link,
+                    allowed(index, session, &place, ran)
+                );
                 found.push(place.breach(Breach::Misrouted, ran.at_us, evidence));
             }
             if let Some(unit) = place.said.unit {
@@ -47,13 +53,37 @@ fn check_session(
     }
 }
 
+/// What the configurations of the time say, in words.
+fn allowed(
+    index: &Index<'_>,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+) -> String {
+    let settings = index.facts().settings_between(place.exchange.sent_us, ran.at_us);
+    let words = settings.map(|setting| {
+        let Some(user) = setting.users.get(&session.user) else {
+            return "no such user".to_owned();
+        };
+        let ruled = setting.ruled(&session.user, &place.exchange.text);
+        format!("{ruled:?}, else {}, of {:?}", user.hostgroup, setting.hostgroups)
+    });
+    words.collect::<Vec<_>>().join("; or ")
+}
+
 fn is_allowed(
     index: &Index<'_>,
     session: &SessionHistory,
     place: &Place<'_>,
     ran: &Execution,
 ) -> bool {
-    let mut settings = index.facts().settings_between(place.exchange.sent_us, ran.at_us);
+    // The connection of a fast-forward client, and that of prepared statements, was chosen before.
+    let is_chosen_before = place.said.is_prepared || is_forwarded(index, session, ran.at_us);
+    let from_us = match is_chosen_before {
+        true => session.begun_us,
+        false => place.exchange.sent_us,
+    };
+    let mut settings = index.facts().settings_between(from_us, ran.at_us);
     settings.any(|setting| allows(setting, session, place, ran))
 }
 

@@ -19,6 +19,7 @@ use super::{
     history::{Access, ClientHistory, Ends, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
+use crate::statement::Tag;
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for place in index.statements() {
@@ -29,6 +30,27 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     }
     for (client, session) in index.sessions() {
         units(index, client, session, found);
+    }
+    in_store_once(index, found);
+}
+
+/// The tables themselves: whatever the servers' histories say, no insert is there twice.
+fn in_store_once(index: &Index<'_>, found: &mut Vec<Violation>) {
+    let mut tags = index.facts().log.clone();
+    tags.sort_unstable();
+    for pair in tags.windows(2) {
+        if let [first, second] = pair
+            && first == second
+        {
+            let tag = Tag(*first);
+            found.push(Violation {
+                breach: Breach::RanTwice,
+                client: tag.client(),
+                tag: Some(tag),
+                at_us: index.facts().ended_us,
+                evidence: "two rows of it are in the table at the end".to_owned(),
+            });
+        }
     }
 }
 

@@ -29,6 +29,8 @@ impl World<'_> {
         self.play_until(deadline + SETTLE_US, false);
         self.look_at_what_is_left();
         self.facts.executions = self.cluster.history().to_vec();
+        let store = self.cluster.store().into_iter();
+        self.facts.log = store.flat_map(|store| store.log()).map(|(_, tag)| tag).collect();
         self.facts.links = std::mem::take(&mut self.links).into_values().collect();
     }
 
