@@ -127,6 +127,8 @@ pub(crate) struct Statement {
     pub known: Option<Rc<Known>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
+    /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
+    pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
     pub retries_left: u32,

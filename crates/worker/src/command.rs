@@ -257,6 +257,7 @@ impl Worker {
             purpose,
             known: None,
             is_read: false,
+            may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             retries_left: self.snapshot.settings.query_retries_on_failure,
@@ -314,7 +315,7 @@ impl Worker {
             Some(route) => route,
             None => match self.route_text(id, &known, text) {
                 // Later statements may write; the writer can run them all.
-                Route::Hostgroup(hostgroup) if known.is_read() => {
+                Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) if known.is_read() => {
                     Route::Hostgroup(self.writer_of(hostgroup))
                 }
                 route => route,
@@ -507,6 +508,12 @@ impl Worker {
             }
             Route::Hostgroup(hostgroup) => {
                 statement.hostgroup = hostgroup;
+                self.begin(id, statement);
+                self.acquire(id);
+            }
+            Route::Reader(hostgroup) => {
+                statement.hostgroup = hostgroup;
+                statement.may_leave_reader = statement.is_read;
                 self.begin(id, statement);
                 self.acquire(id);
             }

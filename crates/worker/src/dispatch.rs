@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, ConnState};
 use trunkline_protocol::{
     codec::{
-        frame::{begin_packet, end_packet, put_payload},
+        frame::{begin_packet, end_packet, put_payload, split_packet},
         put_u16,
     },
     response::{Relay, ResponseShape},
@@ -99,7 +99,8 @@ impl Worker {
         };
         let out = conn.outbox.buf(&mut self.buffers);
         let mut expect = |set: Option<u64>| {
-            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+            let relay =
+                Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
             conn.in_flight.push_back(InFlight {
                 owner: Owner::Sync(id, set),
                 relay,
@@ -156,7 +157,11 @@ impl Worker {
             return;
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
-        let relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        // A server may refuse a command of many packets before it has read them all.
+        if let Some((header, _, [])) = split_packet(&statement.frames) {
+            relay = relay.numbered_from(header.seq.wrapping_add(1));
+        }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
         conn.busy_since_us = now_us;
         statement.sent_at = conn.outbox.position();
@@ -235,7 +240,8 @@ impl Worker {
             return;
         };
         conn.account = account;
-        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        let relay =
+            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         self.write_server(conn_id, |out| {
             let start = begin_packet(out, 0);

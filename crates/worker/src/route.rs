@@ -23,6 +23,8 @@ pub(crate) enum Route {
     Lease(HostgroupId, ConnId),
     /// To any connection of this hostgroup.
     Hostgroup(HostgroupId),
+    /// To any connection of this reader hostgroup, by the split: its writers can serve it too.
+    Reader(HostgroupId),
     /// Nowhere: a rule answers it with an error of this text.
     Error(Arc<str>),
     /// Nowhere: a rule answers it with OK and this text.
@@ -98,6 +100,9 @@ impl Worker {
         };
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
             Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
+            None if from_rule.is_none() && wanted != session.user.default_hostgroup => {
+                Route::Reader(wanted)
+            }
             None => Route::Hostgroup(wanted),
         }
     }

@@ -58,7 +58,7 @@ pub(super) struct Packet<'a> {
 ///
 /// Holds no more than one packet of at most 1 MiB (a terminator, OK or ERR that was split) and
 /// the outcome. Server packets must be numbered one after the other; the first may have any
-/// number.
+/// number, unless [`Relay::numbered_from`] says which.
 #[derive(Debug)]
 pub struct Relay {
     pub(super) stage: Stage,
@@ -104,6 +104,13 @@ impl Relay {
             gathered: Vec::new(),
             outcome: Outcome::default(),
         }
+    }
+
+    /// The first packet of the response must have this number.
+    #[must_use]
+    pub fn numbered_from(mut self, seq: u8) -> Self {
+        self.next_seq = Some(seq);
+        self
     }
 
     /// Throws the rest of the response away: the client has gone.
