@@ -343,7 +343,7 @@ impl ModelClient {
             }
         }
         while !self.flying.is_empty() {
-            let Some(reply) = self.reader.next()? else {
+            let Some(reply) = self.reader.next_reply()? else {
                 return Ok(());
             };
             self.answered(reply, now);

@@ -170,7 +170,7 @@ impl ReplyReader {
         }
     }
 
-    /// Takes bytes in; [`next`](Self::next) reads them.
+    /// Takes bytes in; [`next_reply`](Self::next_reply) reads them.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.inbox.drain(..self.consumed);
         self.consumed = 0;
@@ -235,7 +235,7 @@ impl ReplyReader {
     ///
     /// # Errors
     /// [`Malformed`] for bytes that no server may send here.
-    pub fn next(&mut self) -> Result<Option<Reply>, Malformed> {
+    pub fn next_reply(&mut self) -> Result<Option<Reply>, Malformed> {
         while self.awaited != Await::Nothing {
             let Some((header, payload)) = self.packet() else {
                 return Ok(None);
@@ -465,11 +465,7 @@ fn done_of(ok: &OkPacket<'_>) -> Result<Done, Malformed> {
 /// What an error packet says.
 pub(super) fn read_error(payload: &[u8]) -> Result<Refused, Malformed> {
     let error = err::parse(payload)?;
-    Ok(Refused {
-        code: error.code,
-        sqlstate: text(&error.sqlstate),
-        message: text(error.message),
-    })
+    Ok(Refused { code: error.code, sqlstate: text(&error.sqlstate), message: text(error.message) })
 }
 
 /// Bytes as text that people can read.

@@ -151,9 +151,7 @@ impl Shadow {
         };
         Said {
             begins,
-            held: self.has_held
-                || self.session.holds_anything()
-                || reads_traces(&statement.act),
+            held: self.has_held || self.session.holds_anything() || reads_traces(&statement.act),
             ..Said::new(tag, access_of(&statement.act))
         }
     }
@@ -306,9 +304,8 @@ impl Shadow {
         let mut numbers = numbers.filter_map(|digits| digits.parse::<u64>().ok());
         match cell(1) {
             Some("1062") => numbers.all(|key| key < KEYS_PER_CLIENT || is_own(self.client, key)),
-            _ => numbers.all(|number| {
-                Tag(number).client().is_none_or(|client| client == self.client)
-            }),
+            _ => numbers
+                .all(|number| Tag(number).client().is_none_or(|client| client == self.client)),
         }
     }
 

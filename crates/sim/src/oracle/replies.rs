@@ -36,11 +36,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
 }
 
 /// A fast-forward client gets what its server sends, nonsense too.
-fn is_servers_nonsense(
-    index: &Index<'_>,
-    session: &SessionHistory,
-    violation: &Violation,
-) -> bool {
+fn is_servers_nonsense(index: &Index<'_>, session: &SessionHistory, violation: &Violation) -> bool {
     violation.breach == Breach::Nonsense
         && is_forwarded(index, session, violation.at_us)
         && has_garbage(index, violation.at_us)

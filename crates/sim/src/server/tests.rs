@@ -149,7 +149,7 @@ impl Bench {
         client.reader.expect(shape, is_binary, 2);
         let received = std::mem::take(&mut client.received);
         client.reader.feed(&received);
-        client.reader.next().expect("the protocol")
+        client.reader.next_reply().expect("the protocol")
     }
 
     fn ask(&mut self, client: usize, acts: &[Act]) -> Vec<Tag> {
@@ -378,7 +378,7 @@ fn named_locks_and_locked_tables_bar_others() {
     let (holder, other) = (bench.client(PRIMARY), bench.client(PRIMARY));
     let lock = Act::GetLock { lock: 1, seconds: 1 };
     assert_eq!(bench.value(holder, lock.clone()), Some("1".to_owned()));
-    bench.ask(other, &[lock.clone()]);
+    bench.ask(other, std::slice::from_ref(&lock));
     bench.pass(2_000_000);
     let reply = bench.reply(other, ResponseShape::Query, false).expect("an answer");
     let Part::Rows { rows, .. } = &reply[0] else { panic!("{reply:?}") };
