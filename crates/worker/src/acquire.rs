@@ -83,7 +83,7 @@ impl Worker {
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
-    /// nobody has used it since.
+    /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
     fn acquire_last(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else {
             return false;
@@ -101,7 +101,12 @@ impl Worker {
             return false;
         };
         let is_untouched = conn.turn == turn && conn.last_client == Some(id);
-        if conn.list != ConnState::Idle || !is_untouched || conn.account != session.account {
+        let may_run_there = statement.is_read || conn.hostgroup == statement.hostgroup;
+        if conn.list != ConnState::Idle
+            || !is_untouched
+            || !may_run_there
+            || conn.account != session.account
+        {
             return false;
         }
         let (slot, account) = (conn.slot, conn.account);

@@ -278,7 +278,6 @@ impl Worker {
             let text = format!("Unknown thread id: {}", thread.unwrap_or_default());
             return self.answer_error(id, 1094, b"HY000", &text);
         }
-        self.end_brief_pins(id, &known.analysis);
         let route = self.route_text(id, &known, text);
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
         statement.is_read = known.is_read();
@@ -310,9 +309,11 @@ impl Worker {
     fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        self.end_brief_pins(id, &known.analysis);
         let route = match self.prepared_lease(id) {
-            Some(route) => route,
+            Some(route) => {
+                self.end_brief_pins(id, &known.analysis);
+                route
+            }
             None => match self.route_text(id, &known, text) {
                 // Later statements may write; the writer can run them all.
                 Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) if known.is_read() => {

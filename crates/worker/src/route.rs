@@ -31,42 +31,61 @@ pub(crate) enum Route {
     Ok(Arc<str>),
 }
 
+/// What the rules say of a statement.
+enum Ruled {
+    /// It is answered so.
+    Answered(Route),
+    /// It goes to this hostgroup, or where the split sends it.
+    Goes(Option<HostgroupId>),
+}
+
 impl Worker {
-    /// Decides for a statement that has a text.
-    pub(crate) fn route_text(&mut self, id: ClientId, known: &Known, text: &[u8]) -> Route {
+    /// What the rules say of a statement that has a text.
+    fn ask_rules(&mut self, id: ClientId, known: &Known, text: &[u8]) -> Ruled {
+        let nowhere = Ruled::Goes(None);
         let Some(client) = self.clients.get_mut(id) else {
-            return Route::Hostgroup(HostgroupId::default());
+            return nowhere;
         };
         let peer = Arc::clone(&client.peer);
         let Some(session) = client.session.as_mut() else {
-            return Route::Hostgroup(HostgroupId::default());
+            return nowhere;
         };
-        let mut from_rule = None;
-        if !self.snapshot.rules.is_empty() {
-            let question = Question {
-                username: &session.user.name,
-                schema: session.state.schema.name(),
-                flag: session.next_flag,
-                client_addr: peer.client_addr,
-                proxy_addr: peer.proxy_addr,
-                proxy_port: peer.proxy_port,
-                digest: self.snapshot.settings.query_digests.then_some(known.digest),
-                digest_text: &known.digest_text,
-                query: text,
-            };
-            let decision =
-                self.decisions.decide(&self.snapshot.rules, &question, &mut self.rule_hits);
-            match decision.answer() {
-                Some(Answer::Ok(text)) => return Route::Ok(Arc::clone(text)),
-                Some(Answer::Error(text)) => return Route::Error(Arc::clone(text)),
-                None => {}
-            }
-            if let Some(flag) = decision.session_flag() {
-                session.next_flag = flag;
-            }
-            from_rule = decision.destination_hostgroup;
+        if self.snapshot.rules.is_empty() {
+            return nowhere;
         }
-        self.route_decided(id, from_rule, Some(known))
+        let question = Question {
+            username: &session.user.name,
+            schema: session.state.schema.name(),
+            flag: session.next_flag,
+            client_addr: peer.client_addr,
+            proxy_addr: peer.proxy_addr,
+            proxy_port: peer.proxy_port,
+            digest: self.snapshot.settings.query_digests.then_some(known.digest),
+            digest_text: &known.digest_text,
+            query: text,
+        };
+        let decision = self.decisions.decide(&self.snapshot.rules, &question, &mut self.rule_hits);
+        match decision.answer() {
+            Some(Answer::Ok(text)) => return Ruled::Answered(Route::Ok(Arc::clone(text))),
+            Some(Answer::Error(text)) => return Ruled::Answered(Route::Error(Arc::clone(text))),
+            None => {}
+        }
+        if let Some(flag) = decision.session_flag() {
+            session.next_flag = flag;
+        }
+        Ruled::Goes(decision.destination_hostgroup)
+    }
+
+    /// Decides for a statement that has a text. One that a rule answers leaves the session as it
+    /// is; for any other, what held the session until its next statement holds it no longer.
+    pub(crate) fn route_text(&mut self, id: ClientId, known: &Known, text: &[u8]) -> Route {
+        match self.ask_rules(id, known, text) {
+            Ruled::Answered(route) => route,
+            Ruled::Goes(from_rule) => {
+                self.end_brief_pins(id, &known.analysis);
+                self.route_decided(id, from_rule, Some(known))
+            }
+        }
     }
 
     /// Decides for a command without a text: as for one that may write.
@@ -141,7 +160,8 @@ impl Worker {
 fn held_lease<'a>(session: &'a Session, known: Option<&Known>) -> Option<&'a Lease> {
     let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
     let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
-    let reads_last = left.into_iter().any(reads);
+    // What may write does not follow a read to a reader.
+    let reads_last = known.is_some_and(Known::is_read) && left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
     last.or(session.leases.first())

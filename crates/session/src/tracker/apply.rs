@@ -196,6 +196,10 @@ impl Step<'_> {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
             }
+            // What the login chose is not the default: only the server knows that.
+            Value::Default if CHARSET_VARIABLES.contains(&name) => {
+                self.unknown.push(name.to_owned());
+            }
             Value::Default => {
                 self.state.unset_variable(name);
                 self.said.push(name.to_owned());
@@ -339,6 +343,16 @@ mod tests {
         let outcome = Outcome { changes: reported(variables), ..Outcome::default() };
         let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome);
         (applied.state.unwrap_or(before), pins)
+    }
+
+    #[test]
+    fn a_default_character_set_is_the_servers_and_not_the_logins() {
+        let statement = "SET SESSION character_set_client = DEFAULT";
+        let (state, pins) = apply(statement, &[("character_set_client", "latin1")]);
+        assert_eq!(state.variable("character_set_client"), Some(&b"'latin1'"[..]));
+        assert!(pins.is_empty());
+        let (_, pins) = apply(statement, &[]);
+        assert!(pins.has(PinReason::UnknownVariable));
     }
 
     #[test]
