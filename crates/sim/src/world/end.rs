@@ -1,6 +1,7 @@
 //! The end of a run: clients go, everything comes to rest, the proxy stops, nothing is left.
 
 use super::*;
+
 /// Until whoever waits for something has it or was refused, µs.
 const PATIENCE_US: Micros = 30_000_000;
 /// Until resets, pings and the like are over, µs.
@@ -10,16 +11,11 @@ const STOP_MS: u64 = 2_000;
 
 impl World<'_> {
     pub(super) fn finish(&mut self) {
-        let now = self.now();
-        for client in (0..self.clients.len()).filter(|it| !self.plan.absent.contains(it)) {
-            if let Some(model) = self.clients.get_mut(client) {
-                model.tell_to_go(now);
-            }
-            self.after_client(client);
-        }
-        self.follow_wire();
-        self.play_until(now + PATIENCE_US, true);
+        self.tell_clients(ModelClient::tell_to_go);
+        self.play_until(self.now() + PATIENCE_US, true);
         self.facts.ended_us = self.now();
+        // Whoever waits in vain is the oracle's affair; nothing may be left of it all the same.
+        self.tell_clients(ModelClient::vanish);
         self.play_until(self.now() + SETTLE_US, false);
         if self.told_to_stop.is_none() {
             self.look_at_rest();
@@ -32,6 +28,17 @@ impl World<'_> {
         let store = self.cluster.store().into_iter();
         self.facts.log = store.flat_map(|store| store.log()).map(|(_, tag)| tag).collect();
         self.facts.links = std::mem::take(&mut self.links).into_values().collect();
+    }
+
+    fn tell_clients(&mut self, what: fn(&mut ModelClient, Micros)) {
+        let now = self.now();
+        for client in (0..self.clients.len()).filter(|it| !self.plan.absent.contains(it)) {
+            if let Some(model) = self.clients.get_mut(client) {
+                what(model, now);
+            }
+            self.after_client(client);
+        }
+        self.follow_wire();
     }
 
     fn left(&mut self, what: String) {
