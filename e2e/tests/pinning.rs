@@ -75,7 +75,7 @@ const TIES: [Tie; 8] = [
         reason: "next_transaction",
         begin: "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
         shown: ("", ""),
-        end: "SELECT COUNT(*) FROM t",
+        end: "COMMIT",
         left: ("SELECT COUNT(*) FROM u", "0"),
     },
 ];

@@ -10,7 +10,7 @@ use trunkline_protocol::{
     response::{Outcome, Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Charset, PinReason, SessionState, apply_outcome};
-use trunkline_sql::analysis::{Analysis, Depends, Effect};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, TransactionEffect};
 use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
@@ -92,13 +92,14 @@ impl Worker {
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
-        lease.pins.set(PinReason::Transaction, in_transaction);
-        if !in_transaction && statement.purpose == Purpose::Query {
-            let sets_next = analysis.is_some_and(sets_next_transaction);
-            if !sets_next {
-                lease.pins.unpin(PinReason::NextTransaction);
-            }
+        // What is meant for the next transaction stays on the connection until there was one, or
+        // its end was asked for. Whether a statement by itself was one only the server knows.
+        let has_ended = lease.pins.has(PinReason::Transaction)
+            || outcome.error.is_none() && analysis.is_some_and(ends_transaction);
+        if has_ended && !in_transaction {
+            lease.pins.unpin(PinReason::NextTransaction);
         }
+        lease.pins.set(PinReason::Transaction, in_transaction);
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         let reads_warnings =
             analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
@@ -323,7 +324,8 @@ impl Worker {
             return;
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
-        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        let relay =
+            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
         self.write_server(conn_id, |out| {
@@ -497,6 +499,9 @@ fn sets_insert_id_silently(analysis: &Analysis) -> bool {
         || analysis.effects.iter().any(|effect| matches!(effect, Effect::LastInsertIdAssigned))
 }
 
-fn sets_next_transaction(analysis: &Analysis) -> bool {
-    analysis.effects.iter().any(|effect| matches!(effect, Effect::SetTransaction(_)))
+fn ends_transaction(analysis: &Analysis) -> bool {
+    matches!(
+        analysis.transaction,
+        TransactionEffect::Commit { .. } | TransactionEffect::Rollback { .. }
+    )
 }
