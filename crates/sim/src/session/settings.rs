@@ -2,7 +2,7 @@
 
 use super::{Data, ModelSession};
 use crate::statement::{
-    Answer, Charset, Done, Failure, Isolation, Kind, SetValue, Setting, Value, Variable,
+    Answer, Charset, Done, Failure, Isolation, Kind, Scope, SetValue, Setting, Value, Variable,
 };
 
 impl ModelSession {
@@ -25,6 +25,20 @@ impl ModelSession {
 
     fn set_one(&mut self, setting: &Setting, data: &mut dyn Data) -> Result<(), Failure> {
         match setting {
+            // Without a scope these two are of the next transaction alone.
+            Setting::Variable {
+                scope: Scope::At,
+                variable:
+                    variable @ (Variable::TransactionIsolation | Variable::TransactionReadOnly),
+                value,
+            } => {
+                let value = self.value_of(*variable, value)?;
+                let read_only = match (variable, value) {
+                    (Variable::TransactionReadOnly, Value::Flag(flag)) => Some(flag),
+                    _ => None,
+                };
+                self.set_transaction(false, None, read_only)?;
+            }
             Setting::Variable { variable, value, .. } => {
                 let value = self.value_of(*variable, value)?;
                 self.assign(*variable, value, data);

@@ -176,6 +176,22 @@ fn what_uses_no_table_uses_up_no_next_transaction() {
 }
 
 #[test]
+fn a_transaction_variable_without_a_scope_is_of_the_next_one() {
+    let value = || SetValue::Literal(Value::Flag(true));
+    for (scope, lasts) in [(Scope::At, false), (Scope::AtSession, true), (Scope::Plain, true)] {
+        let mut bench = Bench::new(Flavor::MySql);
+        let variable = Variable::TransactionReadOnly;
+        bench.run(Act::Set(vec![Setting::Variable { scope, variable, value: value() }]));
+        for expected in [true, lasts] {
+            bench.run(Act::Begin(BeginForm::Begin));
+            let reads_only = bench.session.status() & status::IN_TRANS_READONLY != 0;
+            assert_eq!(reads_only, expected, "{scope:?}");
+            bench.run(Act::Commit);
+        }
+    }
+}
+
+#[test]
 fn mariadb_keeps_warnings_until_a_statement_uses_tables() {
     let mut bench = Bench::new(Flavor::MariaDb);
     let told = Some("Truncated incorrect INTEGER value: 'x1000001'".to_owned());
