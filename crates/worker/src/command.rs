@@ -1,7 +1,5 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
-use std::rc::Rc;
-
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
     command::Command,
@@ -13,7 +11,7 @@ use trunkline_protocol::{
     },
     response::ResponseShape,
 };
-use trunkline_session::tracker::{Charset, PinReason, SessionState};
+use trunkline_session::tracker::{Charset, SessionState};
 use trunkline_sql::{
     analysis::{Effect, KillTarget},
     token::Modes,
@@ -23,6 +21,7 @@ use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
     modes::modes_of,
+    prepared::is_unanswered,
     route::Route,
 };
 
@@ -192,6 +191,9 @@ impl Worker {
         else {
             return;
         };
+        if session.lost.is_some() && is_unanswered(payload) {
+            return;
+        }
         if let Some(cause) = session.lost.take() {
             self.refuse(id, 1, 2013, b"HY000", &cause);
             return;
@@ -248,7 +250,12 @@ impl Worker {
     }
 
     /// A new statement under way.
-    fn statement(&mut self, frames: &[u8], shape: ResponseShape, purpose: Purpose) -> Statement {
+    pub(crate) fn statement(
+        &mut self,
+        frames: &[u8],
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Statement {
         let mut copy = self.buffers.take();
         copy.extend_from_slice(frames);
         Statement {
@@ -285,7 +292,7 @@ impl Worker {
         self.follow(id, route, statement);
     }
 
-    fn modes(&self, id: ClientId) -> Option<Modes> {
+    pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
         Some(self.clients.get(id)?.session.as_ref()?.modes)
     }
 
@@ -303,98 +310,6 @@ impl Worker {
         let statement = self.statement(&frames, ResponseShape::Single, purpose);
         let route = self.route_plain(id);
         self.follow(id, route, statement);
-    }
-
-    /// `COM_STMT_PREPARE`: the statement lives on one connection, and pins the session to it.
-    fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
-        let Some(modes) = self.modes(id) else { return };
-        let known = self.analyses.know(text, &modes);
-        let route = match self.prepared_lease(id) {
-            Some(route) => {
-                self.end_brief_pins(id, &known.analysis);
-                route
-            }
-            None => match self.route_text(id, &known, text) {
-                // Later statements may write; the writer can run them all.
-                Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) if known.is_read() => {
-                    Route::Hostgroup(self.writer_of(hostgroup))
-                }
-                route => route,
-            },
-        };
-        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
-        statement.known = Some(known);
-        self.follow(id, route, statement);
-    }
-
-    fn writer_of(
-        &self,
-        hostgroup: trunkline_topology::HostgroupId,
-    ) -> trunkline_topology::HostgroupId {
-        let groups = &self.snapshot.replication;
-        let group = groups.iter().find(|group| group.reader_hostgroup == hostgroup);
-        group.map_or(hostgroup, |group| group.writer_hostgroup)
-    }
-
-    fn prepared_lease(&self, id: ClientId) -> Option<Route> {
-        let session = self.clients.get(id)?.session.as_ref()?;
-        let mut leases = session.leases.iter();
-        let lease = leases.find(|lease| lease.pins.has(PinReason::PreparedStatement))?;
-        Some(Route::Lease(lease.hostgroup, lease.conn))
-    }
-
-    /// A command on a prepared statement, to the connection that it lives on.
-    fn on_prepared(
-        &mut self,
-        id: ClientId,
-        frames: &[u8],
-        stmt_id: u32,
-        function: &str,
-        shape: ResponseShape,
-    ) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        // MariaDB's −1 stands for the statement prepared last.
-        let known = match stmt_id {
-            u32::MAX => session.prepared.last(),
-            _ => session.prepared.iter().find(|(prepared, _)| *prepared == stmt_id),
-        };
-        let known = known.map(|(_, known)| Rc::clone(known));
-        let (Some(known), Some(route)) = (known, self.prepared_lease(id)) else {
-            let function = match self.greeting.flavor() {
-                Flavor::MySql => "mysql_stmt_precheck",
-                Flavor::MariaDb => function,
-            };
-            let text =
-                format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
-            return self.answer_error(id, 1243, b"HY000", &text);
-        };
-        let mut statement = self.statement(frames, shape, Purpose::Execute);
-        statement.known = Some(known);
-        self.follow(id, route, statement);
-    }
-
-    /// `COM_STMT_CLOSE` and `COM_STMT_SEND_LONG_DATA`: nobody answers them.
-    fn unanswered(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, closes: bool) {
-        let Some(Route::Lease(_, conn)) = self.prepared_lease(id) else {
-            return;
-        };
-        self.write_server(conn, |out| out.extend_from_slice(frames));
-        if !closes {
-            return;
-        }
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
-            return;
-        };
-        session.prepared.retain(|(prepared, _)| *prepared != stmt_id);
-        if session.prepared.is_empty() {
-            if let Some(lease) = session.lease_mut(conn) {
-                lease.pins.unpin(PinReason::PreparedStatement);
-            }
-            self.settle_lease(id, conn);
-        }
     }
 
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.

@@ -10,6 +10,7 @@ use trunkline_protocol::{
         frame::{begin_packet, end_packet, put_payload, split_packet},
         put_u16,
     },
+    packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, Sync, difference};
@@ -55,9 +56,8 @@ impl Worker {
         };
         let proof = sync.set.as_deref().map(text_hash);
         if needs_trace {
-            // The statement reads what an earlier one left behind. Another session's traces go:
-            // a `SET` clears warnings and counts, and sets this session's own last id.
-            add_last_insert_id(&mut sync, session.last_insert_id);
+            // The statement reads what an earlier one left behind. Another session's traces go.
+            add_last_insert_id(&mut sync, session.last_insert_id, conn.flavor);
             self.note_insert_conn(id, conn_id);
         }
         let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
@@ -302,9 +302,15 @@ impl PastReads {
     }
 }
 
-fn add_last_insert_id(sync: &mut Sync, value: u64) {
+/// Sets this session's own last id, which clears warnings and counts: on MySQL with any `SET`, on
+/// MariaDB with one that uses a table. Anything else keeps the warnings of the statement before.
+fn add_last_insert_id(sync: &mut Sync, value: u64, flavor: Flavor) {
     let text = sync.set.get_or_insert_with(Vec::new);
     let lead = if text.is_empty() { "SET " } else { "," };
+    let value = match flavor {
+        Flavor::MySql => value.to_string(),
+        Flavor::MariaDb => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
+    };
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 

@@ -23,6 +23,7 @@ mod worker;
 mod login;
 
 mod command;
+mod prepared;
 
 mod analysis;
 mod modes;

@@ -85,9 +85,13 @@ impl Worker {
         }
         let in_transaction = match outcome.status {
             Some(flags) if outcome.error.is_none() => flags & status::IN_TRANS != 0,
-            // An error does not say whether a transaction is open: it stays as it was, and one
-            // may have begun where statements begin them.
-            _ => session.is_in_transaction() || session.state.is_autocommit_off(),
+            // An error does not say whether a transaction is open: it stays as it was, or as
+            // earlier statements of the same command have left it, and one may have begun where
+            // statements begin them.
+            flags => {
+                let was_open = flags.is_some_and(|flags| flags & status::IN_TRANS != 0);
+                was_open || session.is_in_transaction() || session.state.is_autocommit_off()
+            }
         };
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;

@@ -19,6 +19,7 @@ use crate::{
     analysis::Analyses,
     client::{Client, Phase, Statement},
     conn::{AccountKey, Conn, ConnPhase},
+    handover::Ask,
     outbox::{Buffers, Dirty},
     table::Table,
 };
@@ -61,7 +62,7 @@ pub struct Worker {
     /// Hashes of `SET` statements that a server has accepted before.
     pub(crate) proven: HashSet<(SlotId, u64), FixedState>,
     /// Other workers that asked for an idle connection to a server.
-    pub(crate) asked: VecDeque<(ServerKey, usize, u64)>,
+    pub(crate) asked: VecDeque<Ask>,
     pub(crate) asked_peers_ms: HashMap<ServerKey, u64, FixedState>,
     pub(crate) sweep_ms: u64,
     pub(crate) conns_swept_ms: u64,
@@ -192,6 +193,8 @@ impl Worker {
                     return;
                 };
                 client.outbox.advance(len, &mut self.buffers);
+                // It rests from its answer on, not from its question.
+                client.active_ms = self.now.ms();
                 self.after_client_write(id);
             }
             Side::Server(id) => {

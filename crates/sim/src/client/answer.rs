@@ -66,6 +66,10 @@ impl ModelClient {
     /// Each statement of a command with its part of the reply.
     fn statements_answered(&mut self, flying: &Flying, reply: &Reply, now: Micros) -> Learned {
         let mut learned = Learned::default();
+        if flying.statements.is_empty() {
+            // It ran nothing: an id that nobody has.
+            self.shadow.forget_traces();
+        }
         let mut parts = reply.iter().filter(|part| !matches!(part, Part::Rows { end: None, .. }));
         let is_lost = error_of(reply).is_some_and(|error| PROXY_ERRORS.contains(&error.code));
         for (place, statement) in flying.statements.iter().enumerate() {

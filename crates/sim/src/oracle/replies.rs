@@ -37,9 +37,10 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
 
 /// A fast-forward client gets what its server sends, nonsense too.
 fn is_servers_nonsense(index: &Index<'_>, session: &SessionHistory, violation: &Violation) -> bool {
+    let at_us = session.ending.as_ref().map_or(violation.at_us, |ending| ending.at_us);
     violation.breach == Breach::Nonsense
-        && is_forwarded(index, session, violation.at_us)
-        && has_garbage(index, violation.at_us)
+        && is_forwarded(index, session, at_us)
+        && has_garbage(index, at_us)
 }
 
 /// What the client itself found.

@@ -5,7 +5,7 @@ use trunkline_protocol::packet::greeting::Flavor;
 
 use super::{Data, ModelSession, Transaction, Warning, Write, no_schema, one_row};
 use crate::statement::{
-    Act, Answer, BeginForm, Cell, Done, Failure, PreparedSql, Rows, Schema, Statement,
+    Act, Answer, BeginForm, Cell, Done, Failure, PreparedSql, Rows, Schema, Setting, Statement,
 };
 
 /// Columns of nearly every result.
@@ -519,7 +519,9 @@ fn only_reads() -> Failure {
 
 /// Whether tables stand in a statement's text, which is what makes MariaDB forget warnings.
 fn names_tables(act: &Act) -> bool {
+    let is_of_table = |setting: &Setting| matches!(setting, Setting::LastInsertIdOfTable(_));
     match act {
+        Act::Set(settings) => settings.iter().any(is_of_table),
         Act::Read { .. }
         | Act::ReadForUpdate { .. }
         | Act::CountLog { .. }
@@ -553,7 +555,6 @@ fn names_tables(act: &Act) -> bool {
         | Act::Begin(_)
         | Act::Commit
         | Act::Rollback
-        | Act::Set(_)
         | Act::SetTransaction { .. }
         | Act::Use(_)
         | Act::GetLock { .. }

@@ -54,6 +54,10 @@ impl ModelSession {
                 self.trackers.state();
             }
             Setting::LastInsertId(id) => self.last_insert_id = *id,
+            Setting::LastInsertIdOfTable(id) => {
+                self.last_insert_id = *id;
+                self.found_rows = 1;
+            }
             Setting::Tracker(name, value) => {
                 if !self.trackers.configure(name, value) {
                     let text = format!("Unknown system variable 'session_track_{name}'");

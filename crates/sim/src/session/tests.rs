@@ -205,6 +205,11 @@ fn mariadb_keeps_warnings_until_a_statement_uses_tables() {
     }
     bench.run(Act::Read { key: 1 });
     assert_eq!(bench.value(Act::ShowWarnings), None);
+    // So does the proxy's `SET` that takes a value from a table.
+    bench.run(Act::Warn);
+    bench.run(Act::Set(vec![Setting::LastInsertIdOfTable(5)]));
+    assert_eq!(bench.value(Act::ShowWarnings), None);
+    assert_eq!(bench.value(Act::LastInsertId), Some("5".to_owned()));
 }
 
 #[test]

@@ -347,6 +347,8 @@ pub enum Setting {
     },
     /// `last_insert_id`: the proxy brings it over.
     LastInsertId(u64),
+    /// The same from a table of its own, which clears what the last statement left on MariaDB.
+    LastInsertIdOfTable(u64),
     /// A session tracker, by its name behind `session_track_`: the proxy's.
     Tracker(String, String),
 }

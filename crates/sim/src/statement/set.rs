@@ -62,6 +62,25 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     if let ("last_insert_id", [N(id)]) = (name, value) {
         return Some(Setting::LastInsertId(*id));
     }
+    if let (
+        "last_insert_id",
+        [
+            S(b'('),
+            W("SELECT"),
+            N(id),
+            W("FROM"),
+            S(b'('),
+            W("SELECT"),
+            N(1),
+            S(b')'),
+            W("AS"),
+            W("t"),
+            S(b')'),
+        ],
+    ) = (name, value)
+    {
+        return Some(Setting::LastInsertIdOfTable(*id));
+    }
     let variable = Variable::from_name(name)?;
     let value = match value {
         [W("DEFAULT")] => SetValue::Default,

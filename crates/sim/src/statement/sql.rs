@@ -215,6 +215,10 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
             Setting::LastInsertId(id) => {
                 put(out, format_args!("@@SESSION.last_insert_id = {id}"));
             }
+            Setting::LastInsertIdOfTable(id) => put(
+                out,
+                format_args!("@@SESSION.last_insert_id = (SELECT {id} FROM (SELECT 1) AS t)"),
+            ),
             Setting::Tracker(name, value) => {
                 put(out, format_args!("@@SESSION.session_track_{name} = '{value}'"));
             }

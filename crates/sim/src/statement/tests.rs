@@ -151,6 +151,11 @@ fn what_the_proxy_says_is_understood() {
             Setting::LastInsertId(7),
         ]
     );
+    assert_eq!(
+        settings("SET time_zone=DEFAULT,@@SESSION.last_insert_id=(SELECT 7 FROM (SELECT 1) AS t)")
+            .get(1),
+        Some(&Setting::LastInsertIdOfTable(7))
+    );
 }
 
 fn analysed(act: Act) -> Analysis {
