@@ -306,6 +306,17 @@ fn run_all(run: &mut Run<'_>, steps: &[Step], wanted: Capabilities) -> Result<Ve
 }
 
 fn check(server: &Server, name: &str, wanted: Capabilities) -> Result<()> {
+    check_before(server, name, wanted, Capabilities::EMPTY, "")
+}
+
+/// The same with a client that compresses, and further keys for the server's table.
+fn check_before(
+    server: &Server,
+    name: &str,
+    wanted: Capabilities,
+    compression: Capabilities,
+    server_keys: &str,
+) -> Result<()> {
     let flavour = server.flavour();
     let schema = format!("diff_{name}");
     let steps = steps(flavour, &schema);
@@ -318,8 +329,8 @@ fn check(server: &Server, name: &str, wanted: Capabilities) -> Result<()> {
     drop(direct);
 
     backends::account(server, &schema)?;
-    let proxy = Config::new("", server).user(&schema).start()?;
-    let mut proxied = Run::begin((&proxy).into(), &schema, wanted)?;
+    let proxy = Config::new("", server).more(server_keys).user(&schema).start()?;
+    let mut proxied = Run::begin((&proxy).into(), &schema, wanted | compression)?;
     let got = run_all(&mut proxied, &steps, wanted)
         .with_context(|| format!("proxied; its log:\n{}", proxy.log()))?;
 
@@ -355,4 +366,25 @@ differential! {
     mysql_eof_track: mysql, EOF.union(TRACK);
     mysql_no_eof: mysql, NO_EOF;
     mysql_no_eof_track: mysql, NO_EOF.union(TRACK);
+}
+
+const ZLIB: Capabilities = Capabilities::COMPRESS;
+const ZSTD: Capabilities = Capabilities::ZSTD_COMPRESSION_ALGORITHM;
+
+macro_rules! compressed {
+    ($($test:ident: $server:ident, $wanted:expr, $client:expr, $keys:literal;)+) => { $(
+        #[test]
+        fn $test() -> Result<()> {
+            let name = stringify!($test);
+            let Some(server) = backends::$server(name)? else { return Ok(()) };
+            check_before(server, name, $wanted, $client, $keys)
+        }
+    )+ };
+}
+
+compressed! {
+    mariadb_zlib_to_zlib: mariadb, EOF, ZLIB, "compression = 1\n";
+    mariadb_zstd_to_plain: mariadb, NO_EOF, ZSTD, "";
+    mysql_zlib_to_zstd: mysql, NO_EOF, ZLIB, "compression = \"zstd\"\n";
+    mysql_plain_to_zlib: mysql, EOF, EOF, "compression = 1\n";
 }

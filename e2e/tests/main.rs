@@ -5,6 +5,9 @@ mod wire;
 
 mod auth;
 mod bad_input;
+mod binlog;
+mod commands;
+mod compression;
 mod config;
 mod differential;
 mod operate;
@@ -14,7 +17,15 @@ mod stage;
 
 mod concurrency;
 mod failover;
+mod infile;
+mod kill;
 mod pinning;
+mod prepared;
 mod routing;
 mod sessions;
+mod set_property;
+mod sharing;
+mod state;
 mod sysbench;
+mod ties;
+mod traces;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::packet::status::{AUTOCOMMIT, MORE_RESULTS, PS_OUT_PARAMS};
-use trunkline_testkit::{Flavour, Server, Trunkline, wait_until};
+use trunkline_testkit::{Flavour, Server, Trunkline};
 
-use crate::backends::{self, Config, PASSWORD, TIMEOUT, proxy_for, status};
+use crate::backends::{self, Config, PASSWORD, proxy_for};
 use crate::wire::{MODERN, Outcome, PLAIN, Shape, Wire, code, login, payloads};
 
 fn on_each(
@@ -228,44 +228,6 @@ fn a_changed_user_is_another_session() -> Result<()> {
         assert!(client.is_closed()?);
     }
     Ok(())
-}
-
-#[test]
-fn prepared_statements_by_command_hold_their_connection() -> Result<()> {
-    on_each("prepared_by_command", "", |_, proxy, name| {
-        let mut client = Wire::login(proxy, name, PASSWORD, name)?;
-        let mut ids = Vec::new();
-        for text in ["SELECT ? + 1", "SELECT 'two'"] {
-            let prepared = client.exchange(code::STMT_PREPARE, text.as_bytes(), Shape::Prepare)?;
-            ids.push(prepared[5..9].to_vec());
-        }
-        wait_until("the session is pinned", TIMEOUT, || {
-            let pins = status(proxy, "/pins")?;
-            Ok(pins.as_object().is_some_and(|pins| !pins.is_empty()).then_some(()))
-        })?;
-        // Others use the pool meanwhile.
-        for number in 0..20 {
-            let mut other = Wire::login(proxy, name, PASSWORD, "")?;
-            other.one(&format!("SELECT {number}"))?;
-        }
-        let body = [&ids[0][..], &[0, 1, 0, 0, 0, 0, 1, 8, 0], &41_i64.to_le_bytes()].concat();
-        let bytes = client.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
-        let Outcome::Rows { rows, .. } = &client.outcomes(&bytes)?[0] else { panic!("no rows") };
-        assert_eq!(rows[0], [&[0, 0][..], &42_i64.to_le_bytes()].concat());
-        for id in &ids {
-            client.exchange(code::STMT_CLOSE, id, Shape::Nothing)?;
-        }
-        assert!(client.single(code::PING, b"")?.is_ok());
-        wait_until("the session is free again", TIMEOUT, || {
-            let pins = status(proxy, "/pins")?;
-            let held = pins.as_object().is_some_and(|pins| pins.values().any(|n| n != 0));
-            Ok((!held).then_some(()))
-        })?;
-        let body = [&ids[0][..], &[0, 1, 0, 0, 0, 0, 0]].concat();
-        let closed = client.single(code::STMT_EXECUTE, &body)?;
-        assert_eq!(closed.error().map(|error| error.code), Some(1243));
-        Ok(())
-    })
 }
 
 #[test]

@@ -5,7 +5,7 @@ use trunkline_testkit::{
     Flavour, Options, Server, Sysbench, TempFolder, Trunkline, find_program, skipped,
 };
 
-use crate::stage::{PASSWORD, USER, before, is_available, start, wait_pins};
+use crate::stage::{PASSWORD, USER, before, is_available, one_server, start, wait_pins};
 
 /// Large enough that sixty-four clients seldom meet on a row.
 const TABLE: [&str; 2] = ["--tables=2", "--table-size=20000"];
@@ -126,4 +126,32 @@ fn sysbench_runs_without_errors_on_mysql() -> Result<()> {
     }
     let options = Options::default().arg("--max-prepared-stmt-count=100000");
     loads(&start(Flavour::MySql, options)?)
+}
+
+#[test]
+fn sysbench_runs_compressed_on_both_sides() -> Result<()> {
+    if !can_run(Flavour::MariaDb, "sysbench_runs_compressed_on_both_sides") {
+        return Ok(());
+    }
+    let server = start(Flavour::MariaDb, Options::default())?;
+    server.sql("CREATE DATABASE sbtest")?;
+    sysbench("oltp_read_write", server.port()).prepare()?;
+    let config = one_server(&server, 2, 600);
+    let config = config.replace("[[user]]", "compression = 1\n[[user]]");
+    let proxy = Trunkline::start(&config)?;
+    for (script, threads, mode) in
+        [("oltp_read_write", 32, "auto"), ("oltp_read_only", 64, "disable")]
+    {
+        let sysbench = sysbench(script, proxy.port()).threads(threads).seconds(3);
+        let report = sysbench
+            .arg("--mysql-compression=on")
+            .arg(format!("--db-ps-mode={mode}"))
+            .arg("--mysql-ignore-errors=1213")
+            .run()
+            .with_context(|| format!("{script}:\n{}", proxy.log()))?;
+        ensure!(report.transactions > 0, "nothing was done: {report:?}");
+        ensure!(report.errors <= report.transactions / 10, "{report:?}");
+        wait_pins(&proxy, &[])?;
+    }
+    Ok(())
 }

@@ -1,10 +1,11 @@
 //! A blocking client that shows each byte: what drivers hide, tests compare.
 
 mod outcome;
+mod packing;
+mod stream;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::Shutdown;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ use trunkline_session::backend::{
 use trunkline_testkit::{Server, Trunkline};
 
 pub use outcome::{ErrorPacket, Outcome};
+pub use packing::Packing;
+use stream::Stream;
 
-/// A test that hangs tells less than one that fails.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// `utf8mb4_general_ci`, one byte in the handshake.
 const COLLATION: u16 = 45;
 
@@ -35,6 +36,8 @@ pub mod code {
     pub const QUERY: u8 = 0x03;
     pub const FIELD_LIST: u8 = 0x04;
     pub const STATISTICS: u8 = 0x09;
+    pub const PROCESS_KILL: u8 = 0x0C;
+    pub const BINLOG_DUMP: u8 = 0x12;
     pub const PING: u8 = 0x0E;
     pub const STMT_PREPARE: u8 = 0x16;
     pub const STMT_EXECUTE: u8 = 0x17;
@@ -77,56 +80,6 @@ impl From<&Server> for Endpoint {
     }
 }
 
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn open(endpoint: &Endpoint) -> Result<Stream> {
-        Ok(match endpoint {
-            Endpoint::Tcp(port) => {
-                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port))
-                    .with_context(|| format!("nothing answers on port {port}"))?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream.set_write_timeout(Some(READ_TIMEOUT))?;
-                Stream::Tcp(stream)
-            }
-            Endpoint::Unix(path) => {
-                let stream = UnixStream::connect(path)
-                    .with_context(|| format!("nothing answers on {}", path.display()))?;
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream.set_write_timeout(Some(READ_TIMEOUT))?;
-                Stream::Unix(stream)
-            }
-        })
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buf),
-            Stream::Unix(stream) => stream.read(buf),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(buf),
-            Stream::Unix(stream) => stream.write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// How the answer to a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -157,6 +110,8 @@ pub struct Wire {
     pub identity: Option<ServerIdentity>,
     /// Names of the packets of the handshake, for what it did: `greeting`, `switch`, `more 3`, …
     pub steps: Vec<String>,
+    /// Compression, once it was agreed on.
+    pub packing: Option<Packing>,
 }
 
 impl Wire {
@@ -164,7 +119,12 @@ impl Wire {
     pub fn open(endpoint: impl Into<Endpoint>) -> Result<Wire> {
         let stream = Stream::open(&endpoint.into())?;
         let capabilities = Capabilities::EMPTY;
-        Ok(Wire { stream, buf: Vec::new(), taken: 0, capabilities, identity: None, steps: vec![] })
+        Ok(Wire::on(stream, capabilities))
+    }
+
+    fn on(stream: Stream, capabilities: Capabilities) -> Wire {
+        let (buf, steps) = (Vec::new(), Vec::new());
+        Wire { stream, buf, taken: 0, capabilities, identity: None, steps, packing: None }
     }
 
     /// Logs in with a password, wanting [`MODERN`].
@@ -219,6 +179,9 @@ impl Wire {
                 ServerStep::Encrypt { .. } => bail!("asked twice to encrypt"),
                 ServerStep::Ready(identity) => {
                     self.capabilities = identity.capabilities;
+                    if self.packing.is_none() {
+                        self.packing = Packing::of(self.capabilities);
+                    }
                     self.identity = Some(*identity);
                     return Ok(());
                 }
@@ -240,8 +203,28 @@ impl Wire {
         }
     }
 
+    /// Packets, compressed where that was agreed on.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.packing {
+            None => self.send_bytes(bytes),
+            Some(packing) => {
+                let packed = packing.pack(bytes);
+                self.send_bytes(&packed)
+            }
+        }
+    }
+
+    /// These bytes and no others.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.stream.write_all(bytes)?)
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.packing {
+            None => self.buf.extend_from_slice(bytes),
+            Some(packing) => packing.unpack(bytes, &mut self.buf)?,
+        }
+        Ok(())
     }
 
     /// Sends one command, in as many packets as it takes.
@@ -269,8 +252,7 @@ impl Wire {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
         };
-        let (buf, steps) = (Vec::new(), Vec::new());
-        Ok(Wire { stream, buf, taken: 0, capabilities: self.capabilities, identity: None, steps })
+        Ok(Wire::on(stream, self.capabilities))
     }
 
     pub fn set_read_timeout(&self, timeout: Duration) -> Result<()> {
@@ -289,8 +271,7 @@ impl Wire {
         let mut chunk = [0; 64 * 1024];
         let count = self.stream.read(&mut chunk).context("reading from the other side")?;
         ensure!(count > 0, "the other side closed the connection");
-        self.buf.extend_from_slice(&chunk[..count]);
-        Ok(())
+        self.take_in(&chunk[..count])
     }
 
     /// One frame with its header.
@@ -332,7 +313,7 @@ impl Wire {
         match self.stream.read(&mut chunk) {
             Ok(0) => Ok(self.taken == self.buf.len()),
             Ok(count) => {
-                self.buf.extend_from_slice(&chunk[..count]);
+                self.take_in(&chunk[..count])?;
                 Ok(false)
             }
             Err(e) if e.kind() == ErrorKind::ConnectionReset => Ok(true),
@@ -342,17 +323,18 @@ impl Wire {
 
     /// Everything that still comes until the other side closes.
     pub fn drain_to_end(&mut self) -> Result<Vec<u8>> {
-        let mut all = self.buf.split_off(self.taken);
-        self.taken = self.buf.len();
         let mut chunk = [0; 16 * 1024];
         loop {
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Ok(all),
-                Ok(count) => all.extend_from_slice(&chunk[..count]),
-                Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(all),
+                Ok(0) => break,
+                Ok(count) => self.take_in(&chunk[..count])?,
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
                 Err(e) => return Err(e.into()),
             }
         }
+        let all = self.buf.split_off(self.taken);
+        self.taken = self.buf.len();
+        Ok(all)
     }
 
     /// The bytes of one answer, frames included.
@@ -573,6 +555,7 @@ pub fn login(user: &str, password: &str, schema: &str, wanted: Capabilities) -> 
         schema: Some(schema.as_bytes().to_vec()).filter(|schema| !schema.is_empty()),
         collation: COLLATION,
         capabilities: wanted,
+        zstd_level: 3,
         attributes: Vec::new(),
         is_local: false,
     }

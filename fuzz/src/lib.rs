@@ -5,6 +5,7 @@
 //! hand under libFuzzer. See `README.md`.
 #![forbid(unsafe_code)]
 
+mod compressed;
 mod file;
 mod login;
 pub mod mutate;
@@ -12,6 +13,7 @@ mod text;
 mod wire;
 mod worker;
 
+pub use compressed::compressed;
 pub use file::{config_file, rule_patterns};
 pub use login::{client_handshake, server_handshake};
 pub use text::{digest, set_statement, tokens};
@@ -22,8 +24,9 @@ pub use worker::worker;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("framing", framing),
+    ("compressed", compressed),
     ("packets", packets),
     ("commands", commands),
     ("response_relay", response_relay),

@@ -178,6 +178,7 @@ pub fn server_handshake(data: &[u8]) {
         schema: (how & 4 != 0).then(|| b"shop".to_vec()),
         collation: 45,
         capabilities: greeting(false).capabilities,
+        zstd_level: 0,
         attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
         is_local: how & 8 != 0,
     };

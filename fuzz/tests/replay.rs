@@ -98,6 +98,7 @@ macro_rules! targets {
 
 targets!(
     framing,
+    compressed,
     packets,
     commands,
     response_relay,

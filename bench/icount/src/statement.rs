@@ -126,7 +126,8 @@ impl Stage {
         let snapshot = Arc::new(config.snapshot(None));
         let options = WorkerOptions { index: 0, workers: 1, seed: 1 };
         let shared = Arc::new(Shared::new(None, 16));
-        let worker = Worker::new(options, snapshot, shared, Arc::new(greeting()));
+        let libraries = Box::new(trunkline_compression::Libraries::new());
+        let worker = Worker::new(options, snapshot, shared, Arc::new(greeting()), libraries);
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
         let (written, answer) = Default::default();
         Ok(Stage { worker, now, servers: Vec::new(), written, answer })
@@ -233,6 +234,8 @@ impl Stage {
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
             | Action::AskPeers(_)
+            | Action::Kill { .. }
+            | Action::Killed { .. }
             | Action::HandOver { .. } => bail!("an action that does not belong here"),
         }
         Ok(())

@@ -10,8 +10,8 @@ pub mod source;
 pub mod status;
 
 pub use http::serve;
-pub use source::{Health, ReportFuture, StatusSource};
-pub use status::status_text;
+pub use source::{Health, ReportFuture, SessionsFuture, StatusSource};
+pub use status::{sessions::sessions_text, status_text};
 
 #[cfg(test)]
 mod sample;

@@ -2,10 +2,13 @@
 
 use std::pin::Pin;
 
-use trunkline_stats::{DigestQuery, Report};
+use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 
 /// The answer to [`StatusSource::report`].
 pub type ReportFuture<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
+
+/// The answer to [`StatusSource::sessions`].
+pub type SessionsFuture<'a> = Pin<Box<dyn Future<Output = SessionList> + Send + 'a>>;
 
 /// Answers for the process. The binary implements it by asking the workers' mailboxes.
 pub trait StatusSource: Send + Sync + 'static {
@@ -13,6 +16,9 @@ pub trait StatusSource: Send + Sync + 'static {
     /// how many rows each worker shall give. The HTTP server stops waiting after
     /// [`crate::http::REPORT_TIME_MAX`], so an answer without a stuck worker is better than none.
     fn report(&self, digests: DigestQuery) -> ReportFuture<'_>;
+
+    /// The sessions of all workers that answer, in the time that holds for [`Self::report`].
+    fn sessions(&self, query: SessionQuery) -> SessionsFuture<'_>;
 
     /// Whether the process works. Asked often; it should not wait for anything.
     fn health(&self) -> Health;

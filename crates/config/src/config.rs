@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_rules::{Rule, RuleSet};
-use trunkline_topology::{ReplicationGroup, ServerKey, ServerState, User};
+use trunkline_topology::{ReplicationGroup, ServerCompression, ServerKey, ServerState, User};
 
 use crate::{Settings, Snapshot};
 
@@ -36,6 +36,8 @@ pub struct ServerEntry {
     pub weight: u32,
     /// The most connections to this server over all workers.
     pub max_connections: u32,
+    /// Whether new connections to it are compressed.
+    pub compression: ServerCompression,
     /// What the operator decided; never [`ServerState::Shunned`].
     pub status: ServerState,
     /// Free text.
@@ -46,6 +48,15 @@ impl Config {
     /// The snapshot of this configuration; see [`Snapshot::build`].
     pub fn snapshot(self, previous: Option<&Snapshot>) -> Snapshot {
         Snapshot::build(self, previous)
+    }
+}
+
+/// The word of the `compression` column; ProxySQL's 1 is zlib.
+pub(crate) fn compression_word(compression: ServerCompression) -> &'static str {
+    match compression {
+        ServerCompression::Off => "off",
+        ServerCompression::Zlib => "zlib",
+        ServerCompression::Zstd => "zstd",
     }
 }
 

@@ -11,7 +11,8 @@ use trunkline_rules::Rule;
 use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
 
 use crate::{
-    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot, config::status_word,
+    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
+    config::{compression_word, status_word},
 };
 
 #[cfg(test)]
@@ -147,6 +148,8 @@ impl Item for ServerEntry {
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.plain("weight", self.weight, new.weight);
         columns.plain("max_connections", self.max_connections, new.max_connections);
+        let (old, now) = (compression_word(self.compression), compression_word(new.compression));
+        columns.plain("compression", old, now);
         columns.plain("status", status_word(self.status), status_word(new.status));
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }

@@ -156,7 +156,7 @@ macro_rules! whole_number {
     )+ };
 }
 
-whole_number!(u32, u64, usize);
+whole_number!(u8, u32, u64, usize);
 
 impl SettingValue for bool {
     const KIND: &'static str = "boolean";

@@ -203,6 +203,7 @@ fn build_hostgroups(
             resolved: resolve(&entry.key.address, &resolved_before),
             weight: entry.weight,
             max_connections: entry.max_connections,
+            compression: entry.compression,
             health,
         });
         let hostgroup = hostgroups.entry(id).or_insert(Hostgroup { id, servers: Vec::new() });

@@ -108,6 +108,31 @@ settings! {
     max_allowed_packet: usize = 67_108_864, Range::Numbers(8_192, 1_073_741_824), "bytes", Live,
         "0.1.0";
 
+    /// Whether clients may compress what they send and get, with zlib or zstd. Those that do not
+    /// ask for it are not affected.
+    have_compress: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// How hard zlib works for clients and servers that use it: 0 does not compress, 9 makes the
+    /// shortest packets and takes the most time.
+    protocol_compression_level: u8 = 3, Range::Numbers(0, 9), "", Live, "0.1.0";
+
+    /// How hard zstd works towards servers with `compression = "zstd"`, and those servers towards
+    /// Trunkline. A client with zstd names its own level; it gets no more than 9.
+    zstd_compression_level: u8 = 3, Range::Numbers(1, 19), "", Live, "0.1.0";
+
+    /// The most prepared statements of one client. One more is refused with error 1461.
+    max_stmts_per_client: usize = 16_382, Range::Numbers(1, 1_048_576), "statements", Live,
+        "0.1.0";
+
+    /// The most statements that stay prepared on one connection to a server; the least recently
+    /// used one is closed for a new one. 1 keeps the last one only.
+    max_stmts_per_connection: usize = 100, Range::Numbers(1, 16_384), "statements", Live, "0.1.0";
+
+    /// Beyond so many prepared statements on one server, over all connections and workers, a new
+    /// one takes the place of the least recently used one of its connection. It should be below
+    /// the server's `max_prepared_stmt_count`, which is 16382 unless it was changed.
+    max_stmts_per_server: u32 = 12_000, Range::Numbers(1, 4_194_304), "statements", Live, "0.1.0";
+
     /// How long one attempt to connect to a server may take, authentication included.
     connect_timeout_server: u64 = 1_000, Range::Numbers(10, 120_000), "ms", Live, "0.1.0";
 
@@ -125,6 +150,12 @@ settings! {
     /// statement that may have had effects is never sent again.
     query_retries_on_failure: u32 = 1, Range::Numbers(0, 1_000), "", Live, "0.1.0";
 
+    /// Whether a stored procedure, a stored or loadable function, or a text prepared from something
+    /// else than a plain literal keeps its session on its server connection (pin `routine`): it
+    /// may leave what servers do not report, a user variable set by `INTO` or a named lock. Off for
+    /// applications whose routines leave neither; what servers report still pins.
+    routines_pin: bool = true, Range::All, "", Live, "0.1.0";
+
     /// Failed connects in a row after which a server is shunned. 0 never shuns.
     shun_on_failures: u32 = 5, Range::Numbers(0, 10_000_000), "failures", Live, "0.1.0";
 
@@ -134,6 +165,10 @@ settings! {
     /// The most statements that wait for a connection, per hostgroup and worker. One more is
     /// refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
+
+    /// The most statements of different clients in flight on one server connection. Only reads that
+    /// leave nothing behind and have been short lately share a connection. 1 switches it off.
+    pipeline_depth_max: usize = 64, Range::Numbers(1, 1_024), "statements", Live, "0.1.0";
 
     /// The most idle connections kept, per server and worker; what comes back beyond them is
     /// closed. 0 sets no limit below the server's `max_connections`.

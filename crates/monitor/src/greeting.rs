@@ -24,6 +24,7 @@ pub const SUPPORTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::NO_SCHEMA)
     .union(Capabilities::ODBC)
+    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::PROTOCOL_41)
     .union(Capabilities::INTERACTIVE)
@@ -40,6 +41,9 @@ pub const SUPPORTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::SESSION_TRACK)
     .union(Capabilities::DEPRECATE_EOF);
 
+/// What Trunkline does itself, whatever servers can.
+const OWN: Capabilities = Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
+
 /// What clients are greeted with while nothing is known of any server.
 const DEFAULT_VERSION: &str = "8.4.0";
 /// `utf8mb4_0900_ai_ci`, the default of that version.
@@ -49,7 +53,8 @@ const DEFAULT_CHARSET: u8 = 255;
 ///
 /// Version, character set and plug-in are those of the leading server: the first one of a writer
 /// hostgroup, else of the lowest hostgroup, that anything is known of. Capabilities are what all
-/// known servers have and [`SUPPORTED`] allows. `settings.server_version` replaces the version.
+/// known servers have and [`SUPPORTED`] allows, and compression. `settings.server_version`
+/// replaces the version.
 pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting {
     let mut greeting = match leading_facts(known, snapshot) {
         Some(facts) => greeting_of(facts, common_capabilities(facts, known, snapshot)),
@@ -68,6 +73,9 @@ pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting 
         greeting.server_version.clone_from(&snapshot.settings.server_version);
     }
     debug_assert!(SUPPORTED.contains(greeting.capabilities));
+    if snapshot.settings.have_compress {
+        greeting.capabilities.insert(OWN);
+    }
     greeting
 }
 

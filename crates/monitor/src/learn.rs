@@ -176,6 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             schema: None,
             collation: collation::UTF8MB4_GENERAL_CI,
             capabilities: Capabilities::PROTOCOL_41,
+            zstd_level: 0,
             attributes: vec![(b"program_name".to_vec(), b"trunkline monitor".to_vec())],
             is_local,
         });

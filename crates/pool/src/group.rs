@@ -20,6 +20,8 @@ pub enum Choice {
     /// Close this idle connection, which left the idle list, and open one of the wanted account in
     /// its place: it can't be logged in as that account, and the cap leaves no room beside it.
     Replace(SlotId, ConnId),
+    /// Send the statement behind those in flight on this shared connection.
+    Join(SlotId, ConnId),
     /// Wait; the cause is what a refusal at the deadline would say.
     Wait(RefusalCause),
 }
@@ -40,12 +42,12 @@ pub struct Pool<C> {
     random: u64,
 }
 
-/// Connections per server and worker that run statements at the same time. Few connections that
-/// are kept busy cost proxy and server the least, and a statement waits for one of them no longer
-/// than it would in the server (DESIGN §5, `docs/decisions/0003`). Not counted are those that
-/// their sessions can't leave, and those whose statement has been running for long: they serve
-/// nobody else.
-pub const WORKING_MAX: u32 = 16;
+/// Connections to one server that are being opened at the same time.
+const CONNECTING_MAX: u32 = 16;
+/// Statements in flight for each shared connection, before there is one more of them.
+const PER_SHARED: usize = 24;
+/// Statements in flight on the least busy of them, before one more is opened.
+const OPEN_AT_DEPTH: usize = 4;
 
 impl<C: Copy + PartialEq> Pool<C> {
     /// An empty pool; `seed` starts the weighted choice of servers.
@@ -187,7 +189,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         let mut cause = RefusalCause::AllAtMaxConnections;
         for id in std::iter::once(drawn).chain(others.iter().copied()) {
             let Some(slot) = self.slots.get_mut(id.0) else { continue };
-            if !slot.has_room() || slot.counts().connecting >= WORKING_MAX {
+            if !slot.has_room() || slot.counts().connecting >= CONNECTING_MAX {
                 cause = RefusalCause::AllBusy;
                 continue;
             }
@@ -200,11 +202,56 @@ impl<C: Copy + PartialEq> Pool<C> {
         }
         let replaced = std::iter::once(drawn).chain(others).find_map(|id| {
             let slot = self.slots.get_mut(id.0)?;
-            let can_open = slot.has_room() && slot.counts().connecting < WORKING_MAX;
+            let can_open = slot.has_room() && slot.counts().connecting < CONNECTING_MAX;
             let conn = slot.take_oldest_idle(|other| can_open && other != account)?;
             Some(Choice::Replace(id, conn))
         });
         replaced.unwrap_or(Choice::Wait(cause))
+    }
+
+    /// Chooses for a statement of `account` that may follow others on their connection. `depth`
+    /// tells how many are in flight on one that it fits. `None` when none of them takes more and
+    /// there is no other to begin with: then it is as any statement.
+    ///
+    /// Few connections are shared by many: their number follows the load, and never a statement
+    /// waits for another connection that would go out at once on one of these.
+    pub fn choose_shared(
+        &mut self,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        now_ms: u64,
+        depth_max: usize,
+        depth: impl Fn(ConnId) -> Option<usize>,
+    ) -> Option<Choice> {
+        let drawn = self.draw(hostgroup, now_ms).ok()?;
+        let slot = self.slots.get_mut(drawn.0)?;
+        let mut in_flight = 0;
+        let mut least: Option<(usize, ConnId)> = None;
+        for conn in slot.shared() {
+            let Some(depth) = depth(*conn) else { continue };
+            in_flight += depth;
+            if least.is_none_or(|(known, _)| depth < known) {
+                least = Some((depth, *conn));
+            }
+        }
+        let by_load = in_flight / PER_SHARED + 1;
+        let wanted = by_load.max(slot.shared_width().max() as usize);
+        if slot.shared().len() < wanted {
+            if let Some(conn) = slot.pop_idle(account) {
+                return Some(Choice::Idle(drawn, conn));
+            }
+            if least.is_none_or(|(depth, _)| depth >= OPEN_AT_DEPTH)
+                && slot.counts().connecting == 0
+                && slot.server.health.try_take_connection(slot.server.max_connections)
+            {
+                return Some(Choice::Open(drawn));
+            }
+        }
+        let (depth, conn) = least.filter(|(depth, _)| *depth < depth_max)?;
+        if depth >= OPEN_AT_DEPTH {
+            slot.shared_width().note_full();
+        }
+        Some(Choice::Join(drawn, conn))
     }
 
     /// Chooses for a connection that serves one session alone: opened, in place of an idle one if
@@ -281,7 +328,9 @@ pub(crate) mod tests {
         let address = format!("127.0.0.1:{port}").parse().expect("address");
         let key = ServerKey { hostgroup: HostgroupId(1), address };
         let health = Arc::new(ServerHealth::default());
-        Arc::new(Server { key, resolved: Vec::new(), weight, max_connections, health })
+        let compression = Default::default();
+        let resolved = Vec::new();
+        Arc::new(Server { key, resolved, weight, max_connections, compression, health })
     }
 
     const GROUP: HostgroupId = HostgroupId(1);
@@ -367,7 +416,7 @@ pub(crate) mod tests {
     #[test]
     fn few_connections_work_at_once_unless_their_statements_run_for_long() {
         let mut pool = pool(&[server(1, 1, 100)]);
-        for _ in 0..WORKING_MAX {
+        for _ in 0..crate::Width::default().max() {
             let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
             pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
         }
@@ -377,6 +426,32 @@ pub(crate) mod tests {
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllBusy));
         pool.slot_mut(id).expect("slot").set_stuck(1);
         assert_eq!(choose(&mut pool), Choice::Idle(id, conn));
+    }
+
+    #[test]
+    fn statements_that_share_use_few_connections_and_more_under_load() {
+        let mut pool = pool(&[server(1, 1, 100)]);
+        let conn = |index| ConnId { index, generation: 0 };
+        let one = SlotId(0);
+        for index in 0..4 {
+            pool.slot_mut(one).expect("slot").push_idle(ACCOUNT, conn(index));
+        }
+        let share = |pool: &mut Pool<u32>, depth: usize| {
+            pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| Some(depth))
+        };
+        for index in [3, 2] {
+            assert_eq!(share(&mut pool, 1), Some(Choice::Idle(one, conn(index))));
+            pool.slot_mut(one).expect("slot").enter_shared(conn(index));
+        }
+        assert!(matches!(share(&mut pool, 8), Some(Choice::Join(..))));
+        assert_eq!(share(&mut pool, 30), Some(Choice::Idle(one, conn(1))));
+        pool.slot_mut(one).expect("slot").enter_shared(conn(1));
+        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
+        assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
+        let deep = pool.choose_shared(GROUP, ACCOUNT, 0, 1, |_| Some(1));
+        assert_eq!(deep, None, "what is full takes no more");
+        let alien = pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| None);
+        assert_eq!(alien, None, "what does not fit is not joined");
     }
 
     #[test]

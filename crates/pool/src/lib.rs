@@ -8,7 +8,9 @@
 mod group;
 mod slot;
 mod waiters;
+mod width;
 
-pub use group::{Choice, Pool, WORKING_MAX};
+pub use group::{Choice, Pool};
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
 pub use waiters::{Waiter, Waiters};
+pub use width::{WORKING_MAX, Width};

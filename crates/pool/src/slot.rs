@@ -5,6 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use foldhash::fast::FixedState;
 use trunkline_topology::Server;
 
+use crate::Width;
+
 /// A server connection of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
@@ -38,6 +40,8 @@ pub enum ConnState {
     Idle,
     /// One session's alone.
     Leased,
+    /// Runs statements of several sessions, one after the other.
+    Shared,
     /// Being brought to a known state after its session.
     Resetting,
     /// Ends when its last answer has come.
@@ -55,6 +59,8 @@ pub struct Counts {
     pub leased: u32,
     /// Those of `leased` that their session can't leave.
     pub pinned: u32,
+    /// Running statements of several sessions.
+    pub shared: u32,
     /// Being brought to a known state.
     pub resetting: u32,
     /// Ending.
@@ -64,7 +70,7 @@ pub struct Counts {
 impl Counts {
     /// Connections in all.
     pub fn total(self) -> u32 {
-        self.connecting + self.idle + self.leased + self.resetting + self.draining
+        self.connecting + self.idle + self.leased + self.shared + self.resetting + self.draining
     }
 
     fn of(&mut self, state: ConnState) -> &mut u32 {
@@ -72,6 +78,7 @@ impl Counts {
             ConnState::Connecting => &mut self.connecting,
             ConnState::Idle => &mut self.idle,
             ConnState::Leased => &mut self.leased,
+            ConnState::Shared => &mut self.shared,
             ConnState::Resetting => &mut self.resetting,
             ConnState::Draining => &mut self.draining,
         }
@@ -89,6 +96,10 @@ pub struct Slot {
     counts: Counts,
     /// Leased connections, not pinned, whose statement has been running for long.
     stuck: u32,
+    width: Width,
+    /// Connections that take more statements while others are in flight.
+    shared: Vec<ConnId>,
+    shared_width: Width,
 }
 
 impl Slot {
@@ -99,6 +110,9 @@ impl Slot {
             idle: HashMap::with_hasher(FixedState::default()),
             counts: Counts::default(),
             stuck: 0,
+            width: Width::default(),
+            shared: Vec::new(),
+            shared_width: Width::narrow(),
         }
     }
 
@@ -112,11 +126,50 @@ impl Slot {
         self.stuck = stuck;
     }
 
-    /// Whether another statement would be answered sooner on a connection of its own than after
-    /// one of those that run. See [`WORKING_MAX`](crate::WORKING_MAX).
-    pub fn has_room(&self) -> bool {
+    /// How many connections may run statements at the same time, and how that is found.
+    pub fn width(&mut self) -> &mut Width {
+        &mut self.width
+    }
+
+    /// Whether another statement may run beside those that do. Connections that their sessions
+    /// can't leave do not count, nor do those whose statement has been running for long: they
+    /// serve nobody else.
+    pub fn has_room(&mut self) -> bool {
         let serving = self.counts.leased.saturating_sub(self.counts.pinned);
-        serving.saturating_sub(self.stuck) < crate::WORKING_MAX
+        let has_room = serving.saturating_sub(self.stuck) < self.width.max();
+        if !has_room {
+            self.width.note_full();
+        }
+        has_room
+    }
+
+    /// How many connections share statements while few are in flight, and how that is found.
+    pub fn shared_width(&mut self) -> &mut Width {
+        &mut self.shared_width
+    }
+
+    /// Connections that take more statements while others are in flight.
+    pub fn shared(&self) -> &[ConnId] {
+        &self.shared
+    }
+
+    /// A connection becomes one that several sessions' statements run on.
+    pub fn enter_shared(&mut self, conn: ConnId) {
+        debug_assert!(!self.shared.contains(&conn));
+        self.counts.shared += 1;
+        self.shared.push(conn);
+    }
+
+    /// A shared connection takes no more statements; false when it did not take any before.
+    pub fn close_shared(&mut self, conn: ConnId) -> bool {
+        let place = self.shared.iter().position(|known| *known == conn);
+        place.map(|place| self.shared.swap_remove(place)).is_some()
+    }
+
+    /// A shared connection is shared no more.
+    pub fn leave_shared(&mut self, conn: ConnId) {
+        self.close_shared(conn);
+        self.leave(ConnState::Shared);
     }
 
     /// A connection begins its life in `state`.

@@ -6,6 +6,15 @@
 
 use std::{fmt, ops};
 
+/// How a connection is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// zlib.
+    Zlib,
+    /// zstd, at the level that the handshake response names.
+    Zstd,
+}
+
 /// A set of capability flags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Capabilities(u64);
@@ -147,6 +156,17 @@ impl Capabilities {
         self.0 &= !other.0;
     }
 
+    /// How a connection with these flags is compressed. With both flags it is zlib, as in servers.
+    pub const fn compression(self) -> Option<Compression> {
+        if self.contains(Self::COMPRESS) {
+            Some(Compression::Zlib)
+        } else if self.contains(Self::ZSTD_COMPRESSION_ALGORITHM) {
+            Some(Compression::Zstd)
+        } else {
+            None
+        }
+    }
+
     /// The flags of either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
@@ -218,6 +238,15 @@ mod tests {
         assert_eq!((set.low(), set.extended()), (1 << 24, 1 << 4));
         assert_eq!(Capabilities::from_halves(set.low(), set.extended()), set);
         assert_eq!(set & Capabilities::EXTENDED, Capabilities::CACHE_METADATA);
+    }
+
+    #[test]
+    fn zlib_is_taken_where_both_are_offered() {
+        let check = |set: Capabilities, expected| assert_eq!(set.compression(), expected);
+        let zstd = Capabilities::ZSTD_COMPRESSION_ALGORITHM;
+        check(Capabilities::EMPTY, None);
+        check(zstd, Some(Compression::Zstd));
+        check(zstd | Capabilities::COMPRESS, Some(Compression::Zlib));
     }
 
     #[test]

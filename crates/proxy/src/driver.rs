@@ -12,7 +12,9 @@ use std::{
 use tracing::{error, info, warn};
 use trunkline_net::{Connecting, Event, Events, Keepalive, Listener, Poller, Stream, Token};
 use trunkline_topology::{Address, Server};
-use trunkline_worker::{Action, ClientId, ConnId, MovedConn, Now, Peer, Side, Worker};
+use trunkline_worker::{
+    Action, ClientId, ConnId, KillAnswer, KillRequest, MovedConn, Now, Peer, Side, Worker,
+};
 
 use crate::{
     Mail,
@@ -344,9 +346,24 @@ impl Driver {
                 }
             }
             Action::HandOver { conn, moved, to } => self.hand_over(conn, moved, to),
+            Action::Kill { to, request } => self.ask_to_kill(to, request),
+            Action::Killed { asker, answer } => {
+                if let Some(peer) = self.parts.peers.get(asker.worker) {
+                    peer.send(Mail::Killed(asker, answer));
+                }
+            }
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
+        }
+    }
+
+    /// A worker that has ended has no client to end.
+    fn ask_to_kill(&mut self, to: usize, request: Box<KillRequest>) {
+        let asker = request.asker;
+        let is_sent = self.parts.peers.get(to).is_some_and(|peer| peer.send(Mail::Kill(request)));
+        if !is_sent {
+            self.parts.worker.kill_answered(asker, KillAnswer::Unknown);
         }
     }
 
@@ -459,11 +476,14 @@ impl Driver {
             Mail::Snapshot(snapshot) => worker.apply_snapshot(snapshot),
             Mail::Greeting(greeting) => worker.apply_greeting(greeting),
             Mail::Report(digests, answer) => answer(worker.report(digests)),
+            Mail::Sessions(query, answer) => answer(worker.sessions(query)),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
+            Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::HandedOver(moved, stream) => {
                 let Some(conn) = worker.adopt(*moved) else {
                     return;

@@ -8,9 +8,9 @@ use std::sync::{
 use trunkline_config::Snapshot;
 use trunkline_net::{Stream, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, Report};
+use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_topology::ServerKey;
-use trunkline_worker::{ClientId, ConnId, MovedConn};
+use trunkline_worker::{ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedConn};
 
 /// A message to a worker.
 pub enum Mail {
@@ -20,6 +20,8 @@ pub enum Mail {
     Greeting(Arc<Greeting>),
     /// Give a copy of the numbers; the function takes it to whoever asked.
     Report(DigestQuery, Box<dyn FnOnce(Report) + Send>),
+    /// Give a list of sessions likewise.
+    Sessions(SessionQuery, Box<dyn FnOnce(SessionList) + Send>),
     /// Stop: take no more clients, end the rest within so many milliseconds.
     Stop(u64),
     /// A password was decrypted.
@@ -30,6 +32,10 @@ pub enum Mail {
     Encrypted(ConnId, Option<Vec<u8>>),
     /// Another worker needs a connection to this server.
     PeerAsks(ServerKey, usize),
+    /// Another worker's client asks to end a client of this one.
+    Kill(Box<KillRequest>),
+    /// What came of a `KILL` of this worker's client.
+    Killed(KillAsker, KillAnswer),
     /// Another worker's connection, asked for earlier.
     HandedOver(Box<MovedConn>, Stream),
 }

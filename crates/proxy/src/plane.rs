@@ -7,11 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trunkline_compression::Libraries;
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, Report};
+use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_worker::{Shared, Worker, WorkerOptions};
 
 use crate::{
@@ -55,10 +56,9 @@ impl DataPlane {
         }
         let listen = listeners.iter().map(|listener| listener.address().clone()).collect();
         let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
-        let shared = Arc::new(Shared::new(
-            Some(key.public_key_pem().to_vec()),
-            settings.verified_passwords_max,
-        ));
+        let shared =
+            Shared::new(Some(key.public_key_pem().to_vec()), settings.verified_passwords_max);
+        let shared = Arc::new(shared.with_attributes(own_attributes()));
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive
@@ -135,23 +135,37 @@ impl DataPlane {
     /// Asks all workers for their numbers and waits at most `timeout` for the answers. A worker
     /// that does not answer in time is left out.
     pub fn reports(&self, digests: DigestQuery, timeout: Duration) -> Vec<Report> {
+        self.ask(timeout, |answer| Mail::Report(digests, answer))
+    }
+
+    /// The sessions of all workers that answer within `timeout`.
+    pub fn sessions(&self, query: SessionQuery, timeout: Duration) -> SessionList {
+        let lists = self.ask(timeout, |answer| Mail::Sessions(query, answer));
+        SessionList::merge(lists, query)
+    }
+
+    /// Asks all workers; the answers that come in time.
+    fn ask<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        mail: impl Fn(Box<dyn FnOnce(T) + Send>) -> Mail,
+    ) -> Vec<T> {
         let (sender, receiver) = channel();
         for postbox in &self.postboxes {
             let sender = sender.clone();
-            let answer = Box::new(move |report| drop(sender.send(report)));
-            postbox.send(Mail::Report(digests, answer));
+            postbox.send(mail(Box::new(move |answer| drop(sender.send(answer)))));
         }
         drop(sender);
         let deadline = Instant::now() + timeout;
-        let mut reports = Vec::new();
-        while reports.len() < self.postboxes.len() {
+        let mut answers = Vec::new();
+        while answers.len() < self.postboxes.len() {
             let left = deadline.saturating_duration_since(Instant::now());
             match receiver.recv_timeout(left) {
-                Ok(report) => reports.push(report),
+                Ok(answer) => answers.push(answer),
                 Err(_) => break,
             }
         }
-        reports
+        answers
     }
 
     /// Begins the graceful stop of all workers.
@@ -185,6 +199,19 @@ impl DataPlane {
     }
 }
 
+/// What servers show of the proxy's connections, by the names that other clients use
+/// (`performance_schema.session_connect_attrs`).
+fn own_attributes() -> [(&'static str, String); 6] {
+    [
+        ("program_name", "trunkline".to_owned()),
+        ("_client_name", "trunkline".to_owned()),
+        ("_client_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("_pid", std::process::id().to_string()),
+        ("_os", std::env::consts::OS.to_owned()),
+        ("_platform", std::env::consts::ARCH.to_owned()),
+    ]
+}
+
 /// What one thread begins with: the worker itself is made on its own thread.
 struct Start {
     index: usize,
@@ -206,7 +233,13 @@ impl Start {
         let nonce = trunkline_crypto::nonce();
         let seed = nonce.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
-        let worker = Worker::new(options, self.snapshot, self.shared, self.greeting);
+        let worker = Worker::new(
+            options,
+            self.snapshot,
+            self.shared,
+            self.greeting,
+            Box::new(Libraries::new()),
+        );
         let parts = Parts {
             worker,
             poller: self.poller,

@@ -128,6 +128,7 @@ fn login_as(user: &str, credential: Credential) -> ServerLogin {
         schema: Some(b"shop".to_vec()),
         collation: 45,
         capabilities: ORDINARY,
+        zstd_level: 0,
         attributes: vec![(b"program_name".to_vec(), b"test".to_vec())],
         is_local: false,
     }

@@ -14,7 +14,10 @@ use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
 use trunkline_stats::DigestQuery;
 use trunkline_topology::{Secret, Server, ServerHealth, ServerKey};
-use trunkline_worker::{Action, ClientId, ConnId, MovedConn, Now, Peer, Side, Worker};
+use trunkline_worker::{
+    Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedConn, Now, Peer, Side,
+    Worker,
+};
 
 use crate::{
     HostId, LinkId, Micros,
@@ -55,6 +58,10 @@ pub enum Mail {
     PeerAsks(ServerKey, usize),
     /// Another worker's connection, asked for earlier.
     HandedOver(Box<MovedConn>, LinkId),
+    /// A client of another worker ends one of this worker's.
+    Kill(Box<KillRequest>),
+    /// What came of it.
+    Killed(KillAsker, KillAnswer),
 }
 
 /// Password work, done outside the worker's thread.
@@ -196,6 +203,11 @@ impl Driver {
     /// Sockets of both kinds, with their links.
     pub fn open(&self) -> impl Iterator<Item = (Side, LinkId)> {
         self.sockets.iter().map(|socket| (socket.side, socket.link))
+    }
+
+    /// Bytes that wait for a socket.
+    pub fn pending_len(&mut self, side: Side) -> usize {
+        self.worker.pending(side).len()
     }
 
     /// Whether this worker has the link's socket.
@@ -485,6 +497,12 @@ impl Driver {
                 }
             }
             Action::HandOver { conn, moved, to } => self.hand_over(out, conn, moved, to),
+            Action::Kill { to, request } => {
+                out.wishes.push(Wish::Post(to, Mail::Kill(request)));
+            }
+            Action::Killed { asker, answer } => {
+                out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
+            }
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }
@@ -537,6 +555,8 @@ impl Driver {
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
+            Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::HandedOver(moved, link) => {
                 let Some(conn) = worker.adopt(*moved) else {
                     return out.close(link);

@@ -74,7 +74,7 @@ impl Operator {
         let config = plan.configs.get(place)?.config();
         self.snapshot = Arc::new(config.snapshot(Some(&self.snapshot)));
         self.published.push(place);
-        debug_assert_eq!(self.snapshot.version as usize, self.published.len());
+        debug_assert_eq!(self.snapshot.version, self.published.len() as u64);
         Some(self.snapshot())
     }
 

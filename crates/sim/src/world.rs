@@ -144,7 +144,9 @@ impl<'a> World<'a> {
             let seed = root.split("worker", index as u64).next_u64();
             let options = WorkerOptions { index, workers: plan.workers, seed };
             let snapshot: Arc<Snapshot> = operator.snapshot();
-            let worker = Worker::new(options, snapshot, Arc::clone(&shared), Arc::clone(&greeting));
+            let (shared, greeting) = (Arc::clone(&shared), Arc::clone(&greeting));
+            let compressor = Box::new(trunkline_compression::Libraries::default());
+            let worker = Worker::new(options, snapshot, shared, greeting, compressor);
             Driver::new(worker, index, plan.workers, plan.scratch_len)
         };
         let mut world = Self {

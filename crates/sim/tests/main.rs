@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::Instant,
@@ -23,14 +23,14 @@ const BASE: u64 = 1_000_000;
 
 /// Runs seeds on all cores; those that failed, with what they broke.
 fn failures(seeds: &[u64]) -> Vec<(u64, Outcome)> {
-    let next = AtomicU64::new(0);
+    let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     let statements = AtomicU64::new(0);
     let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some(seed) = seeds.get(next.fetch_add(1, Relaxed) as usize) {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Relaxed)) {
                     let outcome = run_seed(*seed);
                     statements.fetch_add(outcome.statements, Relaxed);
                     if !outcome.is_good() {

@@ -4,6 +4,7 @@
 pub mod analysis;
 pub mod digest;
 pub mod hint;
+pub mod recall;
 pub mod set;
 pub mod spooky;
 pub mod token;

@@ -85,6 +85,16 @@ counters! {
             "Clients turned away because their handshake took longer than connect_timeout_client."
         clients_idle_timeout: "trunkline_client_idle_timeouts_total";
             "Clients closed because they were idle for longer than wait_timeout."
+        traces_fetched: "trunkline_session_traces_total";
+            "Times that warnings or a last insert id were fetched for a session before its connection served another one."
+        binlog_dumps: "trunkline_binlog_dumps_total";
+            "Times that a replica or another reader of the binary log was given a server connection of its own."
+        client_files_bytes: "trunkline_client_file_bytes_total";
+            "Bytes of clients' files relayed to servers (LOAD DATA LOCAL INFILE)."
+        clients_killed: "trunkline_client_kills_total";
+            "Sessions that a client ended by KILL."
+        statements_killed: "trunkline_statement_kills_total";
+            "Times that a client asked for a statement's end by KILL QUERY."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";
@@ -103,6 +113,12 @@ counters! {
             "Statements that the proxy answered itself, without a server."
         statements_retried: "trunkline_statement_retries_total";
             "Statements sent again because their first server did not answer and that was safe."
+        statements_pipelined: "trunkline_statement_pipelined_total";
+            "Statements sent to a connection while others were in flight on it."
+        statements_overtaken: "trunkline_statement_resends_total";
+            "Reads sent to another connection because one in front of them took too long."
+        statements_awaited_state: "trunkline_statement_state_waits_total";
+            "Statements that waited until their server had confirmed the session's state."
         statements_queued: "trunkline_statement_waits_total";
             "Statements that waited for a server connection."
         queue_time_us: "trunkline_statement_wait_microseconds_total";
@@ -139,6 +155,10 @@ counters! {
             "Statements that were preceded by session state in the same write."
         sessions_not_synchronised: "trunkline_session_sync_failures_total";
             "Times that a server refused a session's state."
+        statements_prepared: "trunkline_backend_prepared_statements_total";
+            "Statements prepared on server connections, for clients or again for them."
+        statements_prepared_again: "trunkline_backend_reprepared_statements_total";
+            "Statements prepared because the connection that was to run them did not have them."
         server_connections_opened: "trunkline_backend_connections_opened_total";
             "Server connections begun, whether or not they came up."
         server_connections_lost: "trunkline_backend_connections_lost_total";

@@ -47,6 +47,8 @@ pub struct ServerHealth {
     connections: AtomicU32,
     /// Statements sent and not answered yet, over all workers.
     in_flight: AtomicU32,
+    /// Statements prepared on its connections, over all workers.
+    stmts: AtomicU32,
     /// Bumped when the state changes; connections of an older epoch are not used again.
     epoch: AtomicU32,
     /// Milliseconds of the proxy's clock until which the server stays shunned.
@@ -116,6 +118,12 @@ impl ServerHealth {
             .is_ok()
     }
 
+    /// Takes a place beyond the cap, for a `KILL` that must get to a server whose places are all
+    /// taken.
+    pub fn take_connection_beyond(&self) {
+        self.connections.fetch_add(1, Relaxed);
+    }
+
     /// Gives a connection's place back.
     pub fn give_back_connection(&self) {
         let before = self.connections.fetch_sub(1, Relaxed);
@@ -125,6 +133,24 @@ impl ServerHealth {
     /// Connections open or being opened, over all workers.
     pub fn connections(&self) -> u32 {
         self.connections.load(Relaxed)
+    }
+
+    /// The server has one prepared statement more.
+    pub fn add_stmt(&self) {
+        self.stmts.fetch_add(1, Relaxed);
+    }
+
+    /// The server has so many prepared statements less.
+    pub fn close_stmts(&self, count: u32) {
+        if count > 0 {
+            let before = self.stmts.fetch_sub(count, Relaxed);
+            debug_assert!(before >= count);
+        }
+    }
+
+    /// Statements prepared on the server's connections, over all workers.
+    pub fn stmts(&self) -> u32 {
+        self.stmts.load(Relaxed)
     }
 
     /// A statement was sent.

@@ -11,5 +11,7 @@ mod user;
 pub use address::{Address, AddressError};
 pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use secret::Secret;
-pub use server::{HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerKey};
+pub use server::{
+    HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
+};
 pub use user::{Password, PasswordError, User};

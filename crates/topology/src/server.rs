@@ -35,8 +35,22 @@ pub struct Server {
     pub weight: u32,
     /// The most connections to this server over all workers.
     pub max_connections: u32,
+    /// Whether new connections to it are compressed.
+    pub compression: ServerCompression,
     /// Shared by all workers and kept across configuration changes of the same key.
     pub health: Arc<ServerHealth>,
+}
+
+/// Whether connections to a server are compressed, where the server can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServerCompression {
+    /// They are not.
+    #[default]
+    Off,
+    /// With zlib.
+    Zlib,
+    /// With zstd, or zlib where the server has only that.
+    Zstd,
 }
 
 /// A writer hostgroup with its readers.

@@ -27,6 +27,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Show the numbers of a running proxy
     Status(StatusArgs),
+    /// Show the sessions of a running proxy, and what holds them on server connections
+    Sessions(SessionsArgs),
     /// Say what would become of a statement, and why; nothing needs to be running
     Explain(ExplainArgs),
 }
@@ -45,14 +47,36 @@ pub struct CheckArgs {
     pub file: PathBuf,
 }
 
+/// Which proxy is asked.
 #[derive(Debug, Args)]
-pub struct StatusArgs {
+pub struct ProxyArgs {
     /// Where the proxy answers over HTTP [default: http://127.0.0.1:6070]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub url: Option<String>,
     /// Ask where this configuration file's `http_listen` says
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct SessionsArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// Only sessions that are held on a server connection
+    #[arg(long)]
+    pub pinned: bool,
+    /// The most sessions that are shown; the longest held come first
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u32,
+    /// Print the sessions as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
     /// Print the numbers as JSON
     #[arg(long)]
     pub json: bool,

@@ -1,7 +1,8 @@
 //! The `trunkline` command. What it does is wired together here and done in the other crates.
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
-//! then one module for each command: [`check`], [`explain`], [`status`], [`serve`].
+//! then one module for each command: [`check`], [`explain`], [`status`], [`sessions`],
+//! [`serve`].
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -10,6 +11,7 @@ mod config_file;
 
 mod check;
 mod explain;
+mod sessions;
 mod status;
 
 mod serve;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => return serve::run(args),
         Command::Check(args) => check::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Sessions(args) => sessions::run(&args),
         Command::Explain(args) => explain::run(&args),
     };
     match outcome {

@@ -10,7 +10,11 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use trunkline_stats::Report;
 
-use crate::{cli::StatusArgs, config_file::ConfigFile, show};
+use crate::{
+    cli::{ProxyArgs, StatusArgs},
+    config_file::ConfigFile,
+    show,
+};
 
 /// Where the proxy answers unless it is told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:6070";
@@ -22,22 +26,35 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Asks the running proxy and shows what it says.
 pub fn run(args: &StatusArgs) -> Result<ExitCode> {
-    let url = match (&args.url, &args.config) {
+    ask(&args.proxy, "/status", args.json, |body| {
+        let report: Report = serde_json::from_str(body)?;
+        Ok(trunkline_admin::status_text(&report))
+    })
+}
+
+/// Asks the running proxy for a page of JSON, and shows it as it is or as `text` makes it.
+pub fn ask(
+    proxy: &ProxyArgs,
+    path: &str,
+    is_json: bool,
+    text: impl FnOnce(&str) -> serde_json::Result<String>,
+) -> Result<ExitCode> {
+    let url = match (&proxy.url, &proxy.config) {
         (Some(url), _) => url.clone(),
         (None, Some(file)) => url_of_file(&ConfigFile::new(file))?,
         (None, None) => DEFAULT_URL.to_owned(),
     };
-    let body = fetch(&url, "/status")?;
-    if args.json {
+    let body = fetch(&url, path)?;
+    if is_json {
         show(&body);
         if !body.ends_with('\n') {
             show("\n");
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let report: Report = serde_json::from_str(&body)
+    let text = text(&body)
         .with_context(|| format!("what answers at {url} is not Trunkline, or another version"))?;
-    show(&trunkline_admin::status_text(&report));
+    show(&text);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -100,7 +100,7 @@ fn the_version_is_the_packages() {
 fn help_names_every_command_and_wrong_usage_is_code_2() {
     let ran = run(trunkline().arg("--help"));
     assert_eq!(ran.code, Some(0));
-    for command in ["serve", "check", "status", "explain"] {
+    for command in ["serve", "check", "status", "sessions", "explain"] {
         assert!(ran.out.contains(command), "{command}");
     }
     for args in [&[][..], &["dance"], &["serve"], &["explain", "-c", "x", "SELECT 1"]] {

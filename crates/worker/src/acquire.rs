@@ -1,13 +1,13 @@
 //! Step 7: a statement gets a connection, a place in the queue, or a refusal that says why.
 
-use trunkline_pool::{AccountId, Choice, ConnId, ConnState, SlotId, Waiter};
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
     conn::ConnPhase,
-    dispatch::reads_past,
+    dispatch::reads_of_past,
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -23,13 +23,17 @@ impl Worker {
         let Some((hostgroup, account)) = self.wanted(id) else {
             return;
         };
-        // Whoever waits already is served first.
+        // Whoever waits already is served first, unless a connection is coming up for each.
+        let waiting = self.pool.waiters(hostgroup).len();
+        let is_free = waiting == 0 || waiting <= self.pool.connecting(hostgroup);
+        if is_free && self.acquire_shared(id, hostgroup, account) {
+            return;
+        }
         let others_wait = self.pool.waiters(hostgroup).iter().any(|w| w.account == account);
         if others_wait {
             return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
         }
         match self.choose(hostgroup, account) {
-            Choice::Idle(_, conn) => self.lease(id, conn),
             Choice::Open(slot) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
@@ -42,6 +46,7 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.replace(slot, conn, hostgroup, account, id);
             }
+            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease(id, conn),
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
     }
@@ -94,7 +99,7 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let Some((conn_id, turn)) = reads_past(statement).place(session) else {
+        let Some((conn_id, turn)) = reads_of_past(statement).place(session) else {
             return false;
         };
         let Some(conn) = self.conns.get(conn_id) else {
@@ -117,7 +122,7 @@ impl Worker {
         taken
     }
 
-    fn enqueue(
+    pub(crate) fn enqueue(
         &mut self,
         id: ClientId,
         hostgroup: HostgroupId,
@@ -146,16 +151,28 @@ impl Worker {
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
     pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
         let now_ms = self.now.ms();
+        let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
+        // On a shared connection nothing is kept for anybody.
+        self.fetch_traces(conn_id, Some(id), !is_shared);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
+        let rested_ms = now_ms.saturating_sub(conn.since_ms);
+        if rested_ms > PROBE_AFTER_MS {
+            self.act(crate::Action::Probe(conn_id));
+        }
+        if is_shared {
+            return self.share(id, conn_id);
+        }
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
         conn.list = ConnState::Leased;
         conn.owner = Some(id);
         if conn.last_client.replace(id) != Some(id) {
             conn.turn += 1;
         }
-        let rested_ms = now_ms.saturating_sub(conn.since_ms);
         let hostgroup = conn.hostgroup;
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Leased);
@@ -165,10 +182,12 @@ impl Worker {
             return self.free_after_session(conn_id);
         };
         debug_assert!(session.lease_mut(conn_id).is_none());
-        session.leases.push(Lease { hostgroup, conn: conn_id, pins: Default::default() });
-        if rested_ms > PROBE_AFTER_MS {
-            self.act(crate::Action::Probe(conn_id));
-        }
+        session.leases.push(Lease {
+            hostgroup,
+            conn: conn_id,
+            pins: Default::default(),
+            pinned_by: None,
+        });
         self.dispatch(id, conn_id);
     }
 
@@ -189,8 +208,10 @@ impl Worker {
         if self.offer_to_peer(conn_id) {
             return;
         }
+        let is_waited_for = !self.pool.waiters(hostgroup).is_empty();
+        let has_room = is_waited_for && self.pool.slot_mut(slot).is_some_and(Slot::has_room);
         let waiters = self.pool.waiters(hostgroup);
-        if let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
+        if has_room && let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
             self.count_queue_time(waiter.since_us);
             return self.lease(waiter.client, conn_id);
         }
@@ -227,7 +248,7 @@ impl Worker {
             let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
             let (client, account) = (waiter.client, waiter.account);
             match self.choose(hostgroup, account) {
-                Choice::Idle(_, conn) => {
+                Choice::Join(_, conn) | Choice::Idle(_, conn) => {
                     self.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
                     self.count_queue_time(waiter.since_us);
                     self.lease(client, conn);
@@ -251,7 +272,7 @@ impl Worker {
         }
     }
 
-    fn count_queue_time(&mut self, since_us: u64) {
+    pub(crate) fn count_queue_time(&mut self, since_us: u64) {
         let counters = &mut self.stats.counters;
         counters.statements_queued += 1;
         counters.queue_time_us += self.now.us.saturating_sub(since_us);
@@ -332,6 +353,7 @@ impl Worker {
             && let Phase::Running(statement) = &mut client.phase
         {
             statement.stage = Stage::Queued;
+            statement.runs_last = false;
         }
         self.acquire(id);
     }

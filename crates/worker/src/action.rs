@@ -6,7 +6,7 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::Reader;
 use trunkline_topology::{Secret, Server, ServerKey};
 
-use crate::{ClientId, MovedConn};
+use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedConn};
 
 /// One end of a relay, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,6 +102,20 @@ pub enum Action {
         moved: Box<MovedConn>,
         /// The worker that asked for it.
         to: usize,
+    },
+    /// Ask the worker that has the client to end it or its statement.
+    Kill {
+        /// The worker.
+        to: usize,
+        /// Whom, and who asks.
+        request: Box<KillRequest>,
+    },
+    /// Tell the worker that asked what came of its client's `KILL`.
+    Killed {
+        /// Who asked.
+        asker: KillAsker,
+        /// What came of it.
+        answer: KillAnswer,
     },
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),

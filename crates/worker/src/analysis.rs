@@ -5,10 +5,14 @@ use std::{collections::HashMap, rc::Rc};
 use foldhash::fast::FixedState;
 use trunkline_config::Settings;
 use trunkline_sql::{
-    analysis::{Access, Analysis, analyse},
+    analysis::{Access, Analysis, Effect, StatementKind, analyse},
     digest::{self, Digester},
+    recall::computes_values,
+    set::Assignment,
     token::{Encoding, Modes},
 };
+
+use crate::pace::Pace;
 
 /// A statement's digest and analysis; one for all statements that differ only in literals.
 #[derive(Debug)]
@@ -16,6 +20,13 @@ pub(crate) struct Known {
     pub digest: u64,
     pub digest_text: Box<[u8]>,
     pub analysis: Analysis,
+    /// How long its statements take; a statement that is not remembered knows of none.
+    pub pace: Pace,
+    /// For an `INSERT` or `REPLACE`: a value may be given to an AUTO_INCREMENT column that is not
+    /// in the text.
+    pub computes_values: bool,
+    /// It may leave a last insert id that its reply does not report.
+    pub may_leave_insert_id: bool,
 }
 
 impl Known {
@@ -82,8 +93,17 @@ impl Analyses {
         let analysis = analyse(text, modes);
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
-        let known =
-            Rc::new(Known { digest: digest.hash, digest_text: digest.text.into(), analysis });
+        let pace = Pace::default();
+        let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
+        let computes_values = !gives_values || computes_values(digest.text);
+        let known = Rc::new(Known {
+            digest: digest.hash,
+            digest_text: digest.text.into(),
+            may_leave_insert_id: may_leave_insert_id(&analysis, digest.text),
+            analysis,
+            computes_values,
+            pace,
+        });
         if is_remembered {
             if self.young.len() >= GENERATION_MAX {
                 self.old = std::mem::take(&mut self.young);
@@ -92,6 +112,25 @@ impl Analyses {
         }
         known
     }
+}
+
+/// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, an `INSERT` that answers
+/// with rows, and one of several statements.
+fn may_leave_insert_id(analysis: &Analysis, digest_text: &[u8]) -> bool {
+    let leaves = |effect: &Effect| match effect {
+        Effect::LastInsertIdAssigned | Effect::Call | Effect::ExecuteStatement(_) => true,
+        Effect::OtherSession(_) => true,
+        Effect::Set(assignments) => assignments.iter().any(|assignment| {
+            matches!(assignment, Assignment::Variable { name, .. }
+                if matches!(&**name, b"last_insert_id" | b"identity"))
+        }),
+        _ => false,
+    };
+    let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
+    let is_returning = |part: &[u8]| part.eq_ignore_ascii_case(b"RETURNING");
+    analysis.statements > 1
+        || analysis.effects.iter().any(leaves)
+        || gives_values && digest_text.windows(9).any(is_returning)
 }
 
 fn digest_settings(settings: &Settings) -> digest::Settings {

@@ -5,16 +5,27 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
-    response::{ReplyFormat, ResponseShape},
+    packet::track::Told,
+    response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
     Credential,
-    frontend::ClientHandshake,
+    frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
 use trunkline_topology::{HostgroupId, User};
 
-use crate::{action::Peer, analysis::Known, outbox::Outbox, shared::UserPlace};
+use crate::{
+    action::Peer,
+    analysis::Known,
+    compressed::Packing,
+    infile::Upload,
+    outbox::Outbox,
+    prepared::{ClientStmts, Reading},
+    route::Route,
+    shared::UserPlace,
+    traces::Past,
+};
 
 /// A client of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,12 +40,16 @@ pub struct ClientId {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub peer: Arc<Peer>,
+    /// The number that it was greeted with.
+    pub number: u32,
     /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
     pub nonce: [u8; 20],
     pub phase: Phase,
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
     pub inbox: Vec<u8>,
     pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
     /// When it was last heard of, ms.
@@ -53,10 +68,23 @@ pub(crate) enum Phase {
     Idle,
     /// A command is under way.
     Running(Box<Statement>),
+    /// What came of its `KILL` is awaited.
+    AwaitKill(AwaitKill),
     /// Bytes go straight to this server connection and back.
     Forward(ConnId),
     /// Ends when its outbox is empty.
     Closing,
+}
+
+/// A `KILL` that is being carried out.
+#[derive(Debug)]
+pub(crate) struct AwaitKill {
+    /// Tells it from an earlier one.
+    pub ticket: u64,
+    /// Whom it names.
+    pub number: u32,
+    /// When the client is told that nobody knows what came of it, ms.
+    pub deadline_ms: u64,
 }
 
 /// What the proxy knows of a logged-in client.
@@ -68,6 +96,10 @@ pub(crate) struct Session {
     pub account: AccountId,
     pub credential: Arc<Credential>,
     pub capabilities: Capabilities,
+    /// What the client told of itself, as far as it is kept.
+    pub attributes: Box<[Attribute]>,
+    /// What a client with zstd wants to be answered with.
+    pub zstd_level: u8,
     /// Framing of replies.
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,
@@ -82,12 +114,20 @@ pub(crate) struct Session {
     pub last_conn: Option<(ConnId, u64)>,
     /// The same for the statement that set `last_insert_id`.
     pub insert_conn: Option<(ConnId, u64)>,
+    /// What else the last statement left.
+    pub past: Past,
+    /// Which changes of session state the client is told.
+    pub told: Told,
     /// Status flags of the last reply.
     pub status: u16,
     /// The flag that the next statement's rules begin with.
     pub next_flag: u32,
-    /// Statements prepared by command, on the lease that is pinned for them.
-    pub prepared: Vec<(u32, Rc<Known>)>,
+    /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
+    pub accepted_sets: Vec<u64>,
+    /// Statements prepared by command.
+    pub prepared: ClientStmts,
+    /// What of `state` decides how texts are read.
+    pub reading: Reading,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }
@@ -98,7 +138,12 @@ pub(crate) struct Lease {
     pub hostgroup: HostgroupId,
     pub conn: ConnId,
     pub pins: Pins,
+    /// The statement that pinned it, and when, µs; `None` while nothing does.
+    pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
 }
+
+/// `SET` texts of one session that are remembered.
+const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Session {
     pub(crate) fn lease_mut(&mut self, conn: ConnId) -> Option<&mut Lease> {
@@ -108,6 +153,15 @@ impl Session {
     /// The lease that is in a transaction.
     pub(crate) fn transaction_lease(&self) -> Option<&Lease> {
         self.leases.iter().find(|lease| lease.pins.has(PinReason::Transaction))
+    }
+
+    /// Remembers that a server accepted this `SET`.
+    pub(crate) fn remember_set(&mut self, text: u64) {
+        self.accepted_sets.retain(|known| *known != text);
+        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.accepted_sets.remove(0);
+        }
+        self.accepted_sets.push(text);
     }
 
     /// Whether a transaction is open.
@@ -125,13 +179,29 @@ pub(crate) struct Statement {
     pub purpose: Purpose,
     /// Text and analysis, for commands that have a text.
     pub known: Option<Rc<Known>>,
+    /// The client's prepared statement that it makes, runs or fetches from.
+    pub stmt_id: Option<u32>,
+    /// The server's id of the statement that it runs.
+    pub server_stmt: u32,
+    /// It is run as the statement that its connection prepares just before.
+    pub runs_last: bool,
+    /// Why it could not be prepared: the client's answer, in place of the reply to come.
+    pub prepare_error: Option<Box<ServerError>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub may_leave_reader: bool,
+    /// A `KILL` came for it before it was sent: it never is.
+    pub is_killed: bool,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
+    /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
+    pub waiting: Option<Box<Waiting>>,
+    /// The file that its server asks the client for.
+    pub upload: Upload,
     pub retries_left: u32,
+    /// Shares no connection any more: it was sent on one before.
+    pub is_alone: bool,
     /// When the command was complete, µs.
     pub begun_us: u64,
     /// When it was sent to a server, µs; 0 before.
@@ -141,6 +211,14 @@ pub(crate) struct Statement {
     pub sent_at: u64,
 }
 
+/// How a statement goes on when what it reads has been fetched.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub route: Route,
+    /// Bytes of its text, which is the end of its frames.
+    pub text_len: usize,
+}
+
 /// How far a command has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -148,8 +226,12 @@ pub(crate) enum Stage {
     Queued,
     /// The connection is being brought to the session's state; the command follows.
     Synchronising(ConnId),
+    /// What is to be run is being prepared on the connection; the command follows.
+    Preparing(ConnId),
     /// Sent; the reply is awaited or being relayed.
     Sent(ConnId),
+    /// The same, on a connection that other sessions' statements run on too.
+    Shared(ConnId),
 }
 
 /// What a command is to the session, beyond its bytes.
@@ -164,10 +246,16 @@ pub(crate) enum Purpose {
     LoginSchema(Box<[u8]>, u8),
     /// `COM_STMT_PREPARE`.
     Prepare,
-    /// `COM_STMT_EXECUTE` and its like.
+    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
     Execute,
+    /// `COM_STMT_FETCH`.
+    Fetch,
     /// `COM_RESET_CONNECTION` on a leased connection.
     Reset,
+    /// `COM_REGISTER_SLAVE`.
+    Register,
+    /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
+    Dump,
     /// Anything else that a server answers.
     Other,
 }

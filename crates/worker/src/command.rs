@@ -8,25 +8,26 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
+        track::Told,
     },
     response::ResponseShape,
 };
 use trunkline_session::tracker::{Charset, SessionState};
-use trunkline_sql::{
-    analysis::{Effect, KillTarget},
-    token::Modes,
-};
+use trunkline_sql::token::Modes;
 
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    infile::Upload,
+    kill::{KillScope, KillText, kill_of},
     modes::modes_of,
-    prepared::is_unanswered,
+    prepared::{ClientStmts, Run, is_unanswered},
     route::Route,
+    traces::{Past, reads_past},
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
-const SENT_AHEAD_MAX: usize = 64 * 1024;
+pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
 
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,8 +68,13 @@ fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
     }
 }
 
-/// The payload of a command that came in several packets.
-fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
+/// Whether a command came in several packets.
+pub(crate) fn is_split(frames: &[u8]) -> bool {
+    Header::read(frames).is_some_and(Header::is_continued)
+}
+
+/// The payload of a command that may have come in several packets.
+pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(frames.len());
     while let Some(header) = Header::read(frames) {
         let Some((head, rest)) = frames.split_at_checked(HEADER_LEN + header.payload_len) else {
@@ -109,6 +115,12 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.packing.is_some() {
+            self.unpack_soon(Side::Client(id));
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
             return;
         }
@@ -131,7 +143,7 @@ impl Worker {
         let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
         if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
             client.is_paused = false;
-            self.act(Action::Resume(Side::Client(id)));
+            self.resume(Side::Client(id));
         }
     }
 
@@ -216,34 +228,31 @@ impl Worker {
             Command::ChangeUser(body) => self.change_user(id, body),
             Command::SetOption(option) => self.set_option(id, option),
             Command::StmtPrepare(text) => self.prepare(id, frames, text),
-            Command::StmtExecute { stmt_id, .. } | Command::StmtBulkExecute { stmt_id, .. } => {
-                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_execute", ResponseShape::Query);
+            Command::StmtExecute { stmt_id, .. } => {
+                self.execute(id, frames, payload, stmt_id, Run::Once);
             }
-            Command::StmtFetch { stmt_id, .. } => {
-                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_fetch", ResponseShape::Fetch);
+            Command::StmtBulkExecute { stmt_id, .. } => {
+                self.execute(id, frames, payload, stmt_id, Run::Bulk);
             }
-            Command::StmtReset { stmt_id } => {
-                self.on_prepared(id, frames, stmt_id, "mysqld_stmt_reset", ResponseShape::Single);
+            Command::StmtFetch { stmt_id, .. } => self.fetch(id, frames, stmt_id),
+            Command::StmtReset { stmt_id } => self.reset_stmt(id, stmt_id),
+            Command::StmtSendLongData { stmt_id, parameter, .. } => {
+                self.long_data(id, frames, stmt_id, parameter);
             }
-            Command::StmtSendLongData { stmt_id, .. } => {
-                self.unanswered(id, frames, stmt_id, false)
-            }
-            Command::StmtClose { stmt_id } => self.unanswered(id, frames, stmt_id, true),
+            Command::StmtClose { stmt_id } => self.close_stmt(id, stmt_id),
             Command::Statistics => self.plain(id, frames, ResponseShape::Text),
             Command::FieldList { .. } => self.plain(id, frames, ResponseShape::FieldList),
             Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
-            Command::ProcessKill(thread) => {
-                let text = format!("Unknown thread id: {thread}");
-                self.answer_error(id, 1094, b"HY000", &text);
+            Command::ProcessKill(number) => {
+                self.kill(id, KillScope::Session, Some(number.into()));
             }
+            Command::RegisterSlave(_) => self.register_replica(id, frames),
+            Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => self.dump_binlog(id, frames),
             Command::Debug
             | Command::Shutdown
             | Command::Refresh(_)
             | Command::CreateDb(_)
             | Command::DropDb(_)
-            | Command::BinlogDump(_)
-            | Command::BinlogDumpGtid(_)
-            | Command::RegisterSlave(_)
             | Command::TableDump(_)
             | Command::Unknown(_) => self.answer_error(id, 1047, b"08S01", "Unknown command"),
         }
@@ -263,10 +272,18 @@ impl Worker {
             shape,
             purpose,
             known: None,
+            stmt_id: None,
+            server_stmt: 0,
+            runs_last: false,
+            prepare_error: None,
             is_read: false,
             may_leave_reader: false,
+            is_killed: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
+            is_alone: false,
+            waiting: None,
+            upload: Upload::None,
             retries_left: self.snapshot.settings.query_retries_on_failure,
             begun_us: self.now.us,
             sent_us: 0,
@@ -278,18 +295,33 @@ impl Worker {
     fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if let [Effect::Kill { target: KillTarget::Connection | KillTarget::Query, id: thread }] =
-            &*known.analysis.effects
-        {
-            // The number is one of ours, or a server's that may be anybody's by now.
-            let text = format!("Unknown thread id: {}", thread.unwrap_or_default());
-            return self.answer_error(id, 1094, b"HY000", &text);
+        match kill_of(&known.analysis) {
+            KillText::None => {}
+            KillText::One(scope, number) => return self.kill(id, scope, number),
+            KillText::Refused(what) => return self.not_supported(id, what),
+        }
+        if self.refuses_local_file(id, &known.analysis) {
+            return;
         }
         let route = self.route_text(id, &known, text);
+        let goes_to_server =
+            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
         statement.is_read = known.is_read();
         statement.known = Some(known);
-        self.follow(id, route, statement);
+        if goes_to_server && self.answer_repeated_set(id, &statement) {
+            return self.buffers.give(statement.frames);
+        }
+        match reads_past(&statement) {
+            true => self.follow_past(id, route, statement, text.len()),
+            false => self.follow(id, route, statement),
+        }
+    }
+
+    /// Refuses a statement that can't be carried out for a client of a proxy.
+    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
+        let text = format!("This version of Trunkline doesn't yet support '{what}'");
+        self.answer_error(id, 1235, b"42000", &text);
     }
 
     pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
@@ -345,10 +377,13 @@ impl Worker {
         let state = SessionState::new(session.state.schema.clone(), charset);
         session.modes = modes_of(&state, self.greeting.flavor(), false);
         session.state = self.states.intern(state);
-        session.prepared = Vec::new();
+        session.accepted_sets = Vec::new();
+        session.prepared = ClientStmts::default();
         session.last_insert_id = 0;
         session.last_conn = None;
         session.insert_conn = None;
+        session.past = Past::default();
+        session.told = Told::DEFAULT;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
     }
 
@@ -444,7 +479,7 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, id: ClientId, statement: Statement) {
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Statement) {
         let boxed = match self.spare_statements.pop() {
             Some(mut spare) => {
                 *spare = statement;

@@ -6,7 +6,7 @@ use trunkline_pool::{AccountId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::greeting::Flavor,
-    response::{Relay, ReplyFormat},
+    response::{Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_session::{
     backend::{ServerHandshake, ServerIdentity},
@@ -14,7 +14,7 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
 
-use crate::{ClientId, outbox::Outbox};
+use crate::{ClientId, compressed::Packing, outbox::Outbox, prepared::ServerStmts, traces::Trace};
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -26,18 +26,32 @@ pub(crate) struct Conn {
     pub list: ConnState,
     pub phase: ConnPhase,
     pub inbox: Vec<u8>,
+    /// What has come of an answer to [`Trace::Warnings`].
+    pub captured: Vec<u8>,
     pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
     pub is_paused: bool,
     /// Known from the login on.
     pub identity: Option<Box<ServerIdentity>>,
     pub flavor: Flavor,
     pub format: ReplyFormat,
     pub state: Arc<SessionState>,
+    /// What is prepared on it.
+    pub stmts: ServerStmts,
     /// Commands sent and not answered, in order; the front's answer is coming in.
     pub in_flight: VecDeque<InFlight>,
     /// Who has it, while leased or forwarding.
     pub owner: Option<ClientId>,
     pub is_pinned: bool,
+    /// Whether the server was asked to report what is set for the next transaction.
+    pub tracks_transactions: bool,
+    /// `KILL`s of what runs here that are under way: no new statement goes out meanwhile.
+    pub kills: u32,
+    /// A `KILL` was sent that may have come too late for the statement it was meant for.
+    pub was_killed: bool,
+    /// What became of a `KILL` is not known: the connection is not used by another session.
+    pub is_doomed: bool,
     /// When the statement that runs was sent, µs; 0 when none does.
     pub busy_since_us: u64,
     /// The session that had it last.
@@ -51,6 +65,17 @@ pub(crate) struct Conn {
     pub since_ms: u64,
     /// The fast-forward client that it is opened for.
     pub forwards: Option<ClientId>,
+}
+
+impl Conn {
+    /// A relay for the answer to a command of the proxy's own, in one packet.
+    pub(crate) fn own_relay(&self) -> Relay {
+        let relay = Relay::new(ResponseShape::Single, self.format, self.format, false);
+        match self.packing {
+            None => relay.numbered_from(1),
+            Some(_) => relay,
+        }
+    }
 }
 
 /// What a server connection is doing.
@@ -85,12 +110,20 @@ pub(crate) enum Owner {
     /// The proxy: state for this client's command, which follows or waits; and the hash of the
     /// `SET`, if it is one.
     Sync(ClientId, Option<u64>),
+    /// The proxy: prepares what this client's execution, which follows or waits, needs.
+    Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
     Reset,
     /// The proxy: `COM_PING` on an idle connection.
     Ping,
+    /// The proxy: `COM_PING` that takes an interruption which came too late.
+    Cleanse,
+    /// The proxy: what this client's session left here, fetched before another one gets it.
+    Trace(ClientId, Trace),
+    /// The proxy: a side command, by its number.
+    Side(u64),
 }
 
 /// An idle connection on its way to another worker.
@@ -99,9 +132,12 @@ pub struct MovedConn {
     pub(crate) key: ServerKey,
     pub(crate) login: AccountKey,
     pub(crate) state: SessionState,
+    /// The server's ids of what is prepared on it, to be closed.
+    pub(crate) stmts: Vec<u32>,
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
     pub(crate) format: ReplyFormat,
+    pub(crate) packing: Option<Box<Packing>>,
     pub(crate) epoch: u32,
     pub(crate) health: Arc<ServerHealth>,
 }

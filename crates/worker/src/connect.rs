@@ -14,20 +14,23 @@ use trunkline_session::{
     backend::{
         FailureKind, ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
     },
+    frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression};
 
 use crate::{
     Action, ClientId, Worker,
     conn::{Conn, ConnPhase, InFlight, Owner},
     login::reply_format,
     outbox::Outbox,
+    prepared::ServerStmts,
 };
 
 /// Asked of every server beyond what the client's behaviour needs.
 const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LONG_FLAG)
+    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::PROTOCOL_41)
     .union(Capabilities::TRANSACTIONS)
     .union(Capabilities::SECURE_CONNECTION)
@@ -37,9 +40,22 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_ATTRS)
     .union(Capabilities::SESSION_TRACK);
 
+fn compression_wanted(compression: ServerCompression) -> Capabilities {
+    match compression {
+        ServerCompression::Off => Capabilities::EMPTY,
+        ServerCompression::Zlib => Capabilities::COMPRESS,
+        ServerCompression::Zstd => {
+            Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRESSION_ALGORITHM)
+        }
+    }
+}
+
 /// Says what changes in a session beyond what a statement's text shows.
 const TRACKERS_ON: &[u8] = b"\x03SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
+
+const TRANSACTION_TRACKER_ON: &[u8] =
+    b"\x03SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
@@ -55,10 +71,11 @@ impl Worker {
     ) -> Option<ConnId> {
         let server = Arc::clone(&self.pool.slot(slot)?.server);
         let is_local = matches!(server.key.address, Address::Unix(_));
-        let Some(login) = self.server_login(client, account, is_local, None) else {
+        let Some(mut login) = self.server_login(client, account, is_local, None) else {
             server.health.give_back_connection();
             return None;
         };
+        login.capabilities.insert(compression_wanted(server.compression));
         let collation = login.collation;
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
@@ -70,15 +87,22 @@ impl Worker {
             list: ConnState::Connecting,
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
+            captured: Vec::new(),
             outbox: Outbox::default(),
+            packing: None,
             is_paused: false,
             identity: None,
             flavor: Flavor::MySql,
             format: ReplyFormat::default(),
             state,
+            stmts: ServerStmts::default(),
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            tracks_transactions: false,
+            kills: 0,
+            was_killed: false,
+            is_doomed: false,
             busy_since_us: 0,
             last_client: None,
             turn: 0,
@@ -121,7 +145,8 @@ impl Worker {
             schema,
             collation,
             capabilities,
-            attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
+            attributes: as_sent(self.shared.attributes()),
+            zstd_level: self.snapshot.settings.zstd_compression_level,
             is_local,
         })
     }
@@ -162,6 +187,7 @@ impl Worker {
             slot.enter(ConnState::Connecting);
         }
         self.touch_server(conn_id);
+        self.forget_stmts(conn_id);
     }
 
     /// The socket is connected; the server speaks first.
@@ -240,6 +266,7 @@ impl Worker {
         conn.format = reply_format(identity.capabilities);
         let charset = Charset::Collation(identity.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        let capabilities = identity.capabilities;
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (slot, forwards) = (conn.slot, conn.forwards);
@@ -252,8 +279,11 @@ impl Worker {
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
+                self.begin_server_packing(id, capabilities);
                 self.switch_trackers_on(id);
-                self.offer(id);
+                if !self.side_conn_ready(id) {
+                    self.offer(id);
+                }
             }
         }
     }
@@ -269,8 +299,25 @@ impl Worker {
         let relay =
             Relay::new(ResponseShape::Query, conn.format, conn.format, false).numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        conn.tracks_transactions = false;
         self.write_server(id, |out| {
             put_payload(out, 0, TRACKERS_ON);
+        });
+    }
+
+    /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
+    /// of every connection, as servers then report the progress of every transaction.
+    pub(crate) fn track_transactions(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        if !conn.format.session_track || std::mem::replace(&mut conn.tracks_transactions, true) {
+            return;
+        }
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        self.write_server(id, |out| {
+            put_payload(out, 0, TRANSACTION_TRACKER_ON);
         });
     }
 
@@ -302,6 +349,7 @@ impl Worker {
             }
         }
         self.stats.server_mut(slot.index()).connect_err += 1;
+        self.side_conn_lost(id, 0, &failure.message);
         self.drop_conn(id);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {
@@ -313,4 +361,9 @@ impl Worker {
         }
         self.pump(hostgroup);
     }
+}
+
+/// Attributes in the form in which a login takes them.
+pub(crate) fn as_sent(attributes: &[Attribute]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    attributes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }

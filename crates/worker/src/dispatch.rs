@@ -7,19 +7,22 @@ use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, ConnState};
 use trunkline_protocol::{
     codec::{
-        frame::{begin_packet, end_packet, put_payload, split_packet},
+        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
         put_u16,
     },
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, Sync, difference};
+use trunkline_session::tracker::{Difference, SessionState, Sync, difference};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Session, Stage, Statement},
+    compressed::answer_seq,
     conn::{InFlight, Owner},
+    held::sets_next_transaction,
+    prepared::put_statement,
 };
 
 /// Remembered `SET` statements; more than that and all are proven again.
@@ -36,6 +39,9 @@ pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
 impl Worker {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
+        if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
+            return;
+        }
         let Some(client) = self.clients.get(id) else {
             return;
         };
@@ -45,9 +51,31 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
-        let needs_trace = reads_past(statement).is_elsewhere(session, (conn_id, conn.turn));
+        let is_dump = statement.purpose == Purpose::Dump;
+        let reads = reads_of_past(statement);
+        let here = (conn_id, conn.turn);
+        let needs_trace = reads.is_elsewhere(session, here);
+        let has_id = session.insert_conn == Some(here);
+        if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
+            return;
+        }
+        if !self.is_prepared(id, conn_id) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
-            return self.send_statement(id, conn_id);
+            if is_dump && self.waits_to_dump(id, conn_id) {
+                return;
+            }
+            return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
         let mut sync = match difference(&conn.state, &session.state, conn.flavor) {
             Difference::None => Sync::default(),
@@ -55,16 +83,21 @@ impl Worker {
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
         let proof = sync.set.as_deref().map(text_hash);
+        let state = Arc::clone(&session.state);
         if needs_trace {
             // The statement reads what an earlier one left behind. Another session's traces go.
             add_last_insert_id(&mut sync, session.last_insert_id, conn.flavor);
-            self.note_insert_conn(id, conn_id);
+            session.past.insert_id_is_set();
+            session.insert_conn = Some((conn_id, conn.turn));
         }
-        let waits = self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
-        self.send_sync(id, conn_id, sync, proof);
+        let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
+        self.send_sync(id, conn_id, state, sync, proof);
         match waits {
-            true => self.set_stage(id, Stage::Synchronising(conn_id)),
-            false => self.send_statement(id, conn_id),
+            true => {
+                self.stats.counters.statements_awaited_state += 1;
+                self.set_stage(id, Stage::Synchronising(conn_id));
+            }
+            false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
     }
 
@@ -89,11 +122,15 @@ impl Worker {
         !statement.is_read && (chooses_schema || !is_proven)
     }
 
-    fn send_sync(&mut self, id: ClientId, conn_id: ConnId, sync: Sync, proof: Option<u64>) {
-        let session_state = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(state) = session_state.map(|session| Arc::clone(&session.state)) else {
-            return;
-        };
+    /// Appends what brings a connection to `state`.
+    pub(crate) fn send_sync(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        state: Arc<SessionState>,
+        sync: Sync,
+        proof: Option<u64>,
+    ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -111,7 +148,8 @@ impl Worker {
             put_init_db(out, schema);
             expect(None);
         }
-        if let Some(text) = &sync.set {
+        let sets = sync.set.iter().map(|text| (text, proof));
+        for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
             let start = begin_packet(out, 0);
             out.push(0x03);
             out.extend_from_slice(text);
@@ -134,18 +172,16 @@ impl Worker {
         self.proven.insert((slot, set));
     }
 
-    /// The session's last id is on this connection from now on.
-    fn note_insert_conn(&mut self, id: ClientId, conn_id: ConnId) {
-        let turn = self.conns.get(conn_id).map(|conn| conn.turn);
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let (Some(turn), Some(session)) = (turn, session) {
-            session.insert_conn = Some((conn_id, turn));
-        }
-    }
-
     /// Appends the statement to the connection's outbox and expects its answer.
-    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.now.us;
+        let is_next = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement) if sets_next_transaction(statement))
+        });
+        if is_next {
+            self.track_transactions(conn_id);
+        }
+        self.make_way(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -153,28 +189,62 @@ impl Worker {
         else {
             return;
         };
+        if statement.purpose == Purpose::Dump {
+            return self.begin_dump(id, conn_id);
+        }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
         // A server may refuse a command of many packets before it has read them all.
+        // A server may refuse a command of many packets before it has read them all.
         if let Some((header, _, [])) = split_packet(&statement.frames) {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
+        relay.set_told(session.told);
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
+            relay.renumber_from(answer_seq(&statement.frames));
+        }
+        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            relay.set_stmt_id(stmt_id);
+        }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
-        conn.busy_since_us = now_us;
+        if conn.busy_since_us == 0 {
+            conn.busy_since_us = now_us;
+        }
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
-        statement.stage = Stage::Sent(conn_id);
-        let sent = statement.frames.len() as u64;
-        conn.outbox.buf(&mut self.buffers).extend_from_slice(&statement.frames);
+        statement.stage = stage;
+        let out = conn.outbox.buf(&mut self.buffers);
+        let begin = out.len();
+        put_statement(out, statement, session, &mut conn.stmts);
+        let put = out.get(begin..).unwrap_or_default();
+        // With types put in it may take a packet more than its client knows of.
+        let has_grown = put.len() > PAYLOAD_MAX && put.len() > statement.frames.len();
+        if let (true, Some(entry)) = (has_grown, conn.in_flight.back_mut()) {
+            entry.relay.renumber_from(answer_seq(&statement.frames));
+        }
+        let sent = conn.outbox.position() - statement.sent_at;
         let slot = conn.slot;
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.begin_statement();
         }
         self.stats.server_mut(slot.index()).bytes_sent += sent;
         self.touch_server(conn_id);
+    }
+
+    /// What is prepared on the connection and not needed goes before the statement.
+    fn make_way(&mut self, id: ClientId, conn_id: ConnId) {
+        let prepares = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Prepare)
+        });
+        match prepares {
+            true => self.make_room_for_stmt(conn_id),
+            false => self.close_surplus(conn_id),
+        }
     }
 
     pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
@@ -256,24 +326,26 @@ impl Worker {
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 /// What a statement reads of its session's past, beyond the state that is tracked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PastReads {
-    /// `LAST_INSERT_ID()`.
-    insert_id: bool,
+    /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
+    pub insert_id: bool,
     /// What the last statement left: warnings, counts.
-    last: bool,
+    pub last: bool,
 }
 
 /// What the statement reads of its session's past.
-pub(crate) fn reads_past(statement: &Statement) -> PastReads {
-    let Some(analysis) = statement.known.as_ref().map(|known| &known.analysis) else {
-        return PastReads { insert_id: false, last: false };
+pub(crate) fn reads_of_past(statement: &Statement) -> PastReads {
+    let Some(known) = statement.known.as_ref() else {
+        return PastReads::default();
     };
-    let depends = |what| analysis.depends.contains(what);
+    let depends = |what| known.analysis.depends.contains(what);
     // A stored routine may read anything of it.
-    let is_routine = runs_routine(analysis);
+    let is_routine = runs_a_routine(&known.analysis);
     PastReads {
-        insert_id: is_routine || depends(Depends::LAST_INSERT_ID),
+        insert_id: is_routine
+            || depends(Depends::LAST_INSERT_ID)
+            || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
         last: is_routine
             || depends(Depends::ROW_COUNT)
             || depends(Depends::FOUND_ROWS)
@@ -281,8 +353,8 @@ pub(crate) fn reads_past(statement: &Statement) -> PastReads {
     }
 }
 
-/// Whether a statement may run code that is not in its text.
-pub(crate) fn runs_routine(analysis: &Analysis) -> bool {
+/// Whether a statement runs a stored routine, which may read anything of its session's past.
+pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
     analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
         || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
 }
@@ -314,6 +386,6 @@ fn add_last_insert_id(sync: &mut Sync, value: u64, flavor: Flavor) {
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 
-fn text_hash(text: &[u8]) -> u64 {
+pub(crate) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
 }

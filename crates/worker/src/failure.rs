@@ -2,13 +2,12 @@
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 
-use trunkline_session::tracker::PinReason;
-
 use crate::{
     Action, ClientId, Worker,
     client::{Phase, Stage},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
+    traces::Trace,
 };
 
 impl Worker {
@@ -63,6 +62,7 @@ impl Worker {
                 self.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
+        self.side_conn_lost(id, 0, reason);
         self.drop_conn(id);
         if let Some(client) = forwards {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
@@ -76,14 +76,11 @@ impl Worker {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
-        let owner = conn.owner.take();
-        let relay = conn.in_flight.iter().find(|entry| matches!(entry.owner, Owner::Client(_)));
-        let begun = relay.is_some_and(|entry| entry.relay.has_begun());
-        let break_off_seq = relay.map_or(Some(1), |entry| entry.relay.break_off_seq());
+        let losers = losers(&mut conn);
         self.stats.counters.server_connections_lost += 1;
         self.act(Action::CloseServer { conn: id, farewell: &[] });
         self.sweep_slot(conn.slot);
-        if let Some(client) = owner {
+        for (client, begun, break_off_seq) in losers {
             let loss = Loss {
                 conn: id,
                 slot: conn.slot,
@@ -93,7 +90,10 @@ impl Worker {
             };
             self.lose_lease(client, &loss, reason);
         }
+        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
         conn.outbox.discard(&mut self.buffers);
+        self.side_conn_lost(id, written, reason);
+        self.traces_gone(id, &traces);
         self.pump(conn.hostgroup);
     }
 
@@ -109,9 +109,6 @@ impl Worker {
         let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
         session.leases.retain(|lease| lease.conn != loss.conn);
         let pins = pins.unwrap_or_default();
-        if pins.has(PinReason::PreparedStatement) {
-            session.prepared.clear();
-        }
         let had_state = !pins.is_empty();
         let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
         let text = match had_state {
@@ -124,15 +121,28 @@ impl Worker {
             }
             return;
         };
+        if let Some(error) = statement.prepare_error.take() {
+            // It would have been the answer anyway.
+            let text = String::from_utf8_lossy(&error.message).into_owned();
+            return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
+        }
         let was_sent = match statement.stage {
-            Stage::Queued => return,
-            Stage::Synchronising(_) => false,
+            Stage::Queued => {
+                // It goes on elsewhere, or waits for what an earlier one left.
+                if had_state {
+                    session.lost = Some(text);
+                }
+                return;
+            }
+            Stage::Synchronising(_) | Stage::Preparing(_) => false,
             // Bytes that the kernel never took never reached the server.
-            Stage::Sent(_) => loss.written > statement.sent_at,
+            Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
         let is_safe = !had_state && !loss.begun && (!was_sent || statement.is_read);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;
+            // It may be what ended the connection: nobody is to follow it once more.
+            statement.is_alone = true;
             self.stats.counters.statements_retried += 1;
             self.stats.server_mut(loss.slot.index()).retried += 1;
             return self.requeue(client_id);
@@ -178,8 +188,11 @@ impl Worker {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
+        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
         conn.outbox.discard(&mut self.buffers);
         self.part(id, &conn);
+        self.traces_gone(id, &traces);
+        self.side_conn_lost(id, written, "its connection was closed");
     }
 
     /// Closes an idle connection that is off its list already.
@@ -189,6 +202,8 @@ impl Worker {
         };
         conn.outbox.discard(&mut self.buffers);
         if let Some(slot) = self.pool.slot(conn.slot) {
+            let stmts = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
+            slot.server.health.close_stmts(stmts);
             slot.server.health.give_back_connection();
         }
         self.part(id, &conn);
@@ -198,7 +213,11 @@ impl Worker {
     /// that go without a word.
     fn part(&mut self, id: ConnId, conn: &Conn) {
         let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
-        let farewell: &[u8] = if is_quiet { QUIT } else { &[] };
+        let farewell: &[u8] = match (is_quiet, &conn.packing) {
+            (true, None) => QUIT,
+            (true, Some(_)) => PACKED_QUIT,
+            (false, _) => &[],
+        };
         self.act(Action::CloseServer { conn: id, farewell });
         self.sweep_slot(conn.slot);
     }
@@ -207,10 +226,12 @@ impl Worker {
     fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
         let conn = self.conns.remove(id)?;
         let slot = self.pool.slot_mut(conn.slot)?;
+        slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
         match conn.list {
             ConnState::Idle => {
                 slot.take_idle(conn.account, id);
             }
+            ConnState::Shared => slot.leave_shared(id),
             list => slot.leave(list),
         }
         if conn.is_pinned {
@@ -233,8 +254,35 @@ impl Worker {
     }
 }
 
+/// Who loses something with a connection: whether any of its answer has come, and the number of an
+/// error that breaks the answer off.
+fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
+    let mut losers = Vec::new();
+    for entry in &conn.in_flight {
+        if let Owner::Client(client) = entry.owner {
+            losers.push((client, entry.relay.has_begun(), entry.relay.break_off_seq()));
+        }
+    }
+    match conn.owner.take() {
+        Some(owner) if losers.is_empty() => vec![(owner, false, Some(1))],
+        _ => losers,
+    }
+}
+
+/// What was being fetched from a connection for sessions that had it before.
+fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
+    let traces = conn.in_flight.iter().filter_map(|entry| match entry.owner {
+        Owner::Trace(client, trace) => Some((client, trace)),
+        _ => None,
+    });
+    traces.collect()
+}
+
 /// A `COM_QUIT` packet.
 const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+
+/// The same on a compressed connection: too short to be compressed itself.
+const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
 
 /// What was lost with a connection.
 struct Loss {

@@ -1,6 +1,7 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
 use trunkline_pool::{Choice, ConnId};
+use trunkline_protocol::capability::{Capabilities, Compression};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
@@ -14,7 +15,7 @@ impl Worker {
         let opened = match self.pool.choose_dedicated(hostgroup, self.now.ms()) {
             Choice::Open(slot) => self.open(slot, hostgroup, account, id),
             Choice::Replace(slot, conn) => self.replace(slot, conn, hostgroup, account, id),
-            Choice::Idle(..) | Choice::ChangeUser(..) => None,
+            Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
             Choice::Wait(cause) => return self.refuse_forward(id, hostgroup, cause),
         };
         let Some(conn_id) = opened else {
@@ -30,13 +31,19 @@ impl Worker {
         };
         let schema = session.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
-        let capabilities = session.capabilities;
+        let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
+        let attributes = crate::connect::as_sent(&session.attributes);
         if let Some(mut login) = self.server_login(id, account, is_local, schema) {
+            // The connection is this client's alone, so it is the client that is told of.
+            login.attributes = attributes;
             // The client speaks to the server itself, so they must have agreed on the same.
-            login.capabilities = login
-                .capabilities
-                .intersection(trunkline_protocol::capability::Capabilities::CONNECT_WITH_DB)
-                .union(capabilities);
+            login.capabilities =
+                login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);
+            if capabilities.compression() == Some(Compression::Zlib) {
+                login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
+            }
+            // A change of user names none.
+            login.zstd_level = zstd_level.clamp(1, 22);
             if let Some(conn) = self.conns.get_mut(conn_id) {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
@@ -63,7 +70,8 @@ impl Worker {
         };
         let session = client.session.as_ref();
         let wanted = session.map(|session| crate::login::reply_format(session.capabilities));
-        let waiting = std::mem::take(&mut client.inbox);
+        let capabilities = session.map(|session| session.capabilities);
+        let compression = capabilities.and_then(Capabilities::compression);
         let is_paused = std::mem::take(&mut client.is_paused);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -81,12 +89,26 @@ impl Worker {
             slot.enter(trunkline_pool::ConnState::Leased);
             slot.set_pinned(true);
         }
+        let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
+        let mut waiting = Vec::new();
+        if agreed == compression {
+            // Compressed or not, bytes go through as they are.
+            let Some(packed) = self.end_client_packing(id) else {
+                // It sent ahead of its login's end, and that is unpacked already.
+                self.drop_conn(conn_id);
+                return self.close_client(id);
+            };
+            waiting = packed;
+        }
+        let inbox = self.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
+        waiting.extend(inbox.unwrap_or_default());
         if !waiting.is_empty() {
             self.write_server(conn_id, |out| out.extend_from_slice(&waiting));
         }
         if is_paused {
             self.act(Action::Resume(Side::Client(id)));
         }
+        self.unpack_soon(Side::Client(id));
     }
 
     /// Bytes of the client.
@@ -142,7 +164,7 @@ impl Worker {
             return;
         };
         let ConnPhase::Forward(id) = conn.phase else {
-            return;
+            return self.after_upload_write(conn_id);
         };
         if conn.outbox.len() > max / 2 {
             return;
@@ -152,7 +174,7 @@ impl Worker {
         };
         if client.is_paused {
             client.is_paused = false;
-            self.act(Action::Resume(Side::Client(id)));
+            self.resume(Side::Client(id));
         }
     }
 }

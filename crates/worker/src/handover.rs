@@ -10,6 +10,7 @@ use crate::{
     Action, MovedConn, Worker,
     conn::{Conn, ConnPhase},
     outbox::Outbox,
+    prepared::ServerStmts,
 };
 
 /// How often a worker asks the others for one server's connections, ms.
@@ -103,7 +104,8 @@ impl Worker {
     /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
     fn give(&mut self, id: ConnId, to: usize) {
         let is_whole = self.conns.get(id).is_some_and(|conn| {
-            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty()
+            let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
+            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty() && is_quiet
         });
         if !is_whole {
             return self.discard_idle(id);
@@ -120,9 +122,11 @@ impl Worker {
             key: slot.server.key.clone(),
             login: login.clone(),
             state: (*conn.state).clone(),
+            stmts: conn.stmts.into_ids(),
             identity: conn.identity,
             flavor: conn.flavor,
             format: conn.format,
+            packing: conn.packing,
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),
         });
@@ -147,15 +151,22 @@ impl Worker {
             list: ConnState::Idle,
             phase: ConnPhase::Ready,
             inbox: Vec::new(),
+            captured: Vec::new(),
             outbox: Outbox::default(),
+            packing: moved.packing,
             is_paused: false,
             identity: moved.identity,
             flavor: moved.flavor,
             format: moved.format,
             state,
+            stmts: ServerStmts::to_close(moved.stmts),
             in_flight: Default::default(),
             owner: None,
             is_pinned: false,
+            tracks_transactions: false,
+            kills: 0,
+            was_killed: false,
+            is_doomed: false,
             busy_since_us: 0,
             last_client: None,
             turn: 0,

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
-use trunkline_protocol::{
-    codec::frame::put_payload,
-    response::{Relay, ResponseShape},
-};
+use trunkline_protocol::codec::frame::put_payload;
 use trunkline_session::tracker::PinReason;
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
@@ -35,7 +32,13 @@ impl Worker {
     pub fn tick_within_ms(&self) -> u64 {
         let is_waited_for = self.pool.waited_for().next().is_some()
             || !self.logging_in.is_empty()
-            || self.pool.slots().any(|(_, slot)| slot.counts().connecting > 0);
+            || self.pool.slots().any(|(_, slot)| {
+                let counts = slot.counts();
+                counts.connecting > 0 || counts.shared > 0
+            });
+        if !self.unpacking.is_empty() {
+            return 0;
+        }
         match is_waited_for {
             true => WAITING_TICK_MS,
             false => (self.sweep_ms + SWEEP_EVERY_MS).saturating_sub(self.now.ms()).max(1),
@@ -44,12 +47,16 @@ impl Worker {
 
     /// Looks at deadlines. Called once per batch; does little unless something is due.
     pub fn tick(&mut self) {
+        self.unpack_waiting();
         self.expire_logins();
         self.expire_waiters();
+        self.overtake_slow();
         if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {
             self.sweep_ms = self.now.ms();
             self.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
+            self.adapt_patience();
+            self.expire_kills();
         }
         self.sweep_conns();
         self.check_stop();
@@ -228,8 +235,11 @@ impl Worker {
             return;
         }
         conn.list = ConnState::Resetting;
-        let relay =
-            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
+        self.close_surplus(id);
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.enter(ConnState::Resetting);

@@ -6,12 +6,14 @@
 //! runs under the real driver and under simulation.
 //!
 //! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route` (5), `acquire` and `connect` (7), `dispatch` (8), `relay` (9),
-//! `release` (10); `failure` is what happens when a server is lost on the way.
+//! `analysis` (4), `route` (5), `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9),
+//! `release` (10); `prepared` is all of these for prepared statements; `failure` is what happens
+//! when a server is lost on the way.
 #![forbid(unsafe_code)]
 
 mod action;
 mod client;
+mod compressed;
 mod conn;
 mod outbox;
 mod shared;
@@ -23,33 +25,43 @@ mod worker;
 mod login;
 
 mod command;
-mod prepared;
 
 mod analysis;
 mod modes;
+mod pace;
 
 mod route;
 
 mod acquire;
 mod connect;
+mod sessions;
+mod share;
 
 mod dispatch;
+mod prepared;
 
 mod relay;
 
 mod release;
 
+mod binlog;
 mod failure;
 mod forward;
 mod handover;
+mod held;
 mod housekeeping;
+mod infile;
+mod kill;
 mod reload;
 mod report;
+mod side;
 mod stop;
+mod traces;
 
 pub use action::{Action, Peer, Side};
 pub use client::ClientId;
 pub use conn::MovedConn;
+pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use outbox::Outbox;
 pub use shared::Shared;
 pub use time::Now;

@@ -10,11 +10,12 @@ use trunkline_protocol::{
         greeting::Greeting,
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
+        track::Told,
     },
 };
 use trunkline_session::{
     Credential,
-    frontend::{Accounts, ClientHandshake, ClientIdentity, Refusal, Step},
+    frontend::{Accounts, Attribute, ClientHandshake, ClientIdentity, Refusal, Step},
     tracker::{Charset, Schema, SessionState},
 };
 use trunkline_stats::ClientRefusal;
@@ -27,6 +28,7 @@ use crate::{
     conn::AccountKey,
     modes::modes_of,
     outbox::Outbox,
+    traces::Past,
 };
 
 /// Capabilities that make a server behave differently: connections that differ in them are not
@@ -54,8 +56,8 @@ impl Worker {
         }
         self.stats.counters.clients_accepted += 1;
         let has_room = self.shared.take_client(self.snapshot.settings.max_connections);
-        let connection_id = self.shared.next_connection_id();
-        let greeting = Greeting { connection_id, nonce, ..(*self.greeting).clone() };
+        let number = self.next_number();
+        let greeting = Greeting { connection_id: number, nonce, ..(*self.greeting).clone() };
         let mut outbox = Outbox::default();
         let phase = match has_room {
             true => {
@@ -72,15 +74,18 @@ impl Worker {
         let active_ms = self.now.ms();
         let id = self.clients.insert_with(|_| Client {
             peer,
+            number,
             nonce,
             phase,
             inbox: Vec::new(),
             outbox,
+            packing: None,
             is_paused: false,
             active_ms,
             session: None,
             has_place: has_room,
         });
+        self.numbers.insert(number, id);
         self.touch_client(id);
         match has_room {
             true => {
@@ -206,6 +211,8 @@ impl Worker {
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
             format: reply_format(identity.capabilities),
             capabilities: identity.capabilities,
+            attributes: kept(identity.attributes),
+            zstd_level: identity.zstd_level,
             state: self.states.intern(state),
             handshake_charset: charset,
             modes,
@@ -213,9 +220,13 @@ impl Worker {
             last_insert_id: 0,
             last_conn: None,
             insert_conn: None,
+            past: Past::default(),
+            told: Told::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,
-            prepared: Vec::new(),
+            accepted_sets: Vec::new(),
+            prepared: Default::default(),
+            reading: Default::default(),
             lost: None,
             user,
         };
@@ -299,6 +310,7 @@ impl Worker {
         self.write_client(id, |out| {
             put_ok(out, seq, &ok, format);
         });
+        self.begin_client_packing(id);
         if is_fast_forward {
             self.begin_forward(id);
         }
@@ -360,12 +372,27 @@ impl Worker {
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
+            self.numbers.remove(&client.number);
             if client.has_place {
                 self.shared.give_back_client();
             }
             self.stats.counters.clients_disconnected += 1;
         }
     }
+}
+
+/// Attributes that are kept while the client is connected, names and values, bytes. Those beyond
+/// it are left out.
+const ATTRIBUTES_KEPT_MAX: usize = 4_096;
+
+fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
+    let mut room = ATTRIBUTES_KEPT_MAX;
+    let fits = |(name, value): &Attribute| {
+        let left = room.checked_sub(name.len() + value.len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    attributes.into_iter().take_while(fits).collect()
 }
 
 /// Whether the first packet says that it is longer than a login ever is.

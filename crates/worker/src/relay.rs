@@ -8,6 +8,7 @@ use crate::{
     action::read_error,
     client::{Phase, Stage},
     conn::{Conn, ConnPhase, InFlight, Owner},
+    share::BEHIND_LEN_MAX,
 };
 
 impl Worker {
@@ -35,8 +36,8 @@ impl Worker {
             };
             let fed = match client {
                 Some(client) => front.relay.feed(bytes, client.outbox.buf(&mut self.buffers)),
-                // Nothing is appended: these relays discard.
-                None => front.relay.feed(bytes, &mut Vec::new()),
+                // Nothing is appended, but for traces: these relays discard.
+                None => front.relay.feed(bytes, &mut conn.captured),
             };
             let Ok(fed) = fed else {
                 return self.server_broke(id, "sent an answer that can't be understood");
@@ -53,13 +54,13 @@ impl Worker {
             if fed.ended {
                 let entry = self.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
                 if let Some(InFlight { relay, is_statement, .. }) = entry {
-                    if is_statement {
-                        self.count_answered(id);
-                    }
-                    self.answered(id, owner, relay.into_outcome());
+                    let service_us = if is_statement { self.count_answered(id) } else { 0 };
+                    self.answered(id, owner, relay.into_outcome(), service_us);
                 }
+            } else if let Owner::Trace(..) = owner {
+                self.limit_captured(id);
             } else if front_awaits_client(self.conns.get(id)) {
-                return self.server_broke(id, "asked for a file that nobody offered");
+                self.file_asked(id);
             }
         }
     }
@@ -68,6 +69,11 @@ impl Worker {
     fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
         let max = self.snapshot.settings.client_buffer_max;
         let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
+        let is_behind =
+            self.clients.get(client).is_some_and(|client| client.outbox.len() > BEHIND_LEN_MAX);
+        if is_full || is_behind {
+            self.let_others_overtake(conn_id);
+        }
         let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
@@ -85,7 +91,7 @@ impl Worker {
         };
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(Action::Resume(Side::Server(conn_id)));
+            self.resume(Side::Server(conn_id));
         }
     }
 
@@ -100,13 +106,13 @@ impl Worker {
         }
         let conn_id = match &client.phase {
             Phase::Running(statement) => match statement.stage {
-                Stage::Sent(conn) => conn,
-                Stage::Queued | Stage::Synchronising(_) => return,
+                Stage::Sent(conn) | Stage::Shared(conn) => conn,
+                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => return,
             },
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.drain_inbox(id),
-            Phase::Login(_) | Phase::Closing => return,
+            Phase::Login(_) | Phase::AwaitKill(_) | Phase::Closing => return,
         };
         self.let_go_on(conn_id);
     }
@@ -123,9 +129,9 @@ impl Worker {
     }
 
     /// A command has been answered.
-    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome) {
+    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
         match owner {
-            Owner::Client(client) => self.complete(client, id, outcome),
+            Owner::Client(client) => self.complete(client, id, outcome, service_us),
             Owner::Nobody => self.free_if_quiet(id),
             Owner::Sync(client, set) => match outcome.error {
                 Some(error) => {
@@ -134,18 +140,28 @@ impl Worker {
                 }
                 None => self.synchronised(client, id, set),
             },
+            Owner::Prepare(client) => self.prepared_again(client, id, outcome),
             Owner::Setup => {
                 if let Some(error) = outcome.error {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.log(true, || format!("a server refused session trackers: {text}"));
                 }
                 self.free_if_quiet(id);
+                self.dump_when_quiet(id);
             }
             Owner::Reset => match outcome.error {
                 Some(_) => self.drop_conn(id),
                 None => self.reset_done(id),
             },
             Owner::Ping => self.pinged(id),
+            Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
+            Owner::Side(command) => self.side_answered(id, command, outcome),
+            Owner::Cleanse => {
+                if let Some(owner) = self.conns.get(id).and_then(|conn| conn.owner) {
+                    self.go_on_synchronised(owner, id);
+                }
+                self.free_if_quiet(id);
+            }
         }
     }
 
@@ -159,8 +175,8 @@ impl Worker {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(id))
         });
-        if waits && is_last {
-            self.send_statement(client, id);
+        if waits && is_last && !self.ends_killed(client, id) {
+            self.send_statement(client, id, Stage::Sent(id));
         }
     }
 }

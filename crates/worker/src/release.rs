@@ -6,18 +6,23 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
-    packet::{err::put_err, greeting::Flavor, status},
-    response::{Outcome, Relay, ResponseShape},
+    packet::{err::put_err, greeting::Flavor, status, track::Told},
+    response::Outcome,
 };
-use trunkline_session::tracker::{Charset, PinReason, SessionState, apply_outcome};
-use trunkline_sql::analysis::{Analysis, Depends, Effect, TransactionEffect};
+use trunkline_session::tracker::{
+    Charset, PinReason, SessionState, Trust, apply_outcome, reports_change,
+};
+use trunkline_sql::{
+    analysis::{Analysis, Depends, Effect},
+    set::{Assignment, Scope},
+};
 use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
-    dispatch::runs_routine,
+    infile::Upload,
     modes::modes_of,
 };
 
@@ -32,22 +37,47 @@ const SPARE_STATEMENTS_MAX: usize = 256;
 
 impl Worker {
     /// The reply to a client's command has been relayed to its end.
-    pub(crate) fn complete(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
+    pub(crate) fn complete(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        outcome: Outcome,
+        service_us: u64,
+    ) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
+        let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
                 client.phase = other;
                 return;
             }
         };
+        let error = statement.prepare_error.take();
+        let was_run = error.is_none();
+        let outcome = match error {
+            Some(error) => self.answer_prepare_error(id, *error),
+            None => outcome,
+        };
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
-        self.finish_purpose(id, conn_id, &statement, &outcome);
+        self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        let stage = statement.stage;
+        let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
+        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        if let Some(known) = statement.known.as_ref().filter(|_| was_run && has_run) {
+            let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
+            known.pace.observe(service_us, is_good);
+        }
         self.retire(statement);
-        self.settle_lease(id, conn_id);
+        match stage {
+            Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
+            Stage::Shared(_) => self.settle_shared(conn_id),
+            Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
+                self.settle_lease(id, conn_id);
+            }
+        }
         self.after_statement(id);
     }
 
@@ -55,6 +85,7 @@ impl Worker {
     fn retire(&mut self, mut statement: Box<Statement>) {
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
+        statement.prepare_error = None;
         if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.spare_statements.push(statement);
         }
@@ -75,58 +106,63 @@ impl Worker {
             return;
         };
         let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
+        let reports_all = self.conns.get(conn_id).is_some_and(|conn| conn.format.deprecate_eof);
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
-        if outcome.last_insert_id != 0 {
-            session.last_insert_id = outcome.last_insert_id;
-        }
+        let is_set = analysis.is_some_and(crate::held::is_plain_set);
+        let before = is_set.then(|| Arc::clone(&session.state));
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;
             session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
         }
-        let in_transaction = match outcome.status {
-            Some(flags) if outcome.error.is_none() => flags & status::IN_TRANS != 0,
-            // An error does not say whether a transaction is open: it stays as it was, or as
-            // earlier statements of the same command have left it, and one may have begun where
-            // statements begin them.
-            flags => {
-                let was_open = flags.is_some_and(|flags| flags & status::IN_TRANS != 0);
-                was_open || session.is_in_transaction() || session.state.is_autocommit_off()
-            }
-        };
+        let in_transaction = crate::held::is_in_transaction(session, analysis, outcome);
+        let reads_warnings =
+            analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
+        if !reads_warnings {
+            session.past.learn(statement, outcome, flavor);
+        }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
-        // What is meant for the next transaction stays on the connection until there was one, or
-        // its end was asked for. Whether a statement by itself was one only the server knows.
-        let has_ended = lease.pins.has(PinReason::Transaction)
-            || outcome.error.is_none() && analysis.is_some_and(ends_transaction);
-        if has_ended && !in_transaction {
-            lease.pins.unpin(PinReason::NextTransaction);
-        }
         lease.pins.set(PinReason::Transaction, in_transaction);
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
-        let reads_warnings =
-            analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         if !reads_warnings {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let trust = match self.snapshot.settings.routines_pin || !reports_all {
+            true => Trust::Nothing,
+            false => Trust::Reports,
+        };
+        let pins = &mut lease.pins;
         let applied =
-            has_run.then(|| apply_outcome(&session.state, &mut lease.pins, analysis, outcome));
+            has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
+        crate::held::follow_status(pins, analysis, outcome);
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
             session.state = state;
             let no_backslash_escapes = session.status & status::NO_BACKSLASH_ESCAPES != 0;
             session.modes = modes_of(&session.state, flavor, no_backslash_escapes);
         }
+        if let (Some(analysis), None) = (analysis, &outcome.error) {
+            ask_trackers(&mut session.told, analysis);
+        }
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
-            session.last_conn = Some((conn_id, conn.turn));
-            if outcome.last_insert_id != 0 || analysis.is_some_and(sets_insert_id_silently) {
-                session.insert_conn = session.last_conn;
+            let here = Some((conn_id, conn.turn));
+            if !reads_warnings {
+                session.last_conn = here;
+            }
+            let is_here = session.insert_conn == here;
+            let last = &mut session.last_insert_id;
+            if session.past.learn_insert_id(last, is_here, statement, outcome) {
+                session.insert_conn = here;
             }
             conn.state = state;
+        }
+        self.note_pins(id, conn_id, statement);
+        if let Some(before) = before {
+            self.remember_set(id, conn_id, statement, outcome, &before);
         }
     }
 
@@ -137,10 +173,14 @@ impl Worker {
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
+        was_run: bool,
     ) {
         let succeeded = outcome.error.is_none();
         match &statement.purpose {
-            Purpose::Query | Purpose::Execute | Purpose::Other => {}
+            Purpose::Query | Purpose::Other => {}
+            Purpose::Execute => self.stmt_executed(id, conn_id, statement, outcome, was_run),
+            Purpose::Fetch => self.stmt_fetched(id, conn_id, statement, outcome),
+            Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
             Purpose::InitDb(schema) if succeeded => {
                 self.confirm_schema(id, schema);
                 self.enter_schema(id, schema);
@@ -159,36 +199,25 @@ impl Worker {
                     self.refuse(id, *seq, error.code, &error.sqlstate, &text);
                 }
             },
-            Purpose::Prepare if succeeded => self.keep_prepared(id, conn_id, statement, outcome),
             Purpose::Reset if succeeded => {
                 self.forget_state(id);
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
-                    lease.pins.clear();
+                    lease.pins.reset();
                 }
+                self.forget_stmts(conn_id);
                 self.forget_conn_state(conn_id);
                 self.switch_trackers_on(conn_id);
             }
-            Purpose::InitDb(_) | Purpose::Prepare | Purpose::Reset => {}
-        }
-    }
-
-    fn keep_prepared(
-        &mut self,
-        id: ClientId,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let (Some(session), Some(prepared), Some(known)) =
-            (session, &outcome.prepared, &statement.known)
-        else {
-            return;
-        };
-        session.prepared.push((prepared.stmt_id, std::rc::Rc::clone(known)));
-        if let Some(lease) = session.lease_mut(conn_id) {
-            lease.pins.pin(PinReason::PreparedStatement);
+            Purpose::Register if succeeded => {
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                    lease.pins.pin(PinReason::Other);
+                }
+            }
+            // Its connection has been left before anything is answered.
+            Purpose::Dump | Purpose::Register => {}
+            Purpose::InitDb(_) | Purpose::Reset => {}
         }
     }
 
@@ -255,6 +284,11 @@ impl Worker {
             }
             return;
         }
+        if conn.kills > 0 || conn.was_killed || conn.is_doomed {
+            // A `KILL` for the statement that is over may still arrive.
+            self.take_lease(id, conn_id);
+            return self.free_after_session(conn_id);
+        }
         let slot = conn.slot;
         self.take_lease(id, conn_id);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -272,7 +306,7 @@ impl Worker {
             return;
         };
         for lease in session.leases {
-            self.free_after_session(lease.conn);
+            self.free_lease(&lease);
         }
     }
 
@@ -285,14 +319,14 @@ impl Worker {
         conn.last_client = None;
         let was_pinned = std::mem::take(&mut conn.is_pinned);
         for entry in &mut conn.in_flight {
-            if let Owner::Client(_) | Owner::Sync(..) = entry.owner {
+            if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
             }
         }
         if conn.is_paused {
             conn.is_paused = false;
-            self.act(crate::Action::Resume(crate::Side::Server(conn_id)));
+            self.resume(crate::Side::Server(conn_id));
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -316,20 +350,27 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        if conn.list == ConnState::Resetting && conn.in_flight.is_empty() {
-            self.reset_conn(conn_id);
+        match conn.list {
+            ConnState::Resetting if conn.in_flight.is_empty() => self.reset_conn(conn_id),
+            ConnState::Shared => self.settle_shared(conn_id),
+            _ => {}
         }
     }
 
     /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
     /// variables and statements.
-    fn reset_conn(&mut self, conn_id: ConnId) {
+    pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
-        let relay =
-            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
+        if conn.is_doomed {
+            return self.drop_conn(conn_id);
+        }
+        if conn.kills > 0 {
+            return;
+        }
+        let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
         self.write_server(conn_id, |out| {
@@ -338,9 +379,11 @@ impl Worker {
     }
 
     pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else {
+        self.forget_stmts(conn_id);
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
+        conn.was_killed = false;
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.leave(ConnState::Resetting);
         }
@@ -391,6 +434,9 @@ impl Worker {
             }
         };
         self.account_failed(id, &statement, code);
+        if let (Purpose::Execute, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            self.long_data_used(id, stmt_id);
+        }
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
@@ -417,8 +463,13 @@ impl Worker {
         };
         match statement.stage {
             Stage::Queued => self.pool.waiters(statement.hostgroup).remove(id),
+            Stage::Shared(conn) => self.leave_shared(id, conn),
+            // Its server waits for the rest of a file that will not come.
+            Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
+                self.drop_conn(conn);
+            }
             // The session's end frees the connection.
-            Stage::Synchronising(_) | Stage::Sent(_) => {}
+            Stage::Synchronising(_) | Stage::Preparing(_) | Stage::Sent(_) => {}
         }
         self.retire(statement);
     }
@@ -431,26 +482,35 @@ impl Worker {
         };
         let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
         for lease in others {
-            self.free_after_session(lease.conn);
+            self.free_lease(&lease);
         }
     }
 
-    /// The server's in-flight figure goes down.
-    pub(crate) fn count_answered(&mut self, conn_id: ConnId) {
+    /// The server's in-flight figure goes down. Returns how long the server took for the
+    /// statement, those in front of it not counted, µs.
+    pub(crate) fn count_answered(&mut self, conn_id: ConnId) -> u64 {
+        let now_us = self.now.us;
         let Some(slot) = self.slot_of(conn_id) else {
-            return;
+            return 0;
         };
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.end_statement();
         }
-        if let Some(conn) = self.conns.get_mut(conn_id) {
-            conn.busy_since_us = 0;
-        }
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return 0;
+        };
+        let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
+        let next_us = if has_more { now_us } else { 0 };
+        let since_us = std::mem::replace(&mut conn.busy_since_us, next_us);
+        now_us.saturating_sub(since_us)
     }
 
     /// Counts a statement that a server answered.
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
         let slot = self.slot_of(conn_id);
+        if let Some(slot) = slot.and_then(|slot| self.pool.slot_mut(slot)) {
+            slot.width().answered(self.now.us);
+        }
         self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }
 
@@ -459,7 +519,7 @@ impl Worker {
         self.sample(id, statement, None, None, Some(code));
     }
 
-    fn sample(
+    pub(crate) fn sample(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -497,15 +557,17 @@ impl Worker {
     }
 }
 
-/// Whether a statement may set what `LAST_INSERT_ID()` gives without saying so in its reply.
-fn sets_insert_id_silently(analysis: &Analysis) -> bool {
-    runs_routine(analysis)
-        || analysis.effects.iter().any(|effect| matches!(effect, Effect::LastInsertIdAssigned))
-}
-
-fn ends_transaction(analysis: &Analysis) -> bool {
-    matches!(
-        analysis.transaction,
-        TransactionEffect::Commit { .. } | TransactionEffect::Rollback { .. }
-    )
+/// A session that sets trackers itself is held on its connection, which tells what it asked for.
+fn ask_trackers(told: &mut Told, analysis: &Analysis) {
+    for effect in &analysis.effects {
+        let Effect::Set(assignments) = effect else { continue };
+        for assignment in assignments {
+            if let Assignment::Variable {
+                scope: Scope::LocalDefault | Scope::Session, name, ..
+            } = assignment
+            {
+                told.ask(name);
+            }
+        }
+    }
 }

@@ -35,7 +35,7 @@ impl Worker {
                 connecting: u64::from(counts.connecting),
                 idle: u64::from(counts.idle),
                 leased: u64::from(counts.leased),
-                shared: 0,
+                shared: u64::from(counts.shared),
                 resetting: u64::from(counts.resetting),
                 draining: u64::from(counts.draining),
             }

@@ -32,7 +32,7 @@ pub(crate) enum Route {
 }
 
 /// What the rules say of a statement.
-pub(crate) enum Ruled {
+enum Ruled {
     /// It is answered so.
     Answered(Route),
     /// It goes to this hostgroup, or where the split sends it.
@@ -41,7 +41,7 @@ pub(crate) enum Ruled {
 
 impl Worker {
     /// What the rules say of a statement that has a text.
-    pub(crate) fn ask_rules(&mut self, id: ClientId, known: &Known, text: &[u8]) -> Ruled {
+    fn ask_rules(&mut self, id: ClientId, known: &Known, text: &[u8]) -> Ruled {
         let nowhere = Ruled::Goes(None);
         let Some(client) = self.clients.get_mut(id) else {
             return nowhere;
@@ -93,7 +93,7 @@ impl Worker {
         self.route_decided(id, None, None)
     }
 
-    pub(crate) fn route_decided(
+    fn route_decided(
         &self,
         id: ClientId,
         from_rule: Option<HostgroupId>,

@@ -8,16 +8,16 @@ use std::{
     },
 };
 
-use trunkline_session::Credential;
+use trunkline_session::{Credential, frontend::Attribute};
 
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]
 pub struct Shared {
     clients: AtomicU32,
-    next_connection_id: AtomicU32,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
+    attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +34,24 @@ impl Shared {
     /// passwords are remembered at most.
     pub fn new(public_key_pem: Option<Vec<u8>>, verified_max: usize) -> Self {
         Self { public_key_pem, verified_max, ..Self::default() }
+    }
+
+    /// With what the proxy tells servers of itself when it logs in.
+    #[must_use]
+    pub fn with_attributes<'a>(
+        mut self,
+        attributes: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
+        let pairs = attributes.into_iter();
+        let bytes =
+            |(name, value): (&str, String)| (name.as_bytes().into(), value.into_bytes().into());
+        self.attributes = pairs.map(bytes).collect();
+        self
+    }
+
+    /// What the proxy tells servers of itself.
+    pub(crate) fn attributes(&self) -> &[Attribute] {
+        &self.attributes
     }
 
     /// The key that clients encrypt their passwords with.
@@ -53,16 +71,6 @@ impl Shared {
     /// Clients connected over all workers, those that log in among them.
     pub fn clients(&self) -> u32 {
         self.clients.load(Relaxed)
-    }
-
-    /// A number for a new client; never 0.
-    pub(crate) fn next_connection_id(&self) -> u32 {
-        loop {
-            let id = self.next_connection_id.fetch_add(1, Relaxed).wrapping_add(1);
-            if id != 0 {
-                return id;
-            }
-        }
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {

@@ -28,7 +28,7 @@ impl Worker {
                     self.close_client(id);
                 }
             }
-            Phase::Running(_) | Phase::Forward(_) | Phase::Closing => {}
+            Phase::Running(_) | Phase::AwaitKill(_) | Phase::Forward(_) | Phase::Closing => {}
         }
     }
 
@@ -70,7 +70,11 @@ impl Worker {
                 self.remove_client(id);
             }
             Side::Server(id) => {
-                let owner = self.conns.get(id).and_then(|conn| conn.owner);
+                let Some(conn) = self.conns.get(id) else { return };
+                let owner = conn.owner.or(conn.forwards);
+                if conn.list == trunkline_pool::ConnState::Shared {
+                    return self.lose_conn(id, "its bytes could not be handled");
+                }
                 self.drop_conn(id);
                 if let Some(owner) = owner {
                     self.abandon(Side::Client(owner));

@@ -8,7 +8,7 @@ use std::{
 use foldhash::fast::FixedState;
 use trunkline_config::Snapshot;
 use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
-use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeting};
 use trunkline_session::tracker::StateTable;
 use trunkline_stats::WorkerStats;
 use trunkline_topology::ServerKey;
@@ -21,6 +21,9 @@ use crate::{
     conn::{AccountKey, Conn, ConnPhase},
     handover::Ask,
     outbox::{Buffers, Dirty},
+    prepared::Entries,
+    share::Patience,
+    side::SideCommand,
     table::Table,
 };
 
@@ -43,14 +46,25 @@ pub struct Worker {
     pub(crate) greeting: Arc<Greeting>,
     pub(crate) now: Now,
     pub(crate) clients: Table<ClientId, Client>,
+    /// Clients by the numbers that they were greeted with.
+    pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
+    /// The number that was given last; 0 before the first.
+    pub(crate) last_number: u32,
+    /// `KILL`s on their way to servers.
+    pub(crate) side_commands: Vec<SideCommand>,
+    pub(crate) next_side_command: u64,
     pub(crate) conns: Table<ConnId, Conn>,
     pub(crate) pool: Pool<ClientId>,
     pub(crate) accounts: Accounts,
     pub(crate) states: StateTable,
     pub(crate) analyses: Analyses,
+    pub(crate) entries: Entries,
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
     pub(crate) buffers: Buffers,
+    pub(crate) compressor: Box<dyn Compressor>,
+    /// Sockets whose packed bytes can be unpacked now.
+    pub(crate) unpacking: VecDeque<Side>,
     /// Memory of statements that are over, for those to come.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     pub(crate) spare_statements: Vec<Box<Statement>>,
@@ -70,6 +84,7 @@ pub struct Worker {
     pub(crate) stopping: Option<u64>,
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
+    pub(crate) patience: Patience,
     actions: Vec<Action>,
     dirty: Dirty<Side>,
 }
@@ -101,12 +116,13 @@ impl Accounts {
 pub(crate) const LOG_LINES_PER_SEC: u32 = 20;
 
 impl Worker {
-    /// A worker that serves `snapshot`.
+    /// A worker that serves `snapshot`; `compressor` packs for connections that are compressed.
     pub fn new(
         options: WorkerOptions,
         snapshot: Arc<Snapshot>,
         shared: Arc<Shared>,
         greeting: Arc<Greeting>,
+        compressor: Box<dyn Compressor>,
     ) -> Self {
         let mut worker = Self {
             options,
@@ -114,14 +130,21 @@ impl Worker {
             greeting,
             now: Now::default(),
             clients: Table::new(),
+            numbers: HashMap::with_hasher(FixedState::default()),
+            last_number: 0,
+            side_commands: Vec::new(),
+            next_side_command: 0,
             conns: Table::new(),
             pool: Pool::new(options.seed),
             accounts: Accounts::default(),
             states: StateTable::default(),
             analyses: Analyses::new(&snapshot.settings),
+            entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
             buffers: Buffers::default(),
+            compressor,
+            unpacking: VecDeque::new(),
             spare_statements: Vec::new(),
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
             logging_in: VecDeque::new(),
@@ -135,6 +158,7 @@ impl Worker {
             stopping: None,
             is_stopped: false,
             log_budget: LOG_LINES_PER_SEC,
+            patience: Patience::default(),
             actions: Vec::new(),
             dirty: Dirty::default(),
             snapshot,
@@ -178,10 +202,20 @@ impl Worker {
     }
 
     /// The bytes to write to a socket.
-    pub fn pending(&self, side: Side) -> &[u8] {
-        match side {
-            Side::Client(id) => self.clients.get(id).map_or(&[], |client| client.outbox.pending()),
-            Side::Server(id) => self.conns.get(id).map_or(&[], |conn| conn.outbox.pending()),
+    pub fn pending(&mut self, side: Side) -> &[u8] {
+        let (outbox, packing) = match side {
+            Side::Client(id) => match self.clients.get_mut(id) {
+                Some(client) => (&mut client.outbox, &mut client.packing),
+                None => return &[],
+            },
+            Side::Server(id) => match self.conns.get_mut(id) {
+                Some(conn) => (&mut conn.outbox, &mut conn.packing),
+                None => return &[],
+            },
+        };
+        match packing {
+            None => outbox.pending(),
+            Some(packing) => packing.pending(outbox, &mut self.buffers, &mut *self.compressor),
         }
     }
 
@@ -192,16 +226,22 @@ impl Worker {
                 let Some(client) = self.clients.get_mut(id) else {
                     return;
                 };
-                client.outbox.advance(len, &mut self.buffers);
                 // It rests from its answer on, not from its question.
                 client.active_ms = self.now.ms();
+                match client.packing.as_deref_mut() {
+                    None => client.outbox.advance(len, &mut self.buffers),
+                    Some(packing) => packing.advance(len, &mut self.buffers),
+                }
                 self.after_client_write(id);
             }
             Side::Server(id) => {
                 let Some(conn) = self.conns.get_mut(id) else {
                     return;
                 };
-                conn.outbox.advance(len, &mut self.buffers);
+                match conn.packing.as_deref_mut() {
+                    None => conn.outbox.advance(len, &mut self.buffers),
+                    Some(packing) => packing.advance(len, &mut self.buffers),
+                }
                 self.after_server_write(id);
             }
         }
@@ -213,12 +253,27 @@ impl Worker {
             return;
         };
         client.active_ms = self.now.ms();
+        match client.packing.is_some() {
+            false => self.client_read_plain(id, bytes),
+            true => self.packed_client_read(id, bytes),
+        }
+    }
+
+    /// Bytes from a client, unpacked.
+    #[inline]
+    pub(crate) fn client_read_plain(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         match &client.phase {
             Phase::Login(_) => self.login_read(id, bytes),
             Phase::Idle => self.commands_read(id, bytes),
-            Phase::Running(_) => {
+            Phase::Running(_) | Phase::AwaitKill(_) => {
                 client.inbox.extend_from_slice(bytes);
-                self.pause_if_full(id);
+                match self.is_uploading(id) {
+                    true => self.upload(id),
+                    false => self.pause_if_full(id),
+                }
             }
             Phase::Forward(conn) => {
                 let conn = *conn;
@@ -238,6 +293,18 @@ impl Worker {
         let Some(conn) = self.conns.get(id) else {
             return;
         };
+        match conn.packing.is_some() {
+            false => self.server_read_plain(id, bytes),
+            true => self.packed_server_read(id, bytes),
+        }
+    }
+
+    /// Bytes from a server, unpacked.
+    #[inline]
+    pub(crate) fn server_read_plain(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
         match &conn.phase {
             ConnPhase::Connecting(_) => self.server_broke(id, "sent bytes before it was connected"),
             ConnPhase::Login(_) if conn.in_flight.is_empty() => self.server_login_read(id, bytes),
@@ -253,6 +320,7 @@ impl Worker {
 
     /// A server's socket ended, or failed with this reason.
     pub fn server_closed(&mut self, id: ConnId, reason: &str) {
+        self.unpack_last_words(id);
         self.lose_conn(id, reason);
     }
 

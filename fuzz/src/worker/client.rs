@@ -78,6 +78,15 @@ const COMMANDS: &[&[u8]] = &[
     b"\x08",
     b"\x63",
     b"",
+    b"\x16SELECT c FROM t WHERE id = ?",
+    b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\x03\0\x07\0\0\0",
+    b"\x17\x01\0\0\0\0\x01\0\0\0\0\0\x08\0\0\0",
+    b"\x17\x01\0\0\0\x01\x01\0\0\0\0\x01\xFD\0\x01x",
+    b"\x17\x02\0\0\0\0\x01\0\0\0\x01\x01\x06\0",
+    b"\x17\x02\0\0\0\x01\x01\0\0\0\0\x01\xFC\0",
+    b"\x18\x02\0\0\0\0\0more",
+    b"\x1C\x02\0\0\0\x05\0\0\0",
+    b"\x19\x02\0\0\0",
 ];
 
 /// Users of the configurations, and one of none. Their passwords are their names.

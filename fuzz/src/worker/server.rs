@@ -1,6 +1,6 @@
 //! A played server connection.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use trunkline_protocol::{
     Capabilities,
@@ -30,6 +30,8 @@ pub(super) enum Stage {
     /// The greeting is said.
     Greeted,
     Ready,
+    /// It takes a client's file; the next packet has this number.
+    File(u8),
 }
 
 /// A connection to a server, seen from the server.
@@ -48,7 +50,14 @@ pub(super) struct Server {
     pub is_slow: bool,
     format: ReplyFormat,
     in_transaction: bool,
+    /// Statements prepared so far.
     prepared: u32,
+    /// Ids and parameters of the statements that are prepared.
+    stmts: BTreeMap<u32, u16>,
+    /// The statement prepared last, which −1 stands for.
+    last_stmt: Option<u32>,
+    /// Whether the worker may send what its client made up, or was lied to.
+    pub is_misled: bool,
 }
 
 impl Server {
@@ -65,6 +74,9 @@ impl Server {
             format: ReplyFormat::default(),
             in_transaction: false,
             prepared: 0,
+            stmts: BTreeMap::new(),
+            last_stmt: None,
+            is_misled: false,
         }
     }
 
@@ -91,12 +103,15 @@ impl Server {
             Stage::Connecting => {}
             Stage::Greeted => self.answer_login(payload, seq, how),
             Stage::Ready => self.answer_command(payload, how),
+            Stage::File(next) => self.take_file(header.seq, next, payload),
         }
         true
     }
 
     fn answer_login(&mut self, payload: &[u8], seq: u8, how: u8) {
         if let Ok(ClientOpening::Response(response)) = ClientOpening::parse(payload) {
+            // Bytes of this user's clients go straight through.
+            self.is_misled |= response.user == b"direct";
             let has = |flag| response.capabilities.contains(flag);
             self.format = ReplyFormat {
                 deprecate_eof: has(Capabilities::DEPRECATE_EOF),
@@ -137,26 +152,42 @@ impl Server {
             return self.answer_error();
         };
         if how % 12 == 2 && !matches!(code, 0x01 | 0x18 | 0x19) {
+            if *code == 0x16 {
+                self.last_stmt = None;
+            }
             return self.answer_error();
         }
+        // Bytes of one who reads the binary log go straight through.
+        self.is_misled |= matches!(code, 0x12 | 0x1E);
         match code {
-            0x01 | 0x18 | 0x19 => {}
+            0x19 => self.close_stmt(body),
+            0x18 => _ = self.stmt(body),
+            0x01 => {}
             0x03 => self.answer_query(body, how),
-            0x04 | 0x1C => {
+            0x1C => {
+                self.stmt(body);
+                let ok = self.ok(if how % 12 == 3 { status::LAST_ROW_SENT } else { 0 });
+                _ = put_result_end(&mut self.unsent, 1, &ok, self.format);
+            }
+            0x04 => {
                 let ok = self.ok(0);
                 _ = put_result_end(&mut self.unsent, 1, &ok, self.format);
             }
             0x09 => _ = put_payload(&mut self.unsent, 1, b"Uptime: 1"),
             0x0A => self.answer_rows(1),
-            0x11 => self.answer_login(payload, 1, how),
-            0x16 => self.answer_prepare(),
-            0x17 => self.answer_query(b"SELECT", how),
+            0x11 => {
+                self.forget_stmts();
+                self.answer_login(payload, 1, how);
+            }
+            0x16 => self.answer_prepare(body),
+            0x17 => self.answer_execute(body, how),
             0x1B => {
                 let status = self.ok(0).status;
                 _ = put_eof(&mut self.unsent, 1, EofPacket { warnings: 0, status });
             }
             0x1F => {
                 self.in_transaction = false;
+                self.forget_stmts();
                 self.answer_ok(0, 0);
             }
             _ => self.answer_ok(0, 0),
@@ -184,7 +215,10 @@ impl Server {
                 let last = self.ok(0);
                 put_ok(&mut self.unsent, 2, &last, self.format);
             }
-            6 => _ = put_payload(&mut self.unsent, 1, b"\xFBfile"),
+            6 => {
+                put_payload(&mut self.unsent, 1, b"\xFBfile");
+                self.stage = Stage::File(2);
+            }
             7 => {
                 let ok = OkPacket { last_insert_id: 77, ..self.ok(0) };
                 put_ok(&mut self.unsent, 1, &ok, self.format);
@@ -201,6 +235,18 @@ impl Server {
         }
     }
 
+    /// The next packet of a client's file; the empty one is the last.
+    fn take_file(&mut self, seq: u8, next: u8, payload: &[u8]) {
+        assert!(seq == next || self.is_misled, "file packet {seq} in place of {next}");
+        let next = next.wrapping_add(1);
+        self.stage = Stage::File(next);
+        if payload.is_empty() {
+            self.stage = Stage::Ready;
+            let ok = self.ok(0);
+            put_ok(&mut self.unsent, next, &ok, self.format);
+        }
+    }
+
     fn answer_ok(&mut self, warnings: u16, more: u16) {
         let ok = OkPacket { warnings, ..self.ok(more) };
         put_ok(&mut self.unsent, 1, &ok, self.format);
@@ -210,13 +256,69 @@ impl Server {
         put_err(&mut self.unsent, 1, 1_064, b"42000", "You have an error in your SQL syntax");
     }
 
-    fn answer_prepare(&mut self) {
+    fn answer_prepare(&mut self, text: &[u8]) {
         self.prepared += 1;
+        let params = text.iter().filter(|byte| **byte == b'?').count();
+        let params = u16::try_from(params).unwrap_or(u16::MAX);
+        let columns = u16::from(text.starts_with(b"SELECT"));
+        self.stmts.insert(self.prepared, params);
+        self.last_stmt = Some(self.prepared);
         let mut payload = vec![0];
         put_u32(&mut payload, self.prepared);
-        [0, 0].into_iter().for_each(|count| put_u16(&mut payload, count));
+        [columns, params].into_iter().for_each(|count| put_u16(&mut payload, count));
         payload.extend_from_slice(&[0, 0, 0]);
-        put_payload(&mut self.unsent, 1, &payload);
+        let mut seq = put_payload(&mut self.unsent, 1, &payload);
+        for count in [params, columns].into_iter().filter(|count| *count > 0) {
+            for _ in 0..count {
+                seq = put_payload(&mut self.unsent, seq, b"\x03def");
+            }
+            if !self.format.deprecate_eof {
+                let status = self.ok(0).status;
+                seq = put_eof(&mut self.unsent, seq, EofPacket { warnings: 0, status });
+            }
+        }
+    }
+
+    /// The statement that a command names, with its parameters. The worker knows what it has
+    /// prepared, and never names another.
+    fn stmt(&self, body: &[u8]) -> Option<(u32, u16)> {
+        let id = u32::from_le_bytes(*body.first_chunk()?);
+        if id == u32::MAX {
+            let last = self.last_stmt?;
+            return Some((last, *self.stmts.get(&last)?));
+        }
+        let params = self.stmts.get(&id).copied();
+        assert!(params.is_some() || self.is_misled, "statement {id} is not prepared here");
+        Some((id, params?))
+    }
+
+    fn close_stmt(&mut self, body: &[u8]) {
+        if let Some((id, _)) = self.stmt(body) {
+            self.stmts.remove(&id);
+        }
+    }
+
+    fn forget_stmts(&mut self) {
+        self.stmts.clear();
+        self.last_stmt = None;
+    }
+
+    fn answer_execute(&mut self, body: &[u8], how: u8) {
+        let Some((_, params)) = self.stmt(body) else {
+            return self.answer_error();
+        };
+        let opens_cursor = body.get(4).is_some_and(|flags| flags & 1 != 0);
+        if params > 0 && body.len() < 12 {
+            return self.answer_error();
+        }
+        if opens_cursor && how.is_multiple_of(12) {
+            put_payload(&mut self.unsent, 1, &[1]);
+            put_payload(&mut self.unsent, 2, b"\x03def");
+            let ok = self.ok(status::CURSOR_EXISTS);
+            put_result_end(&mut self.unsent, 3, &ok, self.format);
+            return;
+        }
+        self.answer_query(b"SELECT", how);
     }
 
     fn answer_rows(&mut self, rows: usize) {
@@ -229,7 +331,9 @@ impl Server {
     pub(super) fn answer_long(&mut self, size: u8) {
         let received = std::mem::take(&mut self.received);
         match (self.stage, split_packet(&received)) {
-            (Stage::Ready, Some((_, _, rest))) => {
+            (Stage::Ready, Some((_, payload, rest))) => {
+                // Whatever it was, it is not carried out.
+                self.is_misled |= matches!(payload.first(), Some(0x1F | 0x11 | 0x16 | 0x19));
                 self.received = rest.to_vec();
                 self.answer_rows(usize::from(size) * 40);
             }

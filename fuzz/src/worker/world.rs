@@ -82,7 +82,8 @@ impl World {
         let worker = |index| {
             let options = WorkerOptions { index, workers: WORKERS, seed: 1 };
             let greeting = Arc::new(greeting(false));
-            Worker::new(options, Arc::clone(&snapshot), Arc::clone(&shared), greeting)
+            let libraries = Box::new(trunkline_compression::Libraries::new());
+            Worker::new(options, Arc::clone(&snapshot), Arc::clone(&shared), greeting, libraries)
         };
         let mut world = Self {
             workers: (0..WORKERS).map(worker).collect(),
@@ -249,7 +250,10 @@ impl World {
             What::Answer => _ = server.answer(event.b),
             What::LongAnswer => server.answer_long(event.b),
             What::ServerSends => return self.server_sends_some(at, event.b),
-            What::ServerBytes => server.unsent.extend_from_slice(event.bytes),
+            What::ServerBytes => {
+                server.is_misled = true;
+                server.unsent.extend_from_slice(event.bytes);
+            }
             What::ServerReads => {
                 server.is_slow = !server.is_slow;
                 let (worker, side) = (server.worker, Side::Server(server.id));
@@ -307,7 +311,9 @@ impl World {
             let worker = self.worker(server.worker);
             match server.stage {
                 Stage::Connecting => worker.server_failed(server.id, "connection refused"),
-                Stage::Greeted | Stage::Ready => worker.server_closed(server.id, "closed"),
+                Stage::Greeted | Stage::Ready | Stage::File(_) => {
+                    worker.server_closed(server.id, "closed")
+                }
             }
         }
     }

@@ -13,11 +13,13 @@ const TESTING: [&str; 6] =
     ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 6] = [
+const OWNERS: [(&str, &[&str]); 8] = [
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
     ("rustix", &["trunkline"]),
     ("aws-lc-rs", &["trunkline-crypto"]),
+    ("flate2", &["trunkline-compression"]),
+    ("zstd", &["trunkline-compression"]),
     ("axum", &["trunkline-admin"]),
     ("anyhow", &["trunkline"]),
 ];

@@ -1,4 +1,4 @@
-//! The HTTP server: `/metrics`, `/healthz`, `/readyz`, `/status`, `/status/digests`.
+//! The HTTP server: `/metrics`, `/healthz`, `/readyz`, `/status`, `/status/digests`, `/sessions`.
 
 mod guard;
 mod query;
@@ -14,7 +14,7 @@ use axum::{
 };
 use serde::Serialize;
 use tokio::net::TcpListener;
-use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report};
+use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report, SessionQuery};
 
 use crate::{
     exposition::{self, metrics_text},
@@ -33,6 +33,10 @@ pub const STATUS_DIGESTS: usize = 100;
 pub const DIGESTS_MAX: usize = 10_000;
 /// Rows of `/status/digests` when the request does not say.
 pub const DIGESTS_DEFAULT: usize = 50;
+/// The most rows that `/sessions` gives.
+pub const SESSIONS_MAX: usize = 10_000;
+/// Rows of `/sessions` when the request does not say.
+pub const SESSIONS_DEFAULT: usize = 50;
 
 const ROUTES: &str = "\
 GET /metrics                    metrics for Prometheus; ?digests=N adds the N heaviest digests
@@ -40,6 +44,7 @@ GET /healthz                    200 while the process works, 503 with the reason
 GET /readyz                     200 while new clients are welcome; turns first at a graceful stop
 GET /status                     all numbers as JSON
 GET /status/digests             statements by digest as JSON; ?limit=50&order=sum_time
+GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&pinned=1
 ";
 
 /// What the handlers share.
@@ -91,6 +96,7 @@ fn router(source: Arc<dyn StatusSource>, report_time: Duration) -> Router {
         .route("/readyz", get(readyz))
         .route("/status", get(status))
         .route("/status/digests", get(digests))
+        .route("/sessions", get(sessions))
         .fallback(not_found)
         .with_state(Answering { source, report_time })
 }
@@ -192,6 +198,19 @@ async fn digests(source: Source, RawQuery(query): RawQuery) -> Result<Response, 
         other: report.digests_other,
         evicted: report.digests_evicted,
     })
+}
+
+async fn sessions(
+    State(answering): Source,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let query = Query::parse(query.as_deref(), &["limit", "pinned"]).map_err(Refusal::BadQuery)?;
+    let rows = query.number("limit", SESSIONS_DEFAULT, SESSIONS_MAX).map_err(Refusal::BadQuery)?;
+    let pinned = query.number("pinned", 0, 1).map_err(Refusal::BadQuery)?;
+    let asked = SessionQuery { rows_max: rows, pinned_only: pinned == 1 };
+    let limit = answering.report_time;
+    let answer = tokio::time::timeout(limit, answering.source.sessions(asked)).await;
+    json(&answer.map_err(|_| Refusal::TimedOut(limit))?)
 }
 
 async fn not_found(uri: Uri) -> Response {

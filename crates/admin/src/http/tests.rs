@@ -8,7 +8,12 @@ use tokio::{
 };
 
 use super::{guard::Limits, *};
-use crate::{sample, source::ReportFuture};
+use trunkline_stats::{SessionList, SessionRow};
+
+use crate::{
+    sample,
+    source::{ReportFuture, SessionsFuture},
+};
 
 /// Longer than any of these tests needs; a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,6 +29,14 @@ impl StatusSource for Fixed {
             true => Box::pin(std::future::pending()),
             false => Box::pin(async move { sample::report(digests) }),
         }
+    }
+
+    fn sessions(&self, query: SessionQuery) -> SessionsFuture<'_> {
+        let row = |id| SessionRow { id, ..SessionRow::default() };
+        let all = if query.pinned_only { 1 } else { 3 };
+        let sessions = (0..all).map(row).take(query.rows_max).collect();
+        let list = SessionList { total: 3, pinned: 1, sessions };
+        Box::pin(std::future::ready(list))
     }
 
     fn health(&self) -> Health {
@@ -203,4 +216,20 @@ async fn the_server_ends_when_it_is_told_to() {
     stop.send(()).expect("the server waits for it");
     let ended = tokio::time::timeout(PATIENCE, serving).await.expect("it ends in time");
     ended.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
+async fn sessions_are_bounded_and_asked_for_by_pins() {
+    let addr = serve_source(source(Health::Ready)).await;
+    let rows = async |path: &str| {
+        let (status, _, body) = fetch(addr, path).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        let list: SessionList = serde_json::from_str(&body).expect("a list");
+        list.sessions.len()
+    };
+    assert_eq!(rows("/sessions").await, 3);
+    assert_eq!(rows("/sessions?limit=2").await, 2);
+    assert_eq!(rows("/sessions?pinned=1").await, 1);
+    assert_eq!(fetch(addr, "/sessions?limit=10001").await.0, 400);
+    assert_eq!(fetch(addr, "/sessions?pins=1").await.0, 400);
 }

@@ -1,5 +1,6 @@
 //! What `trunkline status` prints: tables of at most 100 columns.
 
+pub mod sessions;
 mod table;
 mod unit;
 

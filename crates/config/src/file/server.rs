@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trunkline_topology::{Address, HostgroupId, ServerKey, ServerState};
+use trunkline_topology::{Address, HostgroupId, ServerCompression, ServerKey, ServerState};
 
 use crate::{
     ServerEntry,
@@ -11,12 +11,11 @@ use crate::{
         report::Report,
         table::Table,
     },
-    settings::read_text,
+    settings::{Given, read_text},
 };
 
 /// Columns of ProxySQL's `mysql_servers` that come with later features.
-const LATER: [&str; 5] =
-    ["gtid_port", "compression", "max_replication_lag", "use_ssl", "max_latency_ms"];
+const LATER: [&str; 4] = ["gtid_port", "max_replication_lag", "use_ssl", "max_latency_ms"];
 
 /// The default port of `hostname` without `port`.
 const DEFAULT_PORT: u32 = 3_306;
@@ -31,6 +30,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
     let weight = table.number(report, "weight", 0..=10_000_000);
     let max_connections = table.number(report, "max_connections", 0..=1_000_000);
     let status = table.value(report, "status", |given| read_status(read_text(given)?));
+    let compression = table.value(report, "compression", read_compression);
     let comment = table.text(report, "comment");
     table.finish(report, &LATER);
 
@@ -44,6 +44,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         key: ServerKey { hostgroup, address },
         weight: weight.unwrap_or(1),
         max_connections: max_connections.unwrap_or(1_000),
+        compression: compression.unwrap_or_default(),
         status: status.unwrap_or(ServerState::Online),
         comment: comment.unwrap_or_default(),
     };
@@ -104,6 +105,22 @@ fn join(hostname: &str, port: u32) -> Result<Address, String> {
         false => format!("{hostname}:{port}"),
     };
     joined.parse().map_err(|error| format!("`hostname` in [[server]] is wrong: {error}"))
+}
+
+/// ProxySQL's 0 and 1, or a word.
+fn read_compression(given: &Given) -> Result<ServerCompression, String> {
+    match given {
+        Given::Integer(0) | Given::Boolean(false) => Ok(ServerCompression::Off),
+        Given::Integer(1) | Given::Boolean(true) => Ok(ServerCompression::Zlib),
+        Given::Text(word) if word == "off" => Ok(ServerCompression::Off),
+        Given::Text(word) if word == "zlib" => Ok(ServerCompression::Zlib),
+        Given::Text(word) if word == "zstd" => Ok(ServerCompression::Zstd),
+        Given::Text(other) => Err(format!("must be 0, 1, zlib or zstd, not `{other}`")),
+        Given::Integer(other) => Err(format!("must be 0, 1, zlib or zstd, not {other}")),
+        Given::List(_) | Given::Other(_) => {
+            Err(format!("must be 0, 1, zlib or zstd, not {}", given.type_name()))
+        }
+    }
 }
 
 fn read_status(word: &str) -> Result<ServerState, String> {

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use trunkline_rules::Rule;
-use trunkline_topology::{Address, HostgroupId, Password, ReadWriteSplit, ServerState};
+use trunkline_topology::{
+    Address, HostgroupId, Password, ReadWriteSplit, ServerCompression, ServerState,
+};
 
 use super::*;
 use crate::{ListenAddress, LogFormat, StateFile};
@@ -88,6 +90,19 @@ fn the_full_example_is_read_as_written() {
     assert_eq!(config.users[1].default_schema.as_deref(), Some("sales"));
     assert_eq!(config.rules.len(), 2);
     assert_eq!(config.rule_set.len(), 2);
+}
+
+#[test]
+fn compression_of_a_server_is_proxysqls_number_or_a_word() {
+    let check = |value: &str, expected| {
+        let config = good(&server(&format!("address='a'\ncompression={value}")));
+        assert_eq!(config.servers[0].compression, expected, "{value}");
+    };
+    check("0", ServerCompression::Off);
+    check("1", ServerCompression::Zlib);
+    check("'off'", ServerCompression::Off);
+    check("'zlib'", ServerCompression::Zlib);
+    check("'zstd'", ServerCompression::Zstd);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn nothing_known_looks_like_mysql_8() {
     let greeting = greeting_for_clients(&Knowledge::default(), &replicated(""));
     assert_eq!(greeting.server_version, "8.4.0");
     assert_eq!(greeting.auth_plugin, "caching_sha2_password");
-    assert_eq!(greeting.capabilities, SUPPORTED);
+    assert_eq!(greeting.capabilities, SUPPORTED | OWN);
     assert_eq!(wire(&greeting), greeting);
 }
 
@@ -82,11 +82,8 @@ fn mariadb_keeps_its_dialect_without_its_extensions() {
     assert_eq!(greeting.capabilities.extended(), 0);
     let never = [
         Capabilities::SSL,
-        Capabilities::COMPRESS,
-        Capabilities::LOCAL_FILES,
         Capabilities::QUERY_ATTRIBUTES,
         Capabilities::OPTIONAL_RESULTSET_METADATA,
-        Capabilities::ZSTD_COMPRESSION_ALGORITHM,
         Capabilities::MULTI_FACTOR_AUTHENTICATION,
     ];
     for flag in never {
@@ -107,6 +104,17 @@ fn only_what_every_server_has_is_offered() {
     assert!(!greeting.capabilities.contains(Capabilities::DEPRECATE_EOF));
     assert!(greeting.capabilities.contains(Capabilities::SESSION_TRACK));
     assert!(greeting.capabilities.contains(Capabilities::LONG_PASSWORD));
+}
+
+#[test]
+fn compression_is_offered_whatever_servers_can_unless_it_is_off() {
+    let known = [("10.0.0.2:3306", "8.0.40", MYSQL & !OWN.bits(), "caching_sha2_password")];
+    let offered = |settings: &str, known: &[_]| {
+        greeting_for_clients(&knowledge(known), &replicated(settings)).capabilities & OWN
+    };
+    assert_eq!(offered("", &known), OWN);
+    assert_eq!(offered("have_compress = false", &known), Capabilities::EMPTY);
+    assert_eq!(offered("have_compress = false", &[]), Capabilities::EMPTY);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The two layers below every packet: integers and strings inside a payload, and the framing
 //! around it.
 
+pub mod compressed;
 pub mod frame;
 mod reader;
 mod write;

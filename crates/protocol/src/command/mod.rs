@@ -4,6 +4,7 @@
 //! Sources: MySQL internals "Command Phase", MariaDB knowledge base "COM_STMT_BULK_EXECUTE".
 
 mod code;
+pub mod execute;
 
 use crate::codec::{Malformed, Reader};
 

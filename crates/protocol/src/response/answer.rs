@@ -1,11 +1,12 @@
 //! What the packets of a response mean, and which of them the client gets in another form.
 
 use crate::codec::frame::{HEADER_LEN, Header, split_packet};
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, put_u32};
 use crate::packet::eof::{self, EofPacket};
 use crate::packet::err;
 use crate::packet::ok::{self, OkPacket};
 use crate::packet::status;
+use crate::packet::track::{Left, Told};
 
 use super::Prepared;
 use super::pass::Pass;
@@ -15,8 +16,11 @@ use super::stage::Stage;
 /// First byte of a request for a file of the client.
 const LOCAL_INFILE: u8 = 0xFB;
 /// Flags that an EOF packet after column definitions does not take over from another result.
-const END_FLAGS: u16 =
-    status::MORE_RESULTS | status::CURSOR_EXISTS | status::LAST_ROW_SENT | status::PS_OUT_PARAMS;
+const END_FLAGS: u16 = status::MORE_RESULTS
+    | status::CURSOR_EXISTS
+    | status::LAST_ROW_SENT
+    | status::PS_OUT_PARAMS
+    | status::SESSION_STATE_CHANGED;
 
 impl Relay {
     /// Handles a packet that had to be seen whole.
@@ -39,7 +43,7 @@ impl Relay {
                     self.keep(packet, pass);
                     self.stage = Stage::FileAnswer;
                     // The client's packets are numbered in between.
-                    self.next_seq = None;
+                    self.file_seq = self.next_seq.take().unwrap_or_default();
                     Ok(())
                 }
                 _ => self.on_column_count(packet, pass),
@@ -214,7 +218,10 @@ impl Relay {
         reader.u8("prepare filler")?;
         self.outcome.warnings = reader.u16("prepare warnings")?;
         self.outcome.prepared = Some(Prepared { stmt_id, params, columns });
-        self.keep(packet, pass);
+        match self.stmt_id {
+            Some(stmt_id) => self.rename(packet, stmt_id, pass),
+            None => self.keep(packet, pass),
+        }
         self.stage = match params {
             0 => prepared_columns(columns),
             left => Stage::Params { left, columns },
@@ -279,7 +286,9 @@ impl Relay {
             self.insert_eof(packet.header.seq, 0, pass);
         }
         self.outcome.add_ok(&ok)?;
-        if !self.is_changed(&ok, is_eof) {
+        if ok.status & status::SESSION_STATE_CHANGED != 0 && self.told != Told::ALL {
+            self.tell(packet, &ok, is_eof, pass);
+        } else if !self.is_changed(&ok, is_eof) {
             self.keep(packet, pass);
         } else {
             self.rewrite(packet, &ok, is_eof, pass);
@@ -287,6 +296,28 @@ impl Relay {
         let more = self.stage.may_continue() && ok.status & status::MORE_RESULTS != 0;
         self.stage = if more { Stage::Answer } else { Stage::Ended };
         Ok(())
+    }
+
+    /// Passes on a packet with changes of session state, as far as the client is told them.
+    #[inline(never)]
+    fn tell(&self, packet: &Packet<'_>, ok: &OkPacket<'_>, is_eof: bool, pass: &mut Pass<'_, '_>) {
+        let left = match (self.client.session_track, self.told.filter(ok.changes)) {
+            (true, Left::Some(left)) => left,
+            // An EOF packet has a flag and no changes.
+            (true, Left::All) if ok.changes.is_empty() => Vec::new(),
+            (true, Left::All) | (false, _) => {
+                return match self.is_changed(ok, is_eof) {
+                    true => self.rewrite(packet, ok, is_eof, pass),
+                    false => self.keep(packet, pass),
+                };
+            }
+        };
+        let flags = match left.is_empty() {
+            true => ok.status & !status::SESSION_STATE_CHANGED,
+            false => ok.status,
+        };
+        let ok = OkPacket { changes: &left, status: flags, ..*ok };
+        self.rewrite(packet, &ok, is_eof, pass);
     }
 
     /// Writes an OK or EOF packet in the client's form.
@@ -327,8 +358,9 @@ impl Relay {
     #[inline]
     fn keep_eof(&self, packet: &Packet<'_>, eof: EofPacket, pass: &mut Pass<'_, '_>) {
         let has_state = eof.status & status::SESSION_STATE_CHANGED != 0;
-        if has_state && !self.client.session_track {
+        if has_state && !(self.client.session_track && self.told == Told::ALL) {
             let EofPacket { warnings, status } = eof;
+            let status = status & !status::SESSION_STATE_CHANGED;
             let ok = OkPacket { warnings, status, ..OkPacket::default() };
             self.rewrite(packet, &ok, true, pass);
         } else {
@@ -352,6 +384,20 @@ impl Relay {
         let seq = packet.header.seq.wrapping_add(self.shift);
         pass.put_header(Header { seq, ..packet.header });
         pass.put(|out| out.extend_from_slice(packet.payload));
+        pass.skip(packet.in_input);
+    }
+
+    /// Passes `PREPARE_OK` on with another statement id.
+    #[inline(never)]
+    fn rename(&self, packet: &Packet<'_>, stmt_id: u32, pass: &mut Pass<'_, '_>) {
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        let after_id = packet.payload.get(1 + size_of::<u32>()..).unwrap_or_default();
+        pass.put_header(Header { seq, ..packet.header });
+        pass.put(|out| {
+            out.push(ok::HEADER);
+            put_u32(out, stmt_id);
+            out.extend_from_slice(after_id);
+        });
         pass.skip(packet.in_input);
     }
 

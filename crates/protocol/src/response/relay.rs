@@ -6,6 +6,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
+use crate::packet::track::Told;
 
 use super::pass::Pass;
 use super::run::scan;
@@ -58,7 +59,8 @@ pub(super) struct Packet<'a> {
 ///
 /// Holds no more than one packet of at most 1 MiB (a terminator, OK or ERR that was split) and
 /// the outcome. Server packets must be numbered one after the other; the first may have any
-/// number, unless [`Relay::numbered_from`] says which.
+/// number, unless [`Relay::numbered_from`] says which. Where they do not follow each other, see
+/// [`Relay::renumber_from`].
 #[derive(Debug)]
 pub struct Relay {
     pub(super) stage: Stage,
@@ -68,10 +70,18 @@ pub struct Relay {
     pub(super) server: ReplyFormat,
     pub(super) client: ReplyFormat,
     deliver: bool,
+    /// Which session state changes the client is told.
+    pub(super) told: Told,
+    /// What a prepared statement is called towards the client; `None` for the server's id.
+    pub(super) stmt_id: Option<u32>,
     /// The number of the server's next packet; `None` when it may be any.
     pub(super) next_seq: Option<u8>,
+    /// The number of the first packet of the client's file.
+    pub(super) file_seq: u8,
     /// What a server's sequence number needs added to become the client's.
     pub(super) shift: u8,
+    /// Whether the server's numbers mean nothing.
+    renumbers: bool,
     /// Flags of the EOF after column definitions that count at the end of the rows too.
     pub(super) carried: u16,
     /// What came of a packet that must be seen whole and was split.
@@ -98,8 +108,12 @@ impl Relay {
             server,
             client,
             deliver,
+            told: Told::ALL,
+            stmt_id: None,
             next_seq: None,
+            file_seq: 0,
             shift: 0,
+            renumbers: false,
             carried: 0,
             gathered: Vec::new(),
             outcome: Outcome::default(),
@@ -111,6 +125,24 @@ impl Relay {
     pub fn numbered_from(mut self, seq: u8) -> Self {
         self.next_seq = Some(seq);
         self
+    }
+
+    /// Has the client told only these changes of session state; all of them otherwise.
+    pub fn set_told(&mut self, told: Told) {
+        self.told = told;
+    }
+
+    /// Gives the client's packets numbers from `first` on, whatever the server's are. For
+    /// compressed connections, where servers number the packets inside as it happens.
+    pub fn renumber_from(&mut self, first: u8) {
+        self.renumbers = true;
+        self.next_seq = Some(first);
+    }
+
+    /// Gives the client this id for the statement that is being prepared, in place of the server's.
+    pub fn set_stmt_id(&mut self, stmt_id: u32) {
+        debug_assert!(!self.has_begun());
+        self.stmt_id = Some(stmt_id);
     }
 
     /// Throws the rest of the response away: the client has gone.
@@ -175,10 +207,16 @@ impl Relay {
         self.stage == Stage::FileAnswer && self.place == Place::Start && self.head_len == 0
     }
 
-    /// What to add to the server's sequence numbers to get the client's, wrapping; the client's
-    /// file packets need the opposite.
-    pub fn seq_shift(&self) -> u8 {
-        self.shift
+    /// The number that the server wants the first packet of the client's file to have.
+    pub fn file_seq(&self) -> u8 {
+        self.file_seq
+    }
+
+    /// The client's file has been sent to the server; its next packet would have the number `seq`.
+    pub fn file_sent(&mut self, seq: u8) {
+        if self.renumbers {
+            self.next_seq = Some(seq);
+        }
     }
 
     /// The sequence number for an ERR packet that breaks the response off towards the client, for
@@ -419,10 +457,20 @@ impl Relay {
     /// taken for one of this.
     #[inline]
     fn expect_seq(&mut self, seq: u8) -> Result<(), Malformed> {
-        if self.next_seq.is_some_and(|expected| expected != seq) {
-            return Err(Malformed("sequence number"));
+        if let Some(expected) = self.next_seq.filter(|expected| *expected != seq) {
+            self.renumber(expected, seq)?;
         }
         self.next_seq = Some(seq.wrapping_add(1));
+        Ok(())
+    }
+
+    /// The server's number is another one than expected.
+    #[cold]
+    fn renumber(&mut self, expected: u8, seq: u8) -> Result<(), Malformed> {
+        if !self.renumbers {
+            return Err(Malformed("sequence number"));
+        }
+        self.shift = self.shift.wrapping_add(expected).wrapping_sub(seq);
         Ok(())
     }
 }

@@ -9,8 +9,6 @@ pub const ATTRIBUTES_LEN_MAX: usize = 64 * 1024;
 
 /// Flags that this machine cannot do, or decides on itself.
 const NEVER: Capabilities = Capabilities::SSL
-    .union(Capabilities::COMPRESS)
-    .union(Capabilities::ZSTD_COMPRESSION_ALGORITHM)
     .union(Capabilities::MULTI_FACTOR_AUTHENTICATION)
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::CONNECT_ATTRS)
@@ -37,8 +35,11 @@ pub struct ServerLogin {
     pub schema: Option<Vec<u8>>,
     /// Collation id to begin with.
     pub collation: u16,
-    /// What is wanted of the server; what it does not offer is left out.
+    /// What is wanted of the server; what it does not offer is left out. Of two compressions
+    /// zstd is taken where it is offered; the caller compresses from the OK on.
     pub capabilities: Capabilities,
+    /// The level that the server is to compress with, where that is zstd: 1 to 22.
+    pub zstd_level: u8,
     /// Connection attributes; none are sent when they exceed [`ATTRIBUTES_LEN_MAX`] bytes.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether nobody can listen on the transport (a Unix socket), so that the password itself
@@ -56,7 +57,12 @@ impl ServerLogin {
         if !self.attributes.is_empty() {
             wanted.insert(Capabilities::CONNECT_ATTRS);
         }
-        wanted & offered
+        let mut agreed = wanted & offered;
+        if agreed.contains(Capabilities::ZSTD_COMPRESSION_ALGORITHM) {
+            // Servers take zlib where both are set.
+            agreed.remove(Capabilities::COMPRESS);
+        }
+        agreed
     }
 
     /// The user name; empty, hence refused, when a NUL would end it early.

@@ -61,7 +61,7 @@ impl Exchange {
             schema: login.schema(),
             plugin: Some(plugin.name().as_bytes()),
             attributes: Attributes::parse(&raw).unwrap_or_default(),
-            zstd_level: None,
+            zstd_level: Some(login.zstd_level),
         };
         let seq = response.put(out, 1);
         let collation = u16::from(charset);

@@ -23,6 +23,8 @@ pub struct ClientIdentity {
     pub schema: Option<Vec<u8>>,
     /// What both the greeting and the client can do.
     pub capabilities: Capabilities,
+    /// The level that a client with zstd asks to be answered with; 0 without.
+    pub zstd_level: u8,
     /// Collation id that the client asked for; 0 when it named none.
     pub collation: u16,
     /// Connection attributes, at most [`ATTRIBUTES_LEN_MAX`] bytes.

@@ -2,15 +2,20 @@
 //! what the server itself reported.
 
 use trunkline_protocol::{
-    packet::track::{Change, Changes},
+    packet::{
+        status,
+        track::{Change, Changes},
+    },
     response::Outcome,
 };
 use trunkline_sql::{
-    analysis::{Analysis, Effect},
+    analysis::{Analysis, Depends, Effect, TableName, TransactionEffect, XaStep},
     set::{Assignment, Scope, TransactionScope, Value},
 };
 
-use super::{Charset, PinReason, Pins, Schema, SessionState, state::CHARSET_VARIABLES};
+use super::{
+    Charset, PinReason, Pins, Schema, SessionState, state::CHARSET_VARIABLES, sync::DEFAULT_DIFFERS,
+};
 
 /// What changed beside the pins.
 #[derive(Debug, Default)]
@@ -28,13 +33,19 @@ pub fn apply_outcome(
     pins: &mut Pins,
     analysis: Option<&Analysis>,
     outcome: &Outcome,
+    trust: Trust,
 ) -> Applied {
     let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
-    if effects.is_empty() && outcome.changes.is_empty() {
+    let is_opaque = analysis.is_some_and(runs_unseen_code);
+    if effects.is_empty() && outcome.changes.is_empty() && !is_opaque {
         return Applied::default();
     }
+    if is_opaque && (trust == Trust::Nothing || outcome.error.is_some()) {
+        pins.pin(PinReason::Routine);
+    }
     if outcome.error.is_some() {
-        // One statement that failed left nothing behind. Of several, some may have run.
+        // One statement that failed left nothing behind, but for a routine's own statements. Of
+        // several, some may have run.
         if analysis.is_some_and(|analysis| analysis.statements > 1) && !effects.is_empty() {
             pins.pin(PinReason::Other);
         }
@@ -44,14 +55,18 @@ pub fn apply_outcome(
     }
     let mut step = Step { state: state.clone(), pins, said: Vec::new(), unknown: Vec::new() };
     if outcome.error.is_none() {
+        if let Some(analysis) = analysis.filter(|analysis| analysis.statements == 1) {
+            step.transaction(analysis.transaction);
+        }
         for effect in effects {
             step.effect(effect);
         }
     }
     // What a prepared text, a procedure or an unknown function does is not in the text.
-    let is_opaque = |effect: &Effect| matches!(effect, Effect::Call | Effect::ExecuteStatement(_));
-    let explained = effects.iter().any(|effect| !is_opaque(effect));
-    step.reported(&outcome.changes, explained);
+    let is_unseen = |effect: &Effect| matches!(effect, Effect::Call | Effect::ExecuteStatement(_));
+    let explained = effects.iter().any(|effect| !is_unseen(effect));
+    step.reported(&outcome.changes, explained, is_opaque);
+    step.part_from_strings(state);
     for name in std::mem::take(&mut step.unknown) {
         if !step.said.contains(&name) {
             step.pins.pin(PinReason::UnknownVariable);
@@ -59,6 +74,32 @@ pub fn apply_outcome(
     }
     let changed = step.state != *state;
     Applied { state: changed.then_some(step.state) }
+}
+
+/// Whether a reply says that the session's state changed.
+pub fn reports_change(outcome: &Outcome) -> bool {
+    let is_change = |change| matches!(change, Ok(Change::State(true)) | Err(_));
+    // MariaDB says so even in an EOF packet, which has no place for what changed.
+    let is_unsaid = outcome.changes.is_empty()
+        && outcome.status.is_some_and(|flags| flags & status::SESSION_STATE_CHANGED != 0);
+    is_unsaid || Changes::new(&outcome.changes).any(is_change)
+}
+
+/// How much of what stored routines leave behind is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// Nothing: a routine pins. Servers do not report user variables that `SELECT … INTO` or `:=`
+    /// has set, nor named locks; and what a function in a query changed, they report to clients
+    /// with `CLIENT_DEPRECATE_EOF` only.
+    Nothing,
+    /// What the server reports is all that there is, unless it reports an error.
+    Reports,
+}
+
+/// Whether the text runs a stored routine, or may.
+fn runs_unseen_code(analysis: &Analysis) -> bool {
+    let is_call = |effect: &Effect| matches!(effect, Effect::Call);
+    analysis.depends.contains(Depends::UNKNOWN_FUNCTION) || analysis.effects.iter().any(is_call)
 }
 
 /// One statement's effects, taken over one by one.
@@ -105,24 +146,32 @@ impl Step<'_> {
         let pins = &mut *self.pins;
         match effect {
             Effect::CreateTemporaryTable(name) => {
-                pins.pin_name(PinReason::TemporaryTable, &name.table);
+                let name = whole_name(&self.state.schema, name);
+                pins.pin_name_once(PinReason::TemporaryTable, &name);
             }
             Effect::DropTable { names, .. } => {
                 for name in names {
-                    pins.unpin_name(PinReason::TemporaryTable, &name.table);
+                    let name = whole_name(&self.state.schema, name);
+                    pins.unpin_name(PinReason::TemporaryTable, &name);
                 }
             }
-            Effect::LockTables | Effect::FlushWithReadLock => pins.pin(PinReason::TableLock),
+            Effect::LockTables => pins.pin_name_once(PinReason::TableLock, b"tables"),
+            Effect::FlushWithReadLock => pins.pin(PinReason::TableLock),
             Effect::UnlockTables => pins.unpin(PinReason::TableLock),
-            // One released lock may not be the only one: all of them, or a reset, end the pin.
-            Effect::GetLock => pins.pin(PinReason::NamedLock),
-            Effect::ReleaseLock => {}
+            // Locks are counted: one that was taken twice is held until it is released twice.
+            Effect::GetLock(Some(name)) => pins.pin_name(PinReason::NamedLock, name),
+            Effect::GetLock(None) => pins.pin(PinReason::NamedLock),
+            Effect::ReleaseLock(Some(name)) => pins.unpin_name(PinReason::NamedLock, name),
+            // Which lock it was, if any, is not known.
+            Effect::ReleaseLock(None) => {}
             Effect::ReleaseAllLocks => pins.unpin(PinReason::NamedLock),
-            Effect::UserVariableAssigned => pins.pin(PinReason::UserVariable),
+            Effect::UserVariableAssigned(name) => self.user_variable_unknown(name.as_deref()),
             Effect::LastInsertIdAssigned => {}
-            Effect::PrepareStatement(name) => {
-                pins.unpin_name(PinReason::SqlPreparedStatement, name);
-                pins.pin_name(PinReason::SqlPreparedStatement, name);
+            Effect::PrepareStatement { name, is_opaque } => {
+                pins.pin_name_once(PinReason::SqlPreparedStatement, name);
+                if *is_opaque {
+                    pins.pin(PinReason::Routine);
+                }
             }
             Effect::DeallocateStatement(name) => {
                 pins.unpin_name(PinReason::SqlPreparedStatement, name);
@@ -137,17 +186,68 @@ impl Step<'_> {
                 }
             }
             Effect::SetTransaction(setting) => self.transaction_setting(setting.scope, setting),
-            Effect::SetRole => pins.pin(PinReason::Other),
+            Effect::SetRole => pins.pin(PinReason::Role),
+            Effect::SetResourceGroup => pins.pin(PinReason::Connection),
+            Effect::BackupLock(lock) => {
+                pins.pin_name_once(PinReason::BackupLock, lock.name().as_bytes());
+            }
+            Effect::BackupUnlock(lock) => {
+                pins.unpin_name(PinReason::BackupLock, lock.name().as_bytes());
+            }
             Effect::SetUnparsable => pins.pin(PinReason::UnknownVariable),
-            Effect::Xa(_) => pins.pin(PinReason::Other),
+            // MySQL lets go of a prepared transaction; then the status says that none is open.
+            Effect::Xa(XaStep::Prepare) => pins.pin(PinReason::Xa),
+            Effect::Xa(XaStep::Commit | XaStep::Rollback) => pins.unpin(PinReason::Xa),
+            Effect::Xa(XaStep::Other) => pins.pin(PinReason::Other),
             Effect::OtherSession(_) => pins.pin(PinReason::Other),
-            Effect::Transaction(_)
+            Effect::Transaction(effect) => self.transaction(*effect),
+            Effect::Xa(XaStep::Start | XaStep::End | XaStep::Recover)
             | Effect::ExecuteStatement(_)
             | Effect::SetPassword
             | Effect::Savepoint
             | Effect::Call
             | Effect::LoadData { .. }
             | Effect::Kill { .. } => {}
+        }
+    }
+
+    /// `BEGIN` gives back what `LOCK TABLES` locked, but not a `FLUSH … WITH READ LOCK`.
+    fn transaction(&mut self, effect: TransactionEffect) {
+        if let TransactionEffect::Begin { .. } = effect {
+            self.pins.unpin_name(PinReason::TableLock, b"tables");
+        }
+    }
+
+    /// A user variable has a value that the text does not tell.
+    fn user_variable_unknown(&mut self, name: Option<&[u8]>) {
+        match name {
+            Some(name) => {
+                self.state.forget_user_variable(name);
+                self.pins.pin_name_once(PinReason::UserVariable, name);
+            }
+            None => self.pins.pin(PinReason::UserVariable),
+        }
+    }
+
+    fn user_variable(&mut self, name: &[u8], value: &Value) {
+        match value {
+            Value::Literal(text) if self.state.set_user_variable(name, text) => {
+                self.pins.unpin_name(PinReason::UserVariable, name);
+            }
+            Value::Literal(_) | Value::Default | Value::Expression(_) => {
+                self.user_variable_unknown(Some(name));
+            }
+        }
+    }
+
+    /// Strings keep the character set under which they were set. When that changes, their texts
+    /// can't be said again, and the values stay where they are.
+    fn part_from_strings(&mut self, before: &SessionState) {
+        if self.state.user_variables().is_empty() || self.state.reads_strings_as(before) {
+            return;
+        }
+        for name in self.state.take_user_strings() {
+            self.pins.pin_name_once(PinReason::UserVariable, &name);
         }
     }
 
@@ -163,7 +263,8 @@ impl Step<'_> {
                 self.charset(Charset::CharacterSet(text.into()));
             }
             Assignment::Transaction(setting) => self.transaction_setting(setting.scope, setting),
-            Assignment::Role | Assignment::ResourceGroup => self.pins.pin(PinReason::Other),
+            Assignment::Role => self.pins.pin(PinReason::Role),
+            Assignment::ResourceGroup => self.pins.pin(PinReason::Connection),
             Assignment::Password | Assignment::DefaultRole => {}
         }
     }
@@ -175,7 +276,7 @@ impl Step<'_> {
 
     fn variable(&mut self, scope: Scope, name: &[u8], value: &Value) {
         match scope {
-            Scope::UserVariable => return self.pins.pin(PinReason::UserVariable),
+            Scope::UserVariable => return self.user_variable(name, value),
             Scope::NextTransaction => return self.pins.pin(PinReason::NextTransaction),
             Scope::Global | Scope::Persist | Scope::PersistOnly => return,
             Scope::LocalDefault | Scope::Session => {}
@@ -183,6 +284,13 @@ impl Step<'_> {
         let Ok(name) = std::str::from_utf8(name) else {
             return self.pins.pin(PinReason::UnknownVariable);
         };
+        if name == "pseudo_thread_id" {
+            return self.pins.pin(PinReason::Connection);
+        }
+        if matches!(name, "last_insert_id" | "identity") {
+            // Like the id that an `INSERT` leaves: the worker carries it along.
+            return;
+        }
         if NOT_STATE.contains(&name) {
             // Meant for the statement that follows, on this connection.
             return self.pins.pin(PinReason::Other);
@@ -196,8 +304,7 @@ impl Step<'_> {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
             }
-            // What the login chose is not the default: only the server knows that.
-            Value::Default if CHARSET_VARIABLES.contains(&name) => {
+            Value::Default if DEFAULT_DIFFERS.contains(&name) => {
                 self.unknown.push(name.to_owned());
             }
             Value::Default => {
@@ -231,58 +338,70 @@ impl Step<'_> {
         }
     }
 
-    /// What the server itself says. `explained` tells whether the text said anything at all.
-    fn reported(&mut self, changes: &[u8], explained: bool) {
+    /// What the server itself says. `explained` tells whether the text said anything at all,
+    /// `is_opaque` whether it ran code that is not in it.
+    fn reported(&mut self, changes: &[u8], explained: bool, is_opaque: bool) {
         let mut says_state = false;
         let mut says_more = false;
         for change in Changes::new(changes) {
             match change {
                 Ok(Change::SystemVariable { name, value }) => {
-                    says_more = true;
-                    self.reported_variable(name, value);
+                    says_more |= self.reported_variable(name, value);
                 }
                 Ok(Change::Schema(name)) => {
                     says_more = true;
                     self.state.schema = Schema::from(name);
                 }
                 Ok(Change::State(changed)) => says_state |= changed,
-                Ok(
-                    Change::Gtids(_)
-                    | Change::TransactionCharacteristics(_)
-                    | Change::TransactionState(_),
-                ) => {}
+                // What is said of the next transaction is said until one takes it over.
+                Ok(Change::TransactionCharacteristics(text)) => {
+                    if !text.starts_with(b"SET ") {
+                        self.pins.unpin(PinReason::NextTransaction);
+                    }
+                }
+                Ok(Change::Gtids(_) | Change::TransactionState(_)) => {}
                 Err(_) => says_state = true,
             }
         }
-        if says_state && !says_more && !explained {
+        // A routine may have changed more than what is said.
+        let is_all = explained || says_more && !is_opaque;
+        if says_state && !is_all {
             self.pins.pin(PinReason::ServerState);
         }
     }
 
-    fn reported_variable(&mut self, name: &[u8], value: &[u8]) {
+    /// Takes over a variable that the server reported. False for one that is no session state.
+    fn reported_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
         let Ok(name) = std::str::from_utf8(name) else {
-            return;
+            return false;
         };
         let name = match name {
             "tx_isolation" => "transaction_isolation",
             "tx_read_only" => "transaction_read_only",
             name => name,
         };
-        if NOT_STATE.contains(&name) || is_tracker(name) || self.said.iter().any(|n| n == name) {
-            return;
+        if NOT_STATE.contains(&name) || is_tracker(name) {
+            return false;
         }
-        let text = value_text(name, value);
-        if self.state.variable(name).is_none() && is_initial(&self.state, name, value) {
-            return;
+        let is_known = self.said.iter().any(|said| said == name)
+            || self.state.variable(name).is_none() && is_initial(&self.state, name, value);
+        if !is_known {
+            self.state.set_variable(name, &value_text(name, value));
+            self.said.push(name.to_owned());
         }
-        self.state.set_variable(name, &text);
-        self.said.push(name.to_owned());
+        true
     }
 }
 
 /// Whether a reported value is what the session has without having set it.
 fn is_initial(state: &SessionState, name: &str, value: &[u8]) -> bool {
     name == "autocommit" && value.eq_ignore_ascii_case(b"on") && state.variable(name).is_none()
+}
+
+/// `schema.table`, so that a table of another schema is not taken for this one.
+fn whole_name(schema: &Schema, name: &TableName) -> Vec<u8> {
+    let schema = name.schema.as_deref().unwrap_or(schema.name());
+    [schema, b".", &name.table].concat()
 }
 
 fn names_text(charset: Option<&[u8]>, collation: Option<&[u8]>) -> Vec<u8> {
@@ -341,7 +460,7 @@ mod tests {
         let mut pins = Pins::default();
         let analysis = analyse(statement.as_bytes(), &Modes::default());
         let outcome = Outcome { changes: reported(variables), ..Outcome::default() };
-        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome);
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
         (applied.state.unwrap_or(before), pins)
     }
 

@@ -10,7 +10,7 @@ mod pins;
 mod state;
 mod sync;
 
-pub use apply::{Applied, apply_outcome};
+pub use apply::{Applied, Trust, apply_outcome, reports_change};
 pub use pins::{PinReason, Pins};
-pub use state::{Charset, Schema, SessionState, StateTable};
+pub use state::{Charset, Schema, SessionState, StateTable, UserVariable};
 pub use sync::{Difference, Sync, difference};

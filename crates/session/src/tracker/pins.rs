@@ -16,8 +16,8 @@ pub enum PinReason {
     NamedLock,
     /// A user variable has a value.
     UserVariable,
-    /// A statement was prepared by command.
-    PreparedStatement,
+    /// A prepared statement's cursor is open.
+    Cursor,
     /// A statement was prepared by SQL.
     SqlPreparedStatement,
     /// `HANDLER … OPEN`.
@@ -31,20 +31,32 @@ pub enum PinReason {
     /// The server says that the statement changed session state, and the statement's text does
     /// not say which.
     ServerState,
-    /// A statement whose effects on the session can't be carried over (roles, `sql_log_bin`, …).
+    /// A statement whose effects on the session can't be carried over (`insert_id`, …).
     Other,
+    /// A stored routine or a prepared text ran, and may have left what no server reports: a user
+    /// variable set by `INTO`, a named lock.
+    Routine,
+    /// An XA transaction is prepared on this connection.
+    Xa,
+    /// `SET ROLE`.
+    Role,
+    /// `BACKUP STAGE`, `BACKUP LOCK` or `LOCK INSTANCE FOR BACKUP`.
+    BackupLock,
+    /// Something that servers leave in place when they reset a connection: a resource group,
+    /// `pseudo_thread_id`.
+    Connection,
 }
 
 impl PinReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::Transaction,
         Self::NextTransaction,
         Self::TemporaryTable,
         Self::TableLock,
         Self::NamedLock,
         Self::UserVariable,
-        Self::PreparedStatement,
+        Self::Cursor,
         Self::SqlPreparedStatement,
         Self::Handler,
         Self::FoundRows,
@@ -52,6 +64,11 @@ impl PinReason {
         Self::UnknownVariable,
         Self::ServerState,
         Self::Other,
+        Self::Routine,
+        Self::Xa,
+        Self::Role,
+        Self::BackupLock,
+        Self::Connection,
     ];
 
     /// The reason in one word, as statistics show it.
@@ -63,7 +80,7 @@ impl PinReason {
             Self::TableLock => "table_lock",
             Self::NamedLock => "named_lock",
             Self::UserVariable => "user_variable",
-            Self::PreparedStatement => "prepared_statement",
+            Self::Cursor => "cursor",
             Self::SqlPreparedStatement => "sql_prepared_statement",
             Self::Handler => "handler",
             Self::FoundRows => "found_rows",
@@ -71,10 +88,22 @@ impl PinReason {
             Self::UnknownVariable => "unknown_variable",
             Self::ServerState => "server_state",
             Self::Other => "other",
+            Self::Routine => "routine",
+            Self::Xa => "xa",
+            Self::Role => "role",
+            Self::BackupLock => "backup_lock",
+            Self::Connection => "connection",
         }
     }
 
-    fn bit(self) -> u16 {
+    /// Whether `COM_RESET_CONNECTION` leaves the cause in place, or does worse to it than the end
+    /// of the connection. Checked on MariaDB 10.11 and MySQL 9.7: both keep the role, MariaDB
+    /// keeps `BACKUP LOCK` and loses the rows of a prepared XA transaction.
+    pub fn survives_reset(self) -> bool {
+        matches!(self, Self::Xa | Self::Role | Self::BackupLock | Self::Connection)
+    }
+
+    fn bit(self) -> u32 {
         1 << (self as u8)
     }
 }
@@ -83,7 +112,9 @@ impl PinReason {
 /// nearly every session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
-    reasons: u16,
+    reasons: u32,
+    /// Those of `reasons` that also hold without a name, so that no name ends them.
+    unnamed: u32,
     named: Vec<Named>,
 }
 
@@ -92,6 +123,12 @@ pub struct Pins {
 struct Named {
     reason: PinReason,
     name: Box<[u8]>,
+}
+
+impl Named {
+    fn is(&self, reason: PinReason, name: &[u8]) -> bool {
+        self.reason == reason && *self.name == *name
+    }
 }
 
 /// More named things than this are not told apart: the session stays pinned until it is reset.
@@ -119,51 +156,72 @@ impl Pins {
         PinReason::ALL.into_iter().filter(|reason| self.has(*reason))
     }
 
-    /// Holds the session for a reason without a name.
+    /// Whether anything holds that a reset of the connection does not end.
+    pub fn survive_reset(&self) -> bool {
+        self.reasons().any(PinReason::survives_reset)
+    }
+
+    /// Holds the session for a reason without a name, whatever names are ended.
     pub fn pin(&mut self, reason: PinReason) {
         self.reasons |= reason.bit();
+        self.unnamed |= reason.bit();
     }
 
     /// Ends a reason, with all the names it has.
     pub fn unpin(&mut self, reason: PinReason) {
         self.reasons &= !reason.bit();
+        self.unnamed &= !reason.bit();
         self.named.retain(|entry| entry.reason != reason);
     }
 
-    /// Sets or ends a reason without a name.
+    /// Sets or ends a reason that has no names.
     pub fn set(&mut self, reason: PinReason, holds: bool) {
         match holds {
-            true => self.reasons |= reason.bit(),
-            false => self.reasons &= !reason.bit(),
+            true => self.pin(reason),
+            false => self.unpin(reason),
         }
     }
 
     /// Holds the session for one more thing of this name. The same name twice counts twice.
     pub fn pin_name(&mut self, reason: PinReason, name: &[u8]) {
-        self.pin(reason);
         match self.named.len() < NAMED_MAX {
-            true => self.named.push(Named { reason, name: name.into() }),
+            true => {
+                self.reasons |= reason.bit();
+                self.named.push(Named { reason, name: name.into() });
+            }
             // From here on only a reset can end it, which is safe.
-            false => self.pin(PinReason::Other),
+            false => self.pin(reason),
+        }
+    }
+
+    /// Holds the session for a thing that there is once under this name.
+    pub fn pin_name_once(&mut self, reason: PinReason, name: &[u8]) {
+        if !self.named.iter().any(|entry| entry.is(reason, name)) {
+            self.pin_name(reason, name);
         }
     }
 
     /// One thing of this name is gone; the reason ends with its last name. A name that was never
     /// pinned changes nothing.
     pub fn unpin_name(&mut self, reason: PinReason, name: &[u8]) {
-        let is_it = |entry: &Named| entry.reason == reason && *entry.name == *name;
-        let Some(place) = self.named.iter().position(is_it) else {
+        let Some(place) = self.named.iter().position(|entry| entry.is(reason, name)) else {
             return;
         };
         self.named.swap_remove(place);
-        if !self.named.iter().any(|entry| entry.reason == reason) {
-            self.unpin(reason);
+        let holds_still = self.unnamed & reason.bit() != 0;
+        if !holds_still && !self.named.iter().any(|entry| entry.reason == reason) {
+            self.reasons &= !reason.bit();
         }
     }
 
-    /// Ends everything, as a reset of the session does.
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    /// Ends all that a reset of the connection ends.
+    pub fn reset(&mut self) {
+        let surviving = |bits: u32, reason: &PinReason| bits | reason.bit();
+        let mask = PinReason::ALL.iter().filter(|reason| reason.survives_reset());
+        let mask = mask.fold(0, surviving);
+        self.reasons &= mask;
+        self.unnamed &= mask;
+        self.named.retain(|entry| entry.reason.survives_reset());
     }
 }
 
@@ -195,14 +253,38 @@ mod tests {
     }
 
     #[test]
-    fn too_many_names_stay_pinned_until_a_reset() {
+    fn names_do_not_end_what_holds_without_one() {
+        let mut pins = Pins::default();
+        pins.pin(PinReason::NamedLock);
+        pins.pin_name(PinReason::NamedLock, b"a");
+        pins.unpin_name(PinReason::NamedLock, b"a");
+        assert!(pins.has(PinReason::NamedLock));
+        pins.unpin(PinReason::NamedLock);
+        assert_eq!(pins, Pins::default());
+    }
+
+    #[test]
+    fn a_reset_leaves_what_servers_leave() {
+        let mut pins = Pins::default();
+        PinReason::ALL.into_iter().for_each(|reason| pins.pin_name(reason, b"x"));
+        pins.pin(PinReason::Role);
+        pins.reset();
+        let left = [PinReason::Xa, PinReason::Role, PinReason::BackupLock, PinReason::Connection];
+        assert_eq!(pins.reasons().collect::<Vec<_>>(), left);
+        assert!(pins.survive_reset());
+    }
+
+    #[test]
+    fn too_many_names_stay_pinned_until_they_all_end() {
         let mut pins = Pins::default();
         for number in 0..=NAMED_MAX {
             pins.pin_name(PinReason::NamedLock, number.to_string().as_bytes());
         }
+        for number in 0..=NAMED_MAX {
+            pins.unpin_name(PinReason::NamedLock, number.to_string().as_bytes());
+        }
+        assert!(pins.has(PinReason::NamedLock));
         pins.unpin(PinReason::NamedLock);
-        assert!(!pins.is_empty());
-        pins.clear();
         assert!(pins.is_empty());
     }
 }

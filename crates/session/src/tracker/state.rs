@@ -47,6 +47,9 @@ pub enum Charset {
     Unknown,
 }
 
+/// A user variable's name and the text of its value.
+pub type UserVariable = (Box<[u8]>, Box<[u8]>);
+
 /// All of a session's state that can be moved to another server connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionState {
@@ -57,12 +60,20 @@ pub struct SessionState {
     /// Session variables that differ from the server's defaults: name (lower case) and the value
     /// as it stands behind the `=` of a `SET`. Sorted by name.
     variables: Vec<(Box<str>, Box<[u8]>)>,
+    /// User variables with literal values: name (lower case) and the value as it stands behind
+    /// the `=` of a `SET`. Sorted by name.
+    user_variables: Vec<UserVariable>,
 }
+
+/// The most user variables of one session that are carried to other connections.
+const USER_VARIABLES_MAX: usize = 64;
+/// The longest name and value of one, in bytes together.
+const USER_VARIABLE_LEN_MAX: usize = 1_024;
 
 impl SessionState {
     /// The state of a session that has set nothing since its handshake.
     pub fn new(schema: Schema, charset: Charset) -> Self {
-        Self { schema, charset, variables: Vec::new() }
+        Self { schema, charset, variables: Vec::new(), user_variables: Vec::new() }
     }
 
     /// The variables in order of their names.
@@ -107,6 +118,65 @@ impl SessionState {
         }
     }
 
+    /// The user variables in order of their names.
+    pub fn user_variables(&self) -> &[UserVariable] {
+        &self.user_variables
+    }
+
+    /// The literal value of a user variable; `None` when it has none that is known.
+    pub fn user_variable(&self, name: &[u8]) -> Option<&[u8]> {
+        let place = self.user_place(name).ok()?;
+        self.user_variables.get(place).map(|(_, value)| &**value)
+    }
+
+    fn user_place(&self, name: &[u8]) -> Result<usize, usize> {
+        self.user_variables.binary_search_by(|(known, _)| (**known).cmp(name))
+    }
+
+    /// Gives a user variable a literal value; `name` is lower case. False when it can't be
+    /// carried: a name that is not ASCII (names have no character set of their own), or too many
+    /// or too long values. It is then forgotten.
+    pub fn set_user_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let fits = name.is_ascii() && name.len() + value.len() <= USER_VARIABLE_LEN_MAX;
+        match self.user_place(name) {
+            Ok(place) if fits => {
+                if let Some((_, known)) = self.user_variables.get_mut(place) {
+                    *known = value.into();
+                }
+                true
+            }
+            Ok(place) => {
+                self.user_variables.remove(place);
+                false
+            }
+            Err(place) if fits && self.user_variables.len() < USER_VARIABLES_MAX => {
+                self.user_variables.insert(place, (name.into(), value.into()));
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Forgets a user variable, whose value is not known any more.
+    pub fn forget_user_variable(&mut self, name: &[u8]) {
+        if let Ok(place) = self.user_place(name) {
+            self.user_variables.remove(place);
+        }
+    }
+
+    /// Takes out the user variables whose texts mean something else under other character sets or
+    /// SQL modes: the strings. Their names.
+    pub fn take_user_strings(&mut self) -> Vec<Box<[u8]>> {
+        let is_string = |entry: &mut UserVariable| is_string(&entry.1);
+        self.user_variables.extract_if(.., is_string).map(|(name, _)| name).collect()
+    }
+
+    /// Whether texts of strings mean the same in both states.
+    pub fn reads_strings_as(&self, other: &Self) -> bool {
+        let same = |name: &&str| self.variable(name) == other.variable(name);
+        self.charset == other.charset && STRING_VARIABLES.iter().all(same)
+    }
+
     /// Whether `autocommit` has been switched off.
     pub fn is_autocommit_off(&self) -> bool {
         self.variable("autocommit").is_some_and(is_off)
@@ -120,6 +190,22 @@ pub(super) const CHARSET_VARIABLES: [&str; 4] = [
     "character_set_results",
     "collation_connection",
 ];
+
+/// What decides how the text of a string is read, and which character set and collation its value
+/// has.
+const STRING_VARIABLES: [&str; 5] = [
+    "character_set_client",
+    "character_set_connection",
+    "character_set_results",
+    "collation_connection",
+    "sql_mode",
+];
+
+/// Whether a literal's text has quotes, and is not one of bytes (`x'41'`, `b'01'`).
+fn is_string(value: &[u8]) -> bool {
+    let is_bytes = matches!(value, [b'x' | b'X' | b'b' | b'B', b'\'', ..]);
+    !is_bytes && value.iter().any(|byte| matches!(byte, b'\'' | b'"'))
+}
 
 /// Whether a boolean's text, quoted or not, means off.
 pub(super) fn is_off(value: &[u8]) -> bool {
@@ -206,6 +292,36 @@ mod tests {
         state.set_charset(Charset::Names(b"utf8mb4".as_slice().into()));
         assert_eq!(state.variable("character_set_results"), None);
         assert_eq!(state.variable("sql_mode"), Some(&b"''"[..]));
+    }
+
+    #[test]
+    fn strings_are_told_from_numbers() {
+        let mut state = plain();
+        for (name, value) in
+            [("a", "1"), ("b", "'x'"), ("c", "NULL"), ("x", "x'41'"), ("d", "_latin1\"y\"")]
+        {
+            assert!(state.set_user_variable(name.as_bytes(), value.as_bytes()));
+        }
+        let mut other = state.clone();
+        other.set_variable("sql_mode", b"'ANSI'");
+        assert!(!other.reads_strings_as(&state));
+        let names = state.take_user_strings();
+        assert_eq!(names, [b"b".as_slice().into(), b"d".as_slice().into()]);
+        assert_eq!(state.user_variable(b"c"), Some(&b"NULL"[..]));
+        assert_eq!(state.user_variable(b"b"), None);
+    }
+
+    #[test]
+    fn user_variables_are_bounded() {
+        let mut state = plain();
+        for number in 0..USER_VARIABLES_MAX {
+            assert!(state.set_user_variable(format!("v{number}").as_bytes(), b"1"));
+        }
+        assert!(!state.set_user_variable(b"one more", b"1"));
+        assert!(state.set_user_variable(b"v1", b"2"));
+        assert!(!state.set_user_variable(b"v1", &[b'1'; USER_VARIABLE_LEN_MAX]));
+        assert_eq!(state.user_variable(b"v1"), None);
+        assert!(!state.set_user_variable("é".as_bytes(), b"1"));
     }
 
     #[test]

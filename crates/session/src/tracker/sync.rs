@@ -22,6 +22,9 @@ pub struct Sync {
     pub schema: Option<Box<[u8]>>,
     /// The text of one `SET` statement.
     pub set: Option<Vec<u8>>,
+    /// The text of another one, for user variables: their literals are read under the character
+    /// set and SQL mode that the first one sets.
+    pub set_user: Option<Vec<u8>>,
 }
 
 /// What brings a connection in state `server` to the state `session`.
@@ -32,10 +35,45 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
         (_, Schema::None | Schema::Unknown) => return Difference::ChangeUser,
     };
     let set = set_text(server, session, flavor);
-    match schema.is_none() && set.is_none() {
+    let set_user = user_text(server, session);
+    match schema.is_none() && set.is_none() && set_user.is_none() {
         true => Difference::None,
-        false => Difference::Sync(Sync { schema, set }),
+        false => Difference::Sync(Sync { schema, set, set_user }),
     }
+}
+
+/// One `SET` for the user variables that differ. What the session never set becomes NULL, which
+/// is what it would read.
+fn user_text(server: &SessionState, session: &SessionState) -> Option<Vec<u8>> {
+    // An equal text under another character set is another value.
+    let is_same_reading = server.reads_strings_as(session);
+    if is_same_reading && server.user_variables() == session.user_variables() {
+        return None;
+    }
+    let mut text = Vec::new();
+    let mut assign = |name: &[u8], value: &[u8]| {
+        text.extend_from_slice(if text.is_empty() { b"SET @`" } else { b",@`" });
+        for byte in name {
+            if *byte == b'`' {
+                text.push(b'`');
+            }
+            text.push(*byte);
+        }
+        text.extend_from_slice(b"`=");
+        text.extend_from_slice(value);
+    };
+    for (name, _) in server.user_variables() {
+        if session.user_variable(name).is_none() {
+            assign(name, b"NULL");
+        }
+    }
+    for (name, value) in session.user_variables() {
+        let is_same = server.user_variable(name) == Some(value);
+        if !is_same || !is_same_reading {
+            assign(name, value);
+        }
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// One `SET` that changes everything that differs but the schema.
@@ -62,7 +100,7 @@ fn set_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Op
     for (name, _) in server.variables() {
         let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
         if session.variable(name).is_none() && !(is_charset && charset_said) {
-            text.variable(name, b"DEFAULT");
+            text.initial(name);
         }
     }
     for (name, value) in session.variables() {
@@ -113,6 +151,14 @@ impl SetText {
         }
     }
 
+    /// What a new session has.
+    fn initial(&mut self, name: &str) {
+        match DEFAULT_DIFFERS.contains(&name) {
+            true => self.variable(name, format!("@@GLOBAL.{name}").as_bytes()),
+            false => self.variable(name, b"DEFAULT"),
+        }
+    }
+
     fn variable(&mut self, name: &str, value: &[u8]) {
         self.separate();
         self.text.extend_from_slice(b"@@SESSION.");
@@ -121,6 +167,10 @@ impl SetText {
         self.text.extend_from_slice(value);
     }
 }
+
+/// Variables whose `DEFAULT` is not what a new session has: MySQL says 0 for both, and a new
+/// session has 1. Found by asking MySQL 9.7 for every variable; on MariaDB 10.11 there is none.
+pub(super) const DEFAULT_DIFFERS: [&str; 2] = ["foreign_key_checks", "unique_checks"];
 
 /// MariaDB before 11.1 knows the transaction variables by their old names only.
 fn server_name(name: &str, flavor: Flavor) -> &str {
@@ -176,10 +226,48 @@ mod tests {
     }
 
     #[test]
+    fn a_default_that_no_new_session_has_is_not_used() {
+        let server = state("", &[("foreign_key_checks", "0")]);
+        let text = set_of(&server, &state("", &[]), Flavor::MySql);
+        assert_eq!(text, "SET @@SESSION.foreign_key_checks=@@GLOBAL.foreign_key_checks");
+    }
+
+    fn user_set_of(server: &SessionState, session: &SessionState) -> Option<String> {
+        let Difference::Sync(sync) = difference(server, session, Flavor::MySql) else {
+            return None;
+        };
+        sync.set_user.map(|text| String::from_utf8(text).expect("text"))
+    }
+
+    #[test]
+    fn user_variables_follow_and_others_become_null() {
+        let mut server = state("", &[]);
+        server.set_user_variable(b"theirs", b"'x'");
+        server.set_user_variable(b"same", b"2");
+        let mut session = state("", &[]);
+        session.set_user_variable(b"same", b"2");
+        session.set_user_variable(b"a`b", b"_latin1'c'");
+        let text = user_set_of(&server, &session);
+        assert_eq!(text.as_deref(), Some("SET @`theirs`=NULL,@`a``b`=_latin1'c'"));
+        assert_eq!(user_set_of(&server, &server.clone()), None);
+    }
+
+    #[test]
+    fn an_equal_text_under_another_character_set_is_said_again() {
+        let mut server = state("", &[]);
+        server.set_user_variable(b"a", b"'x'");
+        server.set_user_variable(b"n", b"1");
+        let mut session = server.clone();
+        session.set_charset(Charset::Names(b"latin1".as_slice().into()));
+        // The same set of variables, but not the same values.
+        assert_eq!(user_set_of(&server, &session).as_deref(), Some("SET @`a`='x',@`n`=1"));
+    }
+
+    #[test]
     fn a_schema_is_chosen_but_never_given_back() {
         let none = state("", &[]);
         let app = state("app", &[]);
-        let expected = Sync { schema: Some(b"app".as_slice().into()), set: None };
+        let expected = Sync { schema: Some(b"app".as_slice().into()), set: None, set_user: None };
         assert_eq!(difference(&none, &app, Flavor::MySql), Difference::Sync(expected));
         assert_eq!(difference(&app, &none, Flavor::MySql), Difference::ChangeUser);
     }

@@ -227,15 +227,15 @@ fn vary(rng: &mut Rng, config: &mut ConfigSpec, cluster: &ClusterSpec) {
         3 => {
             let at = rng.index(config.servers.len());
             if let Some(server) = config.servers.get_mut(at) {
-                server.max_connections = rng.between(1, 10) as u32;
-                server.weight = rng.between(1, 5) as u32;
+                server.max_connections = between_u32(rng, 1, 10);
+                server.weight = between_u32(rng, 1, 5);
             }
         }
         4 => config.rules = draw_rules(rng),
         5 => {
             let at = rng.index(config.users.len());
             if let Some(user) = config.users.get_mut(at) {
-                user.max_connections = rng.between(2, 1_000) as u32;
+                user.max_connections = between_u32(rng, 2, 1_000);
             }
         }
         _ => {
@@ -379,4 +379,8 @@ fn draw_link_fault(rng: &mut Rng, plan: &mut Plan, at: Micros) {
         _ => Fault::Pause(rng.index(plan.workers), long.min(300_000)),
     };
     plan.faults.push((at, fault));
+}
+
+fn between_u32(rng: &mut Rng, low: u32, high: u32) -> u32 {
+    u32::try_from(rng.between(low.into(), high.into())).unwrap_or(high)
 }

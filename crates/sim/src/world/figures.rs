@@ -76,7 +76,7 @@ impl World<'_> {
         }
     }
 
-    fn look_at_clients(&self, worker: usize, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) {
+    fn look_at_clients(&mut self, worker: usize, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) {
         let highest = |name| {
             let configs = self.operator.in_force(self.plan, self.oldest_version());
             configs.map(|config| config.setting(name)).max().unwrap_or(0)
@@ -90,13 +90,14 @@ impl World<'_> {
             let now = u64::from(self.shared.user_connections(user));
             figures.push(Figure { what: Limited::UserSessions(place), now, max });
         }
-        let Some(driver) = self.drivers.get(worker) else { return };
         let max = highest("client_buffer_max") + BYTES_SLACK;
+        let Some(driver) = self.drivers.get_mut(worker) else { return };
         let mut clients = 0;
-        for (side, link) in driver.open() {
+        let open: Vec<_> = driver.open().collect();
+        for (side, link) in open {
             if let Side::Client(_) = side {
                 clients += 1;
-                let now = wide(driver.worker().pending(side).len());
+                let now = wide(driver.pending_len(side));
                 let place = usize::try_from(link.0).unwrap_or_default();
                 figures.push(Figure { what: Limited::ClientBytes(place), now, max });
             }

@@ -1,7 +1,7 @@
 //! Reading the beginning of a statement, token by token.
 
 use super::effect::TableName;
-use crate::token::{Keyword, Token, TokenKind, Tokens};
+use crate::token::{Keyword, Modes, Token, TokenKind, Tokens};
 
 /// The tokens of one statement, without the `;` at its end. Works on a copy: reading ahead with it
 /// moves nobody else.
@@ -16,6 +16,11 @@ impl<'a> Cursor<'a> {
         let mut tokens = tokens.clone();
         let next = tokens.next();
         Self { tokens, next }
+    }
+
+    /// The modes in which the text is read.
+    pub(super) fn modes(&self) -> &Modes {
+        self.tokens.modes()
     }
 
     /// The next token, not taken.
@@ -55,6 +60,13 @@ impl<'a> Cursor<'a> {
     /// Takes a keyword that is one of `words`.
     pub(super) fn accept_any(&mut self, words: &[&[u8]]) -> bool {
         words.iter().any(|word| self.accept(word))
+    }
+
+    /// Takes `-` if it is next.
+    pub(super) fn accept_minus(&mut self) {
+        if self.peek().is_some_and(|token| token.text == b"-") {
+            self.next();
+        }
     }
 
     /// Takes `=` if it is next.

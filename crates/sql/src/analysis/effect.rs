@@ -23,18 +23,25 @@ pub enum Effect {
     UnlockTables,
     /// `FLUSH TABLES … WITH READ LOCK` or `… FOR EXPORT`.
     FlushWithReadLock,
-    /// `GET_LOCK()`.
-    GetLock,
-    /// `RELEASE_LOCK()`: one of perhaps several locks.
-    ReleaseLock,
-    /// `RELEASE_ALL_LOCKS()`.
+    /// `GET_LOCK()`, with the lock's name as written where the call certainly happens once and
+    /// the name is a plain literal.
+    GetLock(Option<Vec<u8>>),
+    /// `RELEASE_LOCK()` likewise. Without a name it may release a lock, or none.
+    ReleaseLock(Option<Vec<u8>>),
+    /// `RELEASE_ALL_LOCKS()`, where the call certainly happens.
     ReleaseAllLocks,
-    /// A user variable gets a value: `SET @x`, `:=`, `INTO @x`, an argument of `CALL`, and so on.
-    UserVariableAssigned,
+    /// A user variable gets a value other than by an item of `SET`: by `:=`, with its name in
+    /// lower case; by `INTO @x`, as an argument of `CALL` and so on, without.
+    UserVariableAssigned(Option<Vec<u8>>),
     /// `LAST_INSERT_ID(expression)` gives a value to later `LAST_INSERT_ID()`.
     LastInsertIdAssigned,
     /// `PREPARE name FROM …`.
-    PrepareStatement(Vec<u8>),
+    PrepareStatement {
+        /// The statement's name.
+        name: Vec<u8>,
+        /// Whether what it does is not visible here, or leaves something behind.
+        is_opaque: bool,
+    },
     /// `DEALLOCATE PREPARE name` or `DROP PREPARE name`.
     DeallocateStatement(Vec<u8>),
     /// `EXECUTE name`. What the prepared text leaves behind is not visible here.
@@ -47,13 +54,18 @@ pub enum Effect {
     CalcFoundRows,
     /// `USE schema`.
     UseSchema(Vec<u8>),
-    /// `SET` of variables and character sets, in order. With a user variable among them,
-    /// [`Self::UserVariableAssigned`] follows.
+    /// `SET` of variables, user variables and character sets, in order.
     Set(Vec<Assignment>),
     /// `SET [scope] TRANSACTION …`.
     SetTransaction(TransactionSetting),
     /// `SET ROLE …`.
     SetRole,
+    /// `SET RESOURCE GROUP …`.
+    SetResourceGroup,
+    /// A lock for a backup is taken: `BACKUP STAGE`, `BACKUP LOCK`, `LOCK INSTANCE FOR BACKUP`.
+    BackupLock(BackupLock),
+    /// Such a lock is given back.
+    BackupUnlock(BackupLock),
     /// `SET PASSWORD …`.
     SetPassword,
     /// A `SET` that was not understood.
@@ -73,8 +85,8 @@ pub enum Effect {
     Kill {
         /// What is ended.
         target: KillTarget,
-        /// The connection's number, if it is written as one.
-        id: Option<u64>,
+        /// Whose.
+        id: KillId,
     },
     /// A transaction effect of one of several statements, at its place among the other effects.
     Transaction(TransactionEffect),
@@ -91,6 +103,28 @@ pub struct TableName {
     pub table: Vec<u8>,
 }
 
+/// Locks that a backup takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupLock {
+    /// `BACKUP STAGE START` to `BACKUP STAGE END` (MariaDB).
+    Stage,
+    /// `BACKUP LOCK table` to `BACKUP UNLOCK` (MariaDB).
+    Table,
+    /// `LOCK INSTANCE FOR BACKUP` to `UNLOCK INSTANCE` (MySQL).
+    Instance,
+}
+
+impl BackupLock {
+    /// The lock in one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stage => "stage",
+            Self::Table => "table",
+            Self::Instance => "instance",
+        }
+    }
+}
+
 /// What `KILL` ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillTarget {
@@ -99,6 +133,17 @@ pub enum KillTarget {
     /// The statement that the connection is running.
     Query,
     /// All connections of a user, or a statement by its query number (MariaDB).
+    Other,
+}
+
+/// Whom `KILL` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillId {
+    /// The connection of this number.
+    Number(u64),
+    /// `CONNECTION_ID()`: the one that asks.
+    Own,
+    /// Something that is not a number yet, or not of a connection.
     Other,
 }
 

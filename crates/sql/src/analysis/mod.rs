@@ -15,7 +15,7 @@ mod tests;
 
 use std::{fmt, ops};
 
-pub use effect::{Effect, KillTarget, TableName, TransactionEffect, XaStep};
+pub use effect::{BackupLock, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep};
 pub use kind::StatementKind;
 
 use crate::token::{Modes, TokenKind, Tokens};

@@ -180,6 +180,14 @@ fn table(schema: Option<&str>, table: &str) -> TableName {
     }
 }
 
+fn assigned(name: &str) -> Effect {
+    E::UserVariableAssigned(Some(name.as_bytes().to_vec()))
+}
+
+fn prepare(name: &str, is_opaque: bool) -> Effect {
+    E::PrepareStatement { name: name.as_bytes().to_vec(), is_opaque }
+}
+
 fn check_effects(cases: &[(&str, Vec<Effect>)]) {
     for (text, expected) in cases {
         assert_eq!(analysed(text).effects, *expected, "{text}");
@@ -204,18 +212,76 @@ fn effects_on_tables_locks_and_variables_are_found() {
         ("FLUSH TABLES", vec![]),
         ("FLUSH TABLES a, b WITH READ LOCK", vec![E::FlushWithReadLock]),
         ("FLUSH LOCAL TABLES a FOR EXPORT", vec![E::FlushWithReadLock]),
-        ("SELECT GET_LOCK('a', 1)", vec![E::GetLock]),
-        ("DO RELEASE_LOCK('a'), RELEASE_ALL_LOCKS()", vec![E::ReleaseLock, E::ReleaseAllLocks]),
-        ("SELECT @a := 1, @b := 2", vec![E::UserVariableAssigned]),
-        ("UPDATE t SET a = (@x := 1)", vec![E::UserVariableAssigned]),
-        ("SELECT 1 INTO @a", vec![E::UserVariableAssigned]),
-        ("CALL p(@a)", vec![E::Call, E::UserVariableAssigned]),
+        ("SELECT GET_LOCK('a', 1)", vec![E::GetLock(Some(b"a".to_vec()))]),
+        (
+            "DO RELEASE_LOCK('a'), RELEASE_ALL_LOCKS()",
+            vec![E::ReleaseLock(Some(b"a".to_vec())), E::ReleaseAllLocks],
+        ),
+        ("SELECT @a := 1, @B := 2", vec![assigned("a"), assigned("b")]),
+        ("UPDATE t SET a = (@x := 1)", vec![assigned("x")]),
+        ("SELECT 1 INTO @a", vec![E::UserVariableAssigned(None)]),
+        ("CALL p(@a)", vec![E::Call, E::UserVariableAssigned(None)]),
         ("CALL p(1)", vec![E::Call]),
-        ("GET DIAGNOSTICS @a = NUMBER", vec![E::UserVariableAssigned]),
-        ("EXPLAIN INTO @a SELECT 1", vec![E::UserVariableAssigned]),
+        ("GET DIAGNOSTICS @a = NUMBER", vec![E::UserVariableAssigned(None)]),
+        ("EXPLAIN INTO @a SELECT 1", vec![E::UserVariableAssigned(None)]),
         ("SELECT LAST_INSERT_ID(5)", vec![E::LastInsertIdAssigned]),
         ("UPDATE t SET a = LAST_INSERT_ID(a + 1)", vec![E::LastInsertIdAssigned]),
     ]);
+}
+
+#[test]
+fn locks_have_names_where_each_call_certainly_happens() {
+    let name = |text: &str| Some(text.as_bytes().to_vec());
+    check_effects(&[
+        (
+            "SELECT get_lock('A', -1) AS x, GET_LOCK(\"it's\", .5) = 1",
+            vec![E::GetLock(name("A")), E::GetLock(name("it's"))],
+        ),
+        ("SELECT RELEASE_LOCK('a') `b`;", vec![E::ReleaseLock(name("a"))]),
+        ("SELECT RELEASE_ALL_LOCKS()", vec![E::ReleaseAllLocks]),
+        ("SELECT IF(0, RELEASE_LOCK('a'), 1)", vec![E::ReleaseLock(None)]),
+        ("SELECT IF(0, RELEASE_ALL_LOCKS(), 1)", vec![E::ReleaseLock(None)]),
+        ("SELECT RELEASE_LOCK('a') FROM t", vec![E::ReleaseLock(None)]),
+        ("SELECT RELEASE_LOCK('a') LIMIT 0", vec![E::ReleaseLock(None)]),
+        ("SELECT GET_LOCK('a', 1) FROM t", vec![E::GetLock(None)]),
+        ("SELECT GET_LOCK(CONCAT('a', b), 1)", vec![E::GetLock(None)]),
+        ("SELECT GET_LOCK('a' 'b', 1)", vec![E::GetLock(None)]),
+        ("SELECT GET_LOCK(?, 1)", vec![E::GetLock(None)]),
+        (r"SELECT GET_LOCK('a\'', 1)", vec![E::GetLock(None)]),
+        ("SELECT GET_LOCK('é', 1)", vec![E::GetLock(None)]),
+        ("SELECT @a := GET_LOCK('a', 1)", vec![assigned("a"), E::GetLock(None)]),
+    ]);
+}
+
+#[test]
+fn prepared_texts_are_looked_into() {
+    check_effects(&[
+        ("PREPARE s FROM 'SELECT ''a'' FROM t'", vec![prepare("s", false)]),
+        ("PREPARE s FROM 'INSERT INTO t VALUES (?)'", vec![prepare("s", false)]),
+        ("PREPARE s FROM 'COMMIT'", vec![prepare("s", false)]),
+        ("PREPARE s FROM 'SELECT f()'", vec![prepare("s", true)]),
+        ("PREPARE s FROM 'SET @a = 1'", vec![prepare("s", true)]),
+        ("PREPARE s FROM 'CALL p()'", vec![prepare("s", true)]),
+        ("PREPARE s FROM @a", vec![prepare("s", true)]),
+        (r"PREPARE s FROM 'SELECT \'a\''", vec![prepare("s", true)]),
+        ("EXECUTE IMMEDIATE 'SELECT 1'", vec![E::ExecuteStatement(vec![])]),
+        (
+            "EXECUTE IMMEDIATE 'SELECT GET_LOCK(?, 1)' USING 'a'",
+            vec![E::OtherSession("statement run by EXECUTE IMMEDIATE")],
+        ),
+    ]);
+}
+
+#[test]
+fn items_of_set_are_told_from_assignments_inside_them() {
+    let effects = |text: &str| {
+        let effects = analysed(text).effects;
+        assert!(matches!(effects.first(), Some(Effect::Set(_)) | None), "{text}: {effects:?}");
+        effects.into_iter().filter(|effect| !matches!(effect, Effect::Set(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(effects("SET @a := 1, @b := 2, SESSION sort_buffer_size := 3"), []);
+    assert_eq!(effects("SET @a := (@b := 2)"), [assigned("b")]);
+    assert_eq!(effects("SET @a = IF(1, @b := 2, 3)"), [assigned("b")]);
 }
 
 #[test]
@@ -223,7 +289,7 @@ fn other_effects_are_found() {
     let kill = |target, id| E::Kill { target, id };
     let name = |text: &str| text.as_bytes().to_vec();
     check_effects(&[
-        ("PREPARE `s` FROM 'SELECT 1'", vec![E::PrepareStatement(name("s"))]),
+        ("PREPARE `s` FROM 'SELECT 1'", vec![prepare("s", false)]),
         ("EXECUTE s", vec![E::ExecuteStatement(name("s"))]),
         ("DEALLOCATE PREPARE s", vec![E::DeallocateStatement(name("s"))]),
         ("DROP PREPARE s", vec![E::DeallocateStatement(name("s"))]),
@@ -234,6 +300,12 @@ fn other_effects_are_found() {
         ("SELECT SQL_CALC_FOUND_ROWS a FROM t", vec![E::CalcFoundRows]),
         ("USE `my db`", vec![E::UseSchema(name("my db"))]),
         ("SET ROLE r", vec![E::SetRole]),
+        ("SET RESOURCE GROUP g", vec![E::SetResourceGroup]),
+        ("BACKUP STAGE END", vec![E::BackupUnlock(BackupLock::Stage)]),
+        ("BACKUP LOCK t", vec![E::BackupLock(BackupLock::Table)]),
+        ("BACKUP UNLOCK", vec![E::BackupUnlock(BackupLock::Table)]),
+        ("LOCK INSTANCE FOR BACKUP", vec![E::BackupLock(BackupLock::Instance)]),
+        ("UNLOCK INSTANCE", vec![E::BackupUnlock(BackupLock::Instance)]),
         ("SET PASSWORD FOR a@b = 'x'", vec![E::SetPassword]),
         ("SET DEFAULT ROLE r TO a@b", vec![]),
         ("SET x y", vec![E::SetUnparsable]),
@@ -245,15 +317,17 @@ fn other_effects_are_found() {
         ("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", vec![E::LoadData { local: true }]),
         (
             "LOAD DATA INFILE 'x' INTO TABLE t (@a, b)",
-            vec![E::LoadData { local: false }, E::UserVariableAssigned],
+            vec![E::LoadData { local: false }, E::UserVariableAssigned(None)],
         ),
-        ("KILL 5", vec![kill(KillTarget::Connection, Some(5))]),
-        ("KILL HARD QUERY 5", vec![kill(KillTarget::Query, Some(5))]),
-        ("KILL CONNECTION @a", vec![kill(KillTarget::Connection, None)]),
-        ("KILL 5 + 1", vec![kill(KillTarget::Connection, None)]),
-        ("KILL QUERY ID 5", vec![kill(KillTarget::Other, None)]),
-        ("KILL USER 'u'@'h'", vec![kill(KillTarget::Other, None)]),
-        ("BACKUP STAGE START", vec![E::OtherSession("backup stage or lock")]),
+        ("KILL 5", vec![kill(KillTarget::Connection, KillId::Number(5))]),
+        ("KILL HARD QUERY 5", vec![kill(KillTarget::Query, KillId::Number(5))]),
+        ("KILL CONNECTION @a", vec![kill(KillTarget::Connection, KillId::Other)]),
+        ("KILL QUERY CONNECTION_ID()", vec![kill(KillTarget::Query, KillId::Own)]),
+        ("KILL CONNECTION_ID() + 1", vec![kill(KillTarget::Connection, KillId::Other)]),
+        ("KILL 5 + 1", vec![kill(KillTarget::Connection, KillId::Other)]),
+        ("KILL QUERY ID 5", vec![kill(KillTarget::Other, KillId::Other)]),
+        ("KILL USER 'u'@'h'", vec![kill(KillTarget::Other, KillId::Other)]),
+        ("BACKUP STAGE START", vec![E::BackupLock(BackupLock::Stage)]),
         ("BEGIN NOT ATOMIC SET a=1; END", vec![E::OtherSession("compound statement")]),
         ("CREATE VIEW v AS SELECT GET_LOCK('a', 1)", vec![]),
     ]);
@@ -262,7 +336,7 @@ fn other_effects_are_found() {
 #[test]
 fn set_is_parsed_into_the_effects() {
     let effects = analysed("SET @a = 1, sql_mode = ''").effects;
-    let [Effect::Set(assignments), Effect::UserVariableAssigned] = effects.as_slice() else {
+    let [Effect::Set(assignments)] = effects.as_slice() else {
         panic!("{effects:?}");
     };
     assert_eq!(assignments.len(), 2);
@@ -289,7 +363,7 @@ fn effects_of_several_statements_keep_their_order() {
         analysis.effects,
         [
             Effect::Transaction(begin),
-            Effect::GetLock,
+            Effect::GetLock(Some(b"a".to_vec())),
             Effect::Transaction(commit),
             Effect::UseSchema(b"d".to_vec()),
         ]
@@ -329,7 +403,7 @@ fn what_only_some_servers_run_is_weighed_both_ways() {
     let analysis = analysed("SELECT 1 /*!99999 AS */ /*! ; */ SET ROLE r");
     assert_eq!(analysis.effects, [Effect::SetRole]);
     let analysis = analysed("PREPARE /*!99999 a */ s FROM 'x'");
-    assert!(analysis.effects.contains(&Effect::PrepareStatement(b"a".to_vec())));
+    assert!(analysis.effects.contains(&prepare("a", true)));
     assert!(matches!(analysis.effects.last(), Some(Effect::OtherSession(_))));
 }
 

@@ -34,6 +34,8 @@ pub(super) enum Calls {
     Judged,
     /// As `Judged`, after the list of columns of INSERT or REPLACE.
     JudgedAfterTarget,
+    /// As `Judged`, among the items of SET.
+    JudgedInSet,
     /// Often no call: definitions of columns, options and the like.
     Ignored,
 }
@@ -123,12 +125,7 @@ impl Walk<'_> {
         match window.current.kind {
             TokenKind::Open => self.depth = self.depth.saturating_add(1),
             TokenKind::Close => self.depth = self.depth.saturating_sub(1),
-            TokenKind::Assign => {
-                // In SET it may assign a system variable; the parser of SET knows.
-                self.facts.may_write = true;
-                self.facts.assigns_user_variable |=
-                    window.previous.is_some_and(|token| token.kind == TokenKind::UserVariable);
-            }
+            TokenKind::Assign => self.assign(window),
             TokenKind::UserVariable => self.user_variable(window),
             TokenKind::SystemVariable => self.system_variable(window.current.text),
             TokenKind::QuotedIdentifier if window.is_next(TokenKind::Open) => self.call(window),
@@ -145,6 +142,21 @@ impl Walk<'_> {
             | TokenKind::Comma
             | TokenKind::Dot
             | TokenKind::Operator => {}
+        }
+    }
+
+    /// `:=`. An item of SET is known to the parser of SET.
+    fn assign(&mut self, window: &Window<'_>) {
+        self.facts.may_write = true;
+        let begins_item =
+            |token: Token<'_>| token.kind == TokenKind::Comma || token.is_word(b"SET");
+        let is_item = self.calls == Calls::JudgedInSet
+            && self.depth == 0
+            && window.before.is_some_and(begins_item);
+        let assigned = window.previous.filter(|token| token.kind == TokenKind::UserVariable);
+        if let (Some(token), false) = (assigned, is_item) {
+            let name = crate::set::user_variable_name(token.text);
+            self.effects.push(Effect::UserVariableAssigned(Some(name)));
         }
     }
 
@@ -241,16 +253,13 @@ impl Walk<'_> {
             b"ROW_COUNT" => Depends::ROW_COUNT,
             b"FOUND_ROWS" => Depends::FOUND_ROWS,
             b"CONNECTION_ID" | b"PS_CURRENT_THREAD_ID" => Depends::CONNECTION_ID,
+            // Which locks, and whether at all, is seen in the simplest statements only.
             b"GET_LOCK" => {
-                self.effects.push(Effect::GetLock);
+                self.effects.push(Effect::GetLock(None));
                 Depends::empty()
             }
-            b"RELEASE_LOCK" => {
-                self.effects.push(Effect::ReleaseLock);
-                Depends::empty()
-            }
-            b"RELEASE_ALL_LOCKS" => {
-                self.effects.push(Effect::ReleaseAllLocks);
+            b"RELEASE_LOCK" | b"RELEASE_ALL_LOCKS" => {
+                self.effects.push(Effect::ReleaseLock(None));
                 Depends::empty()
             }
             // These tell of the server or change it; they leave nothing in the session.
@@ -271,7 +280,7 @@ impl Walk<'_> {
                 self.facts.may_write = true;
                 return;
             }
-            Calls::Judged => {}
+            Calls::Judged | Calls::JudgedInSet => {}
         }
         if self.suspect.is_some() || window.is_dotted() {
             self.unknown_call();

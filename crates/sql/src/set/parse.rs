@@ -184,10 +184,9 @@ impl<'a> Parser<'_, 'a> {
         match first.kind {
             TokenKind::UserVariable => {
                 self.bump();
-                let name = first.text.strip_prefix(b"@").unwrap_or(first.text);
-                let name = unquote(name).to_ascii_lowercase();
+                let name = user_variable_name(first.text);
                 self.equals()?;
-                let value = self.value()?;
+                let value = self.value(true)?;
                 return Ok(Assignment::Variable { scope: Scope::UserVariable, name, value });
             }
             TokenKind::SystemVariable => {
@@ -282,12 +281,13 @@ impl<'a> Parser<'_, 'a> {
             written => written,
         };
         self.equals()?;
-        let value = self.value()?;
+        let value = self.value(false)?;
         Ok(Assignment::Variable { scope, name, value })
     }
 
-    /// The tokens up to the next comma outside parentheses.
-    fn value(&mut self) -> Result<Value, SetError> {
+    /// The tokens up to the next comma outside parentheses. `has_introducer` allows a literal to
+    /// name its character set.
+    fn value(&mut self, has_introducer: bool) -> Result<Value, SetError> {
         let Some(first) = self.peek() else {
             return self.expected("a value");
         };
@@ -318,7 +318,10 @@ impl<'a> Parser<'_, 'a> {
             Shape::Empty => self.expected("a value"),
             Shape::Word if raw.eq_ignore_ascii_case(b"DEFAULT") => Ok(Value::Default),
             Shape::Word | Shape::Literal => Ok(Value::Literal(raw.to_vec())),
-            Shape::Sign | Shape::WordAndDash | Shape::Other => Ok(Value::Expression(raw.to_vec())),
+            Shape::Introduced if has_introducer => Ok(Value::Literal(raw.to_vec())),
+            Shape::Sign | Shape::WordAndDash | Shape::Introduced | Shape::Other => {
+                Ok(Value::Expression(raw.to_vec()))
+            }
         }
     }
 }
@@ -333,6 +336,8 @@ enum Shape {
     Word,
     WordAndDash,
     Literal,
+    /// A string behind a word: `_utf8mb4'…'`, `x'41'`, `N'…'`.
+    Introduced,
     Other,
 }
 
@@ -344,6 +349,7 @@ impl Shape {
             (Self::Empty, TokenKind::String | TokenKind::QuotedIdentifier) => Self::Literal,
             (Self::Empty | Self::Sign, TokenKind::Number) => Self::Literal,
             (Self::Empty, TokenKind::Operator) if matches!(token.text, b"-" | b"+") => Self::Sign,
+            (Self::Word, TokenKind::String) => Self::Introduced,
             (Self::Word, TokenKind::Operator) if token.text == b"-" => Self::WordAndDash,
             _ => Self::Other,
         }
@@ -355,6 +361,11 @@ fn is_evaluated(token: &Token<'_>) -> bool {
     let keyword = token.keyword();
     let word = keyword.as_bytes();
     [&b"CURRENT_"[..], b"LOCALTIME", b"UTC_"].iter().any(|prefix| word.starts_with(prefix))
+}
+
+/// The name in `@name`: lower case, without quotes.
+pub(crate) fn user_variable_name(text: &[u8]) -> Vec<u8> {
+    unquote(text.strip_prefix(b"@").unwrap_or(text)).to_ascii_lowercase()
 }
 
 fn is_equals(token: &Token<'_>) -> bool {

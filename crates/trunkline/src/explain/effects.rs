@@ -1,8 +1,8 @@
 //! What a statement leaves behind, in words.
 
 use trunkline_sql::{
-    analysis::{Analysis, Effect, KillTarget, TableName, TransactionEffect, XaStep},
-    set::Assignment,
+    analysis::{Analysis, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep},
+    set::{Assignment, Scope},
 };
 
 /// One line for each effect; nothing for a statement without any.
@@ -47,12 +47,15 @@ fn line(effect: &Effect) -> String {
         Effect::LockTables => "tables are locked".to_owned(),
         Effect::UnlockTables => "tables are unlocked".to_owned(),
         Effect::FlushWithReadLock => "a read lock is held".to_owned(),
-        Effect::GetLock => "a named lock is held".to_owned(),
-        Effect::ReleaseLock => "a named lock is released".to_owned(),
+        Effect::GetLock(None) => "a named lock is held".to_owned(),
+        Effect::GetLock(Some(name)) => format!("lock {} is held", text(name)),
+        Effect::ReleaseLock(None) => "a named lock may be released".to_owned(),
+        Effect::ReleaseLock(Some(name)) => format!("lock {} is released", text(name)),
         Effect::ReleaseAllLocks => "all named locks are released".to_owned(),
-        Effect::UserVariableAssigned => "a user variable has a value".to_owned(),
+        Effect::UserVariableAssigned(None) => "a user variable has a value".to_owned(),
+        Effect::UserVariableAssigned(Some(name)) => format!("@{} has a value", text(name)),
         Effect::LastInsertIdAssigned => "LAST_INSERT_ID() has a value".to_owned(),
-        Effect::PrepareStatement(name) => format!("statement {} is prepared", text(name)),
+        Effect::PrepareStatement { name, .. } => format!("statement {} is prepared", text(name)),
         Effect::DeallocateStatement(name) => format!("statement {} is dropped", text(name)),
         Effect::ExecuteStatement(name) => format!("statement {} runs", text(name)),
         Effect::HandlerOpen(name) => format!("handler {} is open", text(name)),
@@ -65,6 +68,9 @@ fn line(effect: &Effect) -> String {
         }
         Effect::SetTransaction(_) => "characteristics of transactions are set".to_owned(),
         Effect::SetRole => "the role is set".to_owned(),
+        Effect::SetResourceGroup => "the resource group is set".to_owned(),
+        Effect::BackupLock(lock) => format!("a backup lock is held ({})", lock.name()),
+        Effect::BackupUnlock(lock) => format!("a backup lock is released ({})", lock.name()),
         Effect::SetPassword => "a password is set".to_owned(),
         Effect::SetUnparsable => "a SET that is not understood".to_owned(),
         Effect::Savepoint => "a savepoint".to_owned(),
@@ -87,6 +93,7 @@ fn table(name: &TableName) -> String {
 
 fn assignment(assignment: &Assignment) -> String {
     match assignment {
+        Assignment::Variable { scope: Scope::UserVariable, name, .. } => format!("@{}", text(name)),
         Assignment::Variable { name, .. } => text(name),
         Assignment::Names { .. } => "NAMES".to_owned(),
         Assignment::CharacterSet { .. } => "CHARACTER SET".to_owned(),
@@ -110,15 +117,15 @@ fn xa_step(step: XaStep) -> &'static str {
     }
 }
 
-fn kill(target: KillTarget, id: Option<u64>) -> String {
+fn kill(target: KillTarget, id: KillId) -> String {
     let what = match target {
         KillTarget::Connection => "connection",
         KillTarget::Query => "the statement of connection",
         KillTarget::Other => "connections or a statement",
     };
     match id {
-        Some(id) => format!("ends {what} {id}"),
-        None => format!("ends {what}"),
+        KillId::Number(id) => format!("ends {what} {id}"),
+        KillId::Own | KillId::Other => format!("ends {what}"),
     }
 }
 

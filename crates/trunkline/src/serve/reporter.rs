@@ -5,10 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use trunkline_admin::{Health, ReportFuture, StatusSource};
+use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
 use trunkline_config::Snapshot;
 use trunkline_proxy::DataPlane;
-use trunkline_stats::{DigestQuery, Process, Report};
+use trunkline_stats::{DigestQuery, Process, Report, SessionList, SessionQuery};
 
 /// How long the workers may take for their numbers.
 const WORKERS_TIME_MAX: Duration = Duration::from_secs(1);
@@ -74,6 +74,17 @@ impl StatusSource for Reporter {
             report.process = self.known().process.clone();
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report
+        })
+    }
+
+    fn sessions(&self, query: SessionQuery) -> SessionsFuture<'_> {
+        let plane = Arc::clone(&self.plane);
+        Box::pin(async move {
+            let asked = tokio::task::spawn_blocking(move || match plane.try_read() {
+                Ok(plane) => plane.sessions(query, WORKERS_TIME_MAX),
+                Err(_) => SessionList::default(),
+            });
+            asked.await.unwrap_or_default()
         })
     }
 

@@ -16,7 +16,11 @@ impl World {
             let counted = health.connections() as usize;
             assert_eq!(counted, open, "connections to {key:?} counted, and open");
             let in_flight = health.in_flight() as usize;
-            assert!(in_flight <= open, "{in_flight} statements on {open} connections to {key:?}");
+            let depth_max = self.snapshot.settings.pipeline_depth_max;
+            assert!(
+                in_flight <= open * depth_max,
+                "{in_flight} statements on {open} connections to {key:?}"
+            );
         }
         let waiting: Vec<_> =
             self.clients.iter().map(|client| (client.worker, Side::Client(client.id))).collect();
@@ -97,8 +101,8 @@ impl World {
         self.check();
         assert!(self.clients.is_empty() && self.servers.is_empty());
         for (key, health) in &self.healths {
-            let left = (health.connections(), health.in_flight());
-            assert_eq!(left, (0, 0), "connections and statements left at {key:?}");
+            let left = [health.connections(), health.in_flight(), health.stmts()];
+            assert_eq!(left, [0; 3], "connections and statements left at {key:?}");
         }
         for name in ["app", "other", "sha", "direct"] {
             assert_eq!(self.shared.user_connections(name), 0, "sessions left of {name}");

@@ -115,6 +115,10 @@ impl World {
                 }
             }
             Action::HandOver { conn, moved, to } => self.hand_over(index, conn, *moved, to),
+            Action::Kill { to, request } => self.worker(to).kill_asked(*request),
+            Action::Killed { asker, answer } => {
+                self.worker(asker.worker).kill_answered(asker, answer);
+            }
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {

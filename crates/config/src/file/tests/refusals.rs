@@ -87,6 +87,14 @@ fn a_wrong_server_is_named() {
         "t:2:10: `hostname` in [[server]] is wrong: `a b` in `a b:3306` is neither an \
          address nor a host name",
     );
+    check(
+        "address='a'\ncompression=2",
+        "t:3:13: `compression` in [[server]] must be 0, 1, zlib or zstd, not 2",
+    );
+    check(
+        "address='a'\ncompression='lz4'",
+        "t:3:13: `compression` in [[server]] must be 0, 1, zlib or zstd, not `lz4`",
+    );
     check("address='a'\nweight=-1", "t:3:8: `weight` in [[server]] must be 0 to 10000000, not -1");
     check(
         "address='a'\nmax_connections=1000001",

@@ -1,5 +1,6 @@
 //! What the first words of a statement say.
 
+mod locks;
 mod schema;
 mod session;
 mod show;
@@ -92,6 +93,8 @@ impl Head {
 pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statement {
     let mut cursor = Cursor::new(tokens);
     let is_with = cursor.peek().is_some_and(|token| token.is_word(b"WITH"));
+    let locks = locks::certain_calls(cursor.clone());
+    let place = effects.len();
     let head = head(tokens, &mut cursor, effects);
     let mut statement = Statement {
         kind: head.kind,
@@ -127,8 +130,13 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statem
             effects.push(Effect::OtherSession("compound statement"));
         }
     }
+    if let Some(locks) = locks {
+        // The walk over the words has seen these calls as well, and knows less of them.
+        effects.truncate(place);
+        effects.extend(locks);
+    }
     if assigns_user_variable {
-        effects.push(Effect::UserVariableAssigned);
+        effects.push(Effect::UserVariableAssigned(None));
     }
     statement
 }

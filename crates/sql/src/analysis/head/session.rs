@@ -2,7 +2,8 @@
 
 use super::{Body, Head};
 use crate::analysis::{
-    Depends, Effect, KillTarget, StatementKind, TransactionEffect, cursor::Cursor, walk::Calls,
+    BackupLock, Depends, Effect, KillId, KillTarget, StatementKind, TransactionEffect, analyse,
+    cursor::Cursor, walk::Calls,
 };
 use crate::set::{self, Assignment, Scope};
 use crate::token::{TokenKind, Tokens};
@@ -19,12 +20,17 @@ pub(super) fn head(
             Head::of(StatementKind::Use)
         }
         b"PREPARE" => {
-            effects.push(Effect::PrepareStatement(cursor.name().unwrap_or_default()));
+            let name = cursor.name().unwrap_or_default();
+            let is_opaque = !(cursor.accept(b"FROM") && is_harmless_text(cursor));
+            effects.push(Effect::PrepareStatement { name, is_opaque });
             Head::evaluating(StatementKind::Prepare)
         }
         b"EXECUTE" => {
             effects.push(match cursor.accept(b"IMMEDIATE") {
-                true => Effect::OtherSession("statement run by EXECUTE IMMEDIATE"),
+                true if !is_harmless_text(cursor) => {
+                    Effect::OtherSession("statement run by EXECUTE IMMEDIATE")
+                }
+                true => Effect::ExecuteStatement(Vec::new()),
                 false => Effect::ExecuteStatement(cursor.name().unwrap_or_default()),
             });
             Head::evaluating(StatementKind::Execute)
@@ -52,7 +58,7 @@ pub(super) fn head(
             let assigns_user_variable = has_user_variable(cursor);
             Head { depends: Depends::DIAGNOSTICS, assigns_user_variable, ..Head::default() }
         }
-        b"BACKUP" => other("backup stage or lock", effects),
+        b"BACKUP" => backup(cursor, effects),
         b"BINLOG" => other("binary log events", effects),
         _ => return None,
     };
@@ -76,8 +82,50 @@ fn lock(
             effects.push(effect);
             Head::committing(kind)
         }
+        b"INSTANCE" => {
+            effects.push(match kind {
+                StatementKind::LockTable => Effect::BackupLock(BackupLock::Instance),
+                _ => Effect::BackupUnlock(BackupLock::Instance),
+            });
+            Head::default()
+        }
         _ => other("lock of the server", effects),
     }
+}
+
+/// `BACKUP {STAGE … | LOCK table | UNLOCK}`.
+fn backup(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+    effects.push(match () {
+        () if cursor.accept(b"STAGE") => match cursor.accept(b"END") {
+            true => Effect::BackupUnlock(BackupLock::Stage),
+            false => Effect::BackupLock(BackupLock::Stage),
+        },
+        () if cursor.accept(b"LOCK") => Effect::BackupLock(BackupLock::Table),
+        () if cursor.accept(b"UNLOCK") => Effect::BackupUnlock(BackupLock::Table),
+        () => Effect::OtherSession("backup"),
+    });
+    Head::default()
+}
+
+/// Whether the statement ends with a literal text that certainly leaves nothing behind, but for a
+/// transaction.
+fn is_harmless_text(cursor: &mut Cursor<'_>) -> bool {
+    let Some(token) = cursor.peek().filter(|token| token.kind == TokenKind::String) else {
+        return false;
+    };
+    let mut rest = cursor.clone();
+    rest.next();
+    // What an escape stands for depends on the server's mode; few need one here.
+    let is_plain = memchr::memchr(b'\\', token.text).is_none();
+    let ends = rest.peek().is_none_or(|token| token.is_word(b"USING"));
+    if !is_plain || !ends {
+        return false;
+    }
+    let inner = analyse(&token.unquoted(), cursor.modes());
+    inner.is_complete
+        && inner.statements == 1
+        && inner.effects.is_empty()
+        && !inner.depends.contains(Depends::UNKNOWN_FUNCTION)
 }
 
 /// Whether a user variable stands in the rest of the statement.
@@ -116,7 +164,7 @@ fn kill(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
     Head { body: Body::Quiet, ..Head::of(StatementKind::Kill) }
 }
 
-fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, Option<u64>) {
+fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, KillId) {
     cursor.accept_any(&[b"HARD", b"SOFT"]);
     let mut target = KillTarget::Connection;
     if cursor.accept(b"QUERY") {
@@ -125,12 +173,19 @@ fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, Option<u64>) {
         cursor.accept(b"CONNECTION");
     }
     if cursor.accept_any(&[b"ID", b"USER"]) {
-        return (KillTarget::Other, None);
+        return (KillTarget::Other, KillId::Other);
+    }
+    let is_own = cursor.accept(b"CONNECTION_ID")
+        && cursor.accept_kind(TokenKind::Open)
+        && cursor.accept_kind(TokenKind::Close);
+    if is_own && cursor.peek().is_none() {
+        return (target, KillId::Own);
     }
     let token = cursor.next().filter(|token| token.kind == TokenKind::Number);
     let digits = token.and_then(|token| std::str::from_utf8(token.text).ok());
-    let id = digits.and_then(|digits| digits.parse().ok()).filter(|_| cursor.peek().is_none());
-    (target, id)
+    let number = digits.and_then(|digits| digits.parse().ok());
+    let number = number.filter(|_| cursor.peek().is_none());
+    (target, number.map_or(KillId::Other, KillId::Number))
 }
 
 /// `LOAD {DATA | XML} [LOW_PRIORITY | CONCURRENT] [LOCAL] …`, or `LOAD INDEX INTO CACHE`.
@@ -146,7 +201,7 @@ fn load(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
 
 /// `SET …`.
 pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Vec<Effect>) -> Head {
-    let mut head = Head::evaluating(StatementKind::Set);
+    let mut head = Head { body: Body::Plain(Calls::JudgedInSet), ..Head::of(StatementKind::Set) };
     let Ok(assignments) = set::parse_tokens(&mut tokens.clone()) else {
         effects.push(Effect::SetUnparsable);
         return head;
@@ -163,21 +218,16 @@ pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Vec<Effect>) -> Head {
             head.body = Body::Quiet;
         }
         [Assignment::ResourceGroup] => {
-            effects.push(Effect::OtherSession("resource group"));
+            effects.push(Effect::SetResourceGroup);
             head.body = Body::Plain(Calls::Ignored);
         }
         [] => {}
         list => {
             head.transaction = autocommit(list);
-            head.assigns_user_variable = list.iter().any(is_user_variable);
             effects.push(Effect::Set(assignments));
         }
     }
     head
-}
-
-fn is_user_variable(assignment: &Assignment) -> bool {
-    matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
 }
 
 /// What the last assignment to the session's `autocommit` does.

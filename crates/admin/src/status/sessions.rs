@@ -1,0 +1,122 @@
+//! What `trunkline sessions` prints.
+
+use std::fmt::Write;
+
+use trunkline_stats::{HeldConn, SessionList, SessionRow};
+
+use super::{
+    COLUMNS_MAX, line,
+    table::{Align::Left, Align::Right, Column, Table},
+    unit::{count, duration},
+};
+
+/// The sessions as text for a terminal; every line is at most [`COLUMNS_MAX`] characters, and
+/// control characters that came from clients are replaced.
+pub fn sessions_text(list: &SessionList) -> String {
+    let mut text = String::new();
+    let (total, pinned) = (count(list.total), count(list.pinned));
+    let shown = count(u64::try_from(list.sessions.len()).unwrap_or(u64::MAX));
+    line(&mut text, &format!("{total} sessions, {pinned} pinned; {shown} shown"));
+    if list.sessions.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(vec![
+        Column::new("id", Right),
+        Column::limited("user", Left, 16),
+        Column::limited("client", Left, 22),
+        Column::limited("schema", Left, 16),
+        Column::new("doing", Left),
+        Column::new("for", Right),
+        Column::flexible("statement", Left),
+    ]);
+    for row in &list.sessions {
+        table.row(vec![
+            row.id.to_string(),
+            row.user.clone(),
+            row.client.clone(),
+            row.schema.clone(),
+            row.doing.clone(),
+            duration(row.doing_us),
+            row.digest_text.clone(),
+        ]);
+    }
+    text.push('\n');
+    text.push_str(&table.render(COLUMNS_MAX));
+    held(&mut text, &list.sessions);
+    text
+}
+
+/// What is held, and why.
+fn held(text: &mut String, sessions: &[SessionRow]) {
+    let mut table = Table::new(vec![
+        Column::new("id", Right),
+        Column::new("group", Right),
+        Column::limited("server", Left, 24),
+        Column::limited("held for", Left, 34),
+        Column::new("since", Right),
+        Column::flexible("statement", Left),
+    ]);
+    let is_pinned = |conn: &&HeldConn| !conn.reasons.is_empty();
+    for row in sessions {
+        for conn in row.holds.iter().filter(is_pinned) {
+            table.row(vec![
+                row.id.to_string(),
+                conn.hostgroup.to_string(),
+                conn.server.clone(),
+                conn.reasons.join(", "),
+                duration(conn.held_us),
+                conn.digest_text.clone(),
+            ]);
+        }
+    }
+    if !table.is_empty() {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "\nPINNED");
+        text.push_str(&table.render(COLUMNS_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> SessionList {
+        let held = HeldConn {
+            hostgroup: 10,
+            server: "10.0.0.1:3306".into(),
+            reasons: vec!["transaction".into(), "temporary_table".into()],
+            held_us: 12_000_000,
+            digest: 7,
+            digest_text: "CREATE TEMPORARY TABLE mine ( a INT )".into(),
+        };
+        let pinned = SessionRow {
+            id: 5,
+            user: "app".into(),
+            client: "10.0.0.9".into(),
+            schema: "shop\x1b[2J".into(),
+            doing: "idle".into(),
+            doing_us: 3_000_000,
+            holds: vec![held],
+            ..SessionRow::default()
+        };
+        let free = SessionRow { id: 6, doing: "running".into(), ..pinned.clone() };
+        let free = SessionRow { holds: Vec::new(), digest_text: "SELECT ?".repeat(30), ..free };
+        SessionList { total: 2, pinned: 1, sessions: vec![pinned, free] }
+    }
+
+    #[test]
+    fn pins_are_shown_with_their_reasons() {
+        let text = sessions_text(&list());
+        assert!(text.starts_with("2 sessions, 1 pinned; 2 shown\n"), "{text}");
+        let pinned = text.split_once("PINNED").expect("a table of pins").1;
+        assert!(pinned.contains("transaction, temporary_table"), "{text}");
+        assert!(pinned.contains("CREATE TEMPORARY TABLE"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
+        assert!(!text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn no_session_is_one_line() {
+        assert_eq!(sessions_text(&SessionList::default()), "0 sessions, 0 pinned; 0 shown\n");
+    }
+}

@@ -1,0 +1,437 @@
+//! Compression of a socket's bytes, where both ends agreed on it.
+//!
+//! The rest of the worker reads and writes packets in inboxes and outboxes. A connection that is
+//! compressed has a [`Packing`] besides: what is read goes through it first, and the driver is
+//! shown what it has packed instead of the outbox. Other connections have none.
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    capability::{Capabilities, Compression},
+    codec::{
+        compressed::{Compressor, Expected, Framing, Method, PIECE_MAX, Unpackable},
+        frame::{HEADER_LEN, Header},
+    },
+};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    client::{Client, Phase},
+    command::SENT_AHEAD_MAX,
+    conn::{Conn, ConnPhase},
+    outbox::{Buffers, Outbox},
+};
+
+/// The highest level of zstd that a client gets: beyond it a worker would spend its time on one
+/// client's last percent.
+const ZSTD_LEVEL_MAX: u8 = 9;
+
+/// The compression of one socket.
+#[derive(Debug)]
+pub(crate) struct Packing {
+    framing: Framing,
+    method: Method,
+    peer: PackingPeer,
+    /// Bytes that came and are not unpacked: part of a packet, or packets that have to wait.
+    received: Vec<u8>,
+    /// Bytes that were unpacked, and how many of them went on.
+    unpacked: (Vec<u8>, usize),
+    /// Bytes for the socket, packed.
+    packed: Outbox,
+    /// Whether it is in [`Worker::unpacking`].
+    is_listed: bool,
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PackingPeer {
+    Client,
+    Server,
+}
+
+impl Packing {
+    /// Compression from here on: what waits in `outbox` still goes as it is, and what was
+    /// `received` already is compressed.
+    fn begin(
+        peer: PackingPeer,
+        method: Method,
+        outbox: &mut Outbox,
+        received: Vec<u8>,
+    ) -> Box<Self> {
+        let is_listed = outbox.is_listed;
+        let packed = std::mem::take(outbox);
+        outbox.is_listed = is_listed;
+        Box::new(Self {
+            framing: Framing::default(),
+            method,
+            peer,
+            received,
+            unpacked: (Vec::new(), 0),
+            packed,
+            is_listed: false,
+        })
+    }
+
+    /// Whether no byte is on its way in or out.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.waiting_len() == 0 && self.packed.is_empty()
+    }
+
+    /// Bytes that came and wait.
+    fn waiting_len(&self) -> usize {
+        self.received.len() + self.unpacked.0.len() - self.unpacked.1
+    }
+
+    /// What to write to the socket: what was packed, else what waits in `outbox`.
+    pub(crate) fn pending(
+        &mut self,
+        outbox: &mut Outbox,
+        buffers: &mut Buffers,
+        compressor: &mut dyn Compressor,
+    ) -> &[u8] {
+        if self.packed.is_empty() {
+            self.pack(outbox, buffers, compressor);
+        }
+        self.packed.pending()
+    }
+
+    /// The kernel took the first `len` packed bytes.
+    pub(crate) fn advance(&mut self, len: usize, buffers: &mut Buffers) {
+        self.packed.advance(len, buffers);
+    }
+
+    /// Packs what waits in `outbox`.
+    fn pack(
+        &mut self,
+        outbox: &mut Outbox,
+        buffers: &mut Buffers,
+        compressor: &mut dyn Compressor,
+    ) {
+        if outbox.is_empty() {
+            return;
+        }
+        let out = self.packed.buf(buffers);
+        let plain = outbox.pending();
+        match self.peer {
+            PackingPeer::Client => self.framing.pack_answer(plain, self.method, compressor, out),
+            PackingPeer::Server => self.framing.pack_commands(plain, self.method, compressor, out),
+        }
+        outbox.advance(outbox.len(), buffers);
+    }
+}
+
+impl Worker {
+    /// A client that asked for compression has been acknowledged: it compresses from now on.
+    pub(crate) fn begin_client_packing(&mut self, id: ClientId) {
+        let zlib_level = self.snapshot.settings.protocol_compression_level;
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.packing.is_none())
+        else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let method = match session.capabilities.compression() {
+            None => return,
+            Some(Compression::Zlib) => Method::Zlib(zlib_level),
+            Some(Compression::Zstd) => Method::Zstd(session.zstd_level.clamp(1, ZSTD_LEVEL_MAX)),
+        };
+        let received = std::mem::take(&mut client.inbox);
+        let packing = Packing::begin(PackingPeer::Client, method, &mut client.outbox, received);
+        client.packing = Some(packing);
+        self.unpack_soon(Side::Client(id));
+    }
+
+    /// How a server connection with these capabilities is packed.
+    pub(crate) fn begin_server_packing(&mut self, id: ConnId, capabilities: Capabilities) {
+        let settings = &self.snapshot.settings;
+        let method = match capabilities.compression() {
+            None => return,
+            Some(Compression::Zlib) => Method::Zlib(settings.protocol_compression_level),
+            Some(Compression::Zstd) => Method::Zstd(settings.zstd_compression_level),
+        };
+        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.packing.is_none()) {
+            let outbox = &mut conn.outbox;
+            conn.packing = Some(Packing::begin(PackingPeer::Server, method, outbox, Vec::new()));
+        }
+    }
+
+    /// A client's compression ends here: its bytes go to a server that compresses alike. Returns
+    /// those that came already, or `None` when some of them are unpacked already.
+    pub(crate) fn end_client_packing(&mut self, id: ClientId) -> Option<Vec<u8>> {
+        let client = self.clients.get_mut(id)?;
+        let Some(mut packing) = client.packing.take() else {
+            return Some(Vec::new());
+        };
+        if packing.waiting_len() > packing.received.len() || !client.inbox.is_empty() {
+            return None;
+        }
+        packing.pack(&mut client.outbox, &mut self.buffers, &mut *self.compressor);
+        let is_listed = client.outbox.is_listed;
+        client.outbox = packing.packed;
+        client.outbox.is_listed = is_listed;
+        Some(packing.received)
+    }
+
+    /// Bytes of a client that compresses.
+    pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let received = match self.clients.get_mut(id) {
+            Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
+            _ => None,
+        };
+        let taken = received.map(|packing| {
+            (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
+        });
+        let Some((mut received, (mut plain, mut used))) = taken else {
+            return;
+        };
+        let input = joined(&mut received, bytes);
+        let mut at = 0;
+        while self.takes_packets(id) {
+            // In pieces: one packet may hold millions of commands, and answers may have to wait.
+            if let Some(piece) = piece_of(&plain, used) {
+                used += piece.len();
+                self.client_read_plain(id, piece);
+                continue;
+            }
+            plain.clear();
+            used = 0;
+            let rest = input.get(at..).unwrap_or_default();
+            match self.unpack_for_client(id, rest, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(len)) => at += len,
+                Err(fault) => return self.refuse_packed(id, fault),
+            }
+        }
+        if used == plain.len() {
+            self.buffers.give(std::mem::take(&mut plain));
+            used = 0;
+        }
+        let rest = remaining(received, bytes, at);
+        self.keep_received(id, rest, (plain, used));
+    }
+
+    /// Whether a client's next packet may be unpacked. While an answer is under way it may not,
+    /// unless the client is asked for a file: numbers of commands and answers are one sequence.
+    fn takes_packets(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        match &client.phase {
+            Phase::Login(_) => true,
+            Phase::Idle => {
+                let packed = client.packing.as_ref().map_or(0, |packing| packing.packed.len());
+                client.outbox.len() + packed <= self.snapshot.settings.client_buffer_max
+            }
+            Phase::Forward(conn) => {
+                let conn = self.conns.get(*conn);
+                let is_ready = conn.is_some_and(|it| matches!(it.phase, ConnPhase::Forward(_)));
+                is_ready && !client.is_paused
+            }
+            Phase::Running(_) => self.is_uploading(id) && !client.is_paused,
+            Phase::AwaitKill(_) | Phase::Closing => false,
+        }
+    }
+
+    fn unpack_for_client(
+        &mut self,
+        id: ClientId,
+        bytes: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<Option<usize>, Unpackable> {
+        let plain_max = self.snapshot.settings.max_allowed_packet + HEADER_LEN;
+        let Some(client) = self.clients.get_mut(id) else {
+            return Ok(None);
+        };
+        let expected = match &client.phase {
+            // The rest of a file, or what the login asks for.
+            Phase::Login(_) | Phase::Running(_) => Expected::Answer,
+            Phase::Forward(_) => Expected::CommandOrAnswer,
+            Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => Expected::Command,
+        };
+        let Some(packing) = client.packing.as_deref_mut() else {
+            return Ok(None);
+        };
+        if plain.capacity() == 0 {
+            *plain = self.buffers.take();
+        }
+        // Answers that wait have their numbers before those to the next command.
+        packing.pack(&mut client.outbox, &mut self.buffers, &mut *self.compressor);
+        let (method, compressor) = (packing.method, &mut *self.compressor);
+        packing.framing.unpack(bytes, expected, plain_max, method, compressor, plain)
+    }
+
+    /// Keeps what a client sent until it can be unpacked; stops reading when that is much and has
+    /// to wait.
+    fn keep_received(&mut self, id: ClientId, rest: Vec<u8>, unpacked: (Vec<u8>, usize)) {
+        let waits = !self.takes_packets(id);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if matches!(client.phase, Phase::Closing) {
+            return;
+        }
+        let Some(packing) = client.packing.as_deref_mut() else {
+            return;
+        };
+        debug_assert!(packing.received.is_empty());
+        packing.received = rest;
+        packing.unpacked = unpacked;
+        let is_full = waits && packing.waiting_len() >= SENT_AHEAD_MAX;
+        if is_full && !client.is_paused {
+            client.is_paused = true;
+            self.act(Action::Pause(Side::Client(id)));
+        } else if !waits && client.is_paused && client.inbox.len() < SENT_AHEAD_MAX {
+            client.is_paused = false;
+            self.act(Action::Resume(Side::Client(id)));
+        }
+    }
+
+    /// Ends a client whose packets can't be unpacked, as servers do.
+    fn refuse_packed(&mut self, id: ClientId, fault: Unpackable) {
+        if self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Forward(_))) {
+            // An answer of the server's may be under way.
+            return self.close_client(id);
+        }
+        let (code, text) = match fault {
+            Unpackable::OutOfOrder => (1156, "Got packets out of order"),
+            Unpackable::TooLarge => (1153, "Got a packet bigger than 'max_allowed_packet' bytes"),
+            Unpackable::Broken => (1157, "Couldn't uncompress communication packet"),
+        };
+        self.refuse(id, 1, code, b"08S01", text);
+    }
+
+    /// Bytes of a server that compresses.
+    pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
+        self.unpack_server(id, bytes, |conn| !conn.is_paused);
+    }
+
+    /// A server has closed: what it said before counts, whether its client keeps up or not.
+    pub(crate) fn unpack_last_words(&mut self, id: ConnId) {
+        self.unpack_server(id, &[], |_| true);
+    }
+
+    fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
+        let packing = self.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
+        let Some(packing) = packing else { return };
+        let mut received = std::mem::take(&mut packing.received);
+        let input = joined(&mut received, bytes);
+        let mut at = 0;
+        let mut plain = self.buffers.take();
+        while let Some(conn) = self.conns.get_mut(id).filter(|conn| goes_on(conn)) {
+            let Some(packing) = conn.packing.as_deref_mut() else {
+                break;
+            };
+            plain.clear();
+            let rest = input.get(at..).unwrap_or_default();
+            let (method, compressor) = (packing.method, &mut *self.compressor);
+            let any = Expected::Any;
+            match packing.framing.unpack(rest, any, usize::MAX, method, compressor, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    at += len;
+                    self.server_read_plain(id, &plain);
+                }
+                Err(fault) => {
+                    self.buffers.give(plain);
+                    return self.server_broke(id, &format!("sent {fault}"));
+                }
+            }
+        }
+        self.buffers.give(plain);
+        let rest = remaining(received, bytes, at);
+        if let Some(conn) = self.conns.get_mut(id)
+            && let Some(packing) = conn.packing.as_deref_mut()
+        {
+            packing.received = rest;
+        }
+    }
+
+    /// Reads on from a socket that was paused.
+    pub(crate) fn resume(&mut self, side: Side) {
+        self.act(Action::Resume(side));
+        self.unpack_soon(side);
+    }
+
+    /// What waits packed, if anything does, is unpacked at the next tick.
+    pub(crate) fn unpack_soon(&mut self, side: Side) {
+        let (packing, is_paused) = match side {
+            Side::Client(id) => match self.clients.get_mut(id) {
+                Some(Client { packing, is_paused, .. }) => (packing, *is_paused),
+                None => return,
+            },
+            Side::Server(id) => match self.conns.get_mut(id) {
+                Some(Conn { packing, is_paused, .. }) => (packing, *is_paused),
+                None => return,
+            },
+        };
+        let Some(packing) = packing.as_deref_mut() else {
+            return;
+        };
+        if !packing.is_listed && (is_paused || packing.waiting_len() > 0) {
+            packing.is_listed = true;
+            self.unpacking.push_back(side);
+        }
+    }
+
+    /// Unpacks for those that wait for it.
+    pub(crate) fn unpack_waiting(&mut self) {
+        for _ in 0..self.unpacking.len() {
+            let Some(side) = self.unpacking.pop_front() else {
+                return;
+            };
+            match side {
+                Side::Client(id) => {
+                    if let Some(client) = self.clients.get_mut(id)
+                        && let Some(packing) = client.packing.as_deref_mut()
+                    {
+                        packing.is_listed = false;
+                        self.packed_client_read(id, &[]);
+                    }
+                }
+                Side::Server(id) => {
+                    if let Some(conn) = self.conns.get_mut(id)
+                        && let Some(packing) = conn.packing.as_deref_mut()
+                    {
+                        packing.is_listed = false;
+                        self.packed_server_read(id, &[]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The next bytes of `plain` that go on, after the first `used`.
+fn piece_of(plain: &[u8], used: usize) -> Option<&[u8]> {
+    let rest = plain.get(used..).filter(|rest| !rest.is_empty())?;
+    rest.get(..rest.len().min(PIECE_MAX))
+}
+
+/// What there is to unpack: `bytes` themselves unless others came before.
+fn joined<'a>(received: &'a mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
+    if received.is_empty() {
+        return bytes;
+    }
+    received.extend_from_slice(bytes);
+    received
+}
+
+/// What is left of [`joined`] bytes after the first `at`.
+fn remaining(mut received: Vec<u8>, bytes: &[u8], at: usize) -> Vec<u8> {
+    if received.is_empty() {
+        return bytes.get(at..).unwrap_or_default().to_vec();
+    }
+    received.drain(..at.min(received.len()));
+    if received.is_empty() { Vec::new() } else { received }
+}
+
+/// The number of an answer's first packet, after a command in these packets.
+pub(crate) fn answer_seq(frames: &[u8]) -> u8 {
+    let mut next = 0;
+    let mut rest = frames;
+    while let Some(header) = Header::read(rest) {
+        next = header.seq.wrapping_add(1);
+        rest = rest.get(HEADER_LEN + header.payload_len..).unwrap_or_default();
+    }
+    next
+}

@@ -1,0 +1,185 @@
+//! What holds a session on its connection, as far as the worker itself decides it; and `SET`s that
+//! change nothing.
+
+use std::{rc::Rc, sync::Arc};
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    packet::{greeting::Flavor, status},
+    response::Outcome,
+};
+use trunkline_session::tracker::{
+    Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
+    reports_change,
+};
+use trunkline_sql::{
+    analysis::{Access, Analysis, Effect},
+    set::{Assignment, Scope, TransactionScope, Value},
+};
+
+use crate::{
+    ClientId, Worker,
+    client::{Lease, Purpose, Session, Statement},
+    dispatch::text_hash,
+};
+
+/// What the status flags of a reply say of a session's pins.
+pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcome: &Outcome) {
+    let Some(flags) = outcome.status.filter(|_| outcome.error.is_none()) else {
+        return;
+    };
+    match flags & status::IN_TRANS != 0 {
+        // It has taken over what was set for the next transaction.
+        true => pins.unpin(PinReason::NextTransaction),
+        // MySQL lets go of an XA transaction once it is prepared.
+        false => pins.unpin(PinReason::Xa),
+    }
+    // What certainly only reads changes the session by a function that a view hides.
+    let is_unsaid = outcome.changes.is_empty() && reports_change(outcome);
+    if is_unsaid && analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads) {
+        pins.pin(PinReason::ServerState);
+    }
+}
+
+/// Whether a transaction is open after a statement.
+pub(crate) fn is_in_transaction(
+    session: &Session,
+    analysis: Option<&Analysis>,
+    outcome: &Outcome,
+) -> bool {
+    let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
+    if outcome.status.is_some() && outcome.error.is_none() {
+        return is_open;
+    }
+    // An error does not say it: it stays as it was, or as earlier statements of the same command
+    // have left it, and one may have begun where statements begin them.
+    let may_begin = !analysis.is_some_and(reads_no_table);
+    is_open || session.is_in_transaction() || may_begin && session.state.is_autocommit_off()
+}
+
+/// Whether a statement sets something for the next transaction only. Servers report the end of
+/// that to those who asked to be told before.
+pub(crate) fn sets_next_transaction(statement: &Statement) -> bool {
+    let analysis = statement.known.as_ref().map(|known| &known.analysis);
+    let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
+    effects.iter().any(|effect| match effect {
+        Effect::SetTransaction(setting) => setting.scope == TransactionScope::Next,
+        Effect::Set(assignments) => assignments.iter().any(is_for_next),
+        _ => false,
+    })
+}
+
+fn is_for_next(assignment: &Assignment) -> bool {
+    matches!(assignment, Assignment::Variable { scope: Scope::NextTransaction, .. })
+        || matches!(assignment, Assignment::Transaction(setting)
+            if setting.scope == TransactionScope::Next)
+}
+
+/// Whether a text is one `SET` of variables and nothing else.
+pub(crate) fn is_plain_set(analysis: &Analysis) -> bool {
+    matches!(&*analysis.effects, [Effect::Set(_)])
+        && analysis.statements == 1
+        && analysis.is_complete
+        && analysis.depends.is_empty()
+}
+
+/// Whether a text is one `SET` without expressions, so that it can't begin a transaction.
+pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
+    let is_expression = |assignment: &Assignment| {
+        matches!(assignment, Assignment::Variable { value: Value::Expression(_), .. })
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => {
+            is_plain_set(analysis) && !assignments.iter().any(is_expression)
+        }
+        _ => false,
+    }
+}
+
+impl Worker {
+    /// Notes which statement pinned a session.
+    pub(crate) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
+        let now_us = self.now.us;
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) else {
+            return;
+        };
+        if lease.pins.is_empty() {
+            lease.pinned_by = None;
+            return;
+        }
+        if lease.pinned_by.is_none() {
+            lease.pinned_by = Some((statement.known.as_ref().map(Rc::clone), now_us));
+        }
+    }
+
+    /// A server accepted a `SET` (see [`is_plain_set`]) without a word: said again in the same
+    /// state it changes nothing.
+    pub(crate) fn remember_set(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        before: &Arc<SessionState>,
+    ) {
+        let is_set = statement.purpose == Purpose::Query;
+        let is_silent = outcome.error.is_none() && outcome.warnings == 0;
+        if !is_set || !is_silent {
+            return;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return };
+        if session.lease_mut(conn_id).is_none_or(|lease| !lease.pins.is_empty()) {
+            return;
+        }
+        session.remember_set(text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default()));
+        // The server need not be asked whether it accepts the same from the proxy.
+        let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
+        let change = difference(before, &session.state, flavor);
+        if let Difference::Sync(Sync { set: Some(text), .. }) = change {
+            self.prove(conn_id, text_hash(&text));
+        }
+    }
+
+    /// Answers a `SET` that a server has accepted from this session before and that changes
+    /// nothing. False for any other statement, and for a session that is held on a connection.
+    pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
+        let Some(known) = statement.known.as_ref().filter(|known| is_plain_set(&known.analysis))
+        else {
+            return false;
+        };
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return false };
+        let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());
+        if !session.leases.is_empty() || !session.accepted_sets.contains(&text) {
+            return false;
+        }
+        let mut pins = Pins::default();
+        let (state, silent) = (&session.state, Outcome::default());
+        let applied =
+            apply_outcome(state, &mut pins, Some(&known.analysis), &silent, Trust::Nothing);
+        if applied.state.is_some() || !pins.is_empty() {
+            return false;
+        }
+        // As behind any `SET`, nothing of the statements before is left to be read.
+        session.last_conn = None;
+        session.past.learn(statement, &silent, self.greeting.flavor());
+        self.stats.counters.statements_answered += 1;
+        self.sample(id, statement, None, None, None);
+        self.answer_ok(id);
+        true
+    }
+
+    /// Frees a connection that its session leaves. What no reset takes back goes with the
+    /// connection.
+    pub(crate) fn free_lease(&mut self, lease: &Lease) {
+        if !lease.pins.survive_reset() {
+            return self.free_after_session(lease.conn);
+        }
+        self.drop_conn(lease.conn);
+        // Its place under the cap is somebody else's now.
+        self.pump(lease.hostgroup);
+    }
+}

@@ -1,0 +1,233 @@
+//! The prepared statements of one session, under the ids that its client knows.
+
+use std::rc::Rc;
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::command::execute::LAST_STMT_ID;
+
+use super::Entry;
+
+/// One statement of a client.
+#[derive(Debug)]
+pub(crate) struct ClientStmt {
+    /// What its client calls it.
+    pub id: u32,
+    pub entry: Rc<Entry>,
+    /// Type and flags of each parameter, as its driver sent them last; `None` before the first
+    /// execution.
+    pub types: Option<Rc<[u8]>>,
+    /// What was sent ahead of the next execution.
+    pub long: Option<Box<LongData>>,
+    /// The connection on which it has an open cursor.
+    pub cursor: Option<ConnId>,
+}
+
+/// Pieces of long parameters, to be sent before the next execution.
+#[derive(Debug, Default)]
+pub(crate) struct LongData {
+    /// `COM_STMT_SEND_LONG_DATA` commands as they came, one behind the other.
+    pub frames: Vec<u8>,
+    /// Where each of them begins.
+    pub begins: Vec<usize>,
+    /// Why the next execution fails.
+    pub error: Option<LongDataError>,
+}
+
+/// What is wrong with a statement's long data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LongDataError {
+    /// It is more than may be kept.
+    TooLong,
+    /// The statement has no such parameter.
+    NoParameter,
+}
+
+/// Bytes that a piece takes beside its frames.
+const PIECE_COST: usize = size_of::<usize>();
+
+/// A session's statements.
+#[derive(Debug)]
+pub(crate) struct ClientStmts {
+    /// In order of their ids.
+    stmts: Vec<ClientStmt>,
+    next_id: u32,
+    /// The statement prepared last, which −1 stands for.
+    last: Option<u32>,
+    /// Bytes of texts and long data.
+    held: usize,
+}
+
+impl Default for ClientStmts {
+    fn default() -> Self {
+        Self { stmts: Vec::new(), next_id: 1, last: None, held: 0 }
+    }
+}
+
+impl ClientStmts {
+    pub(crate) fn len(&self) -> usize {
+        self.stmts.len()
+    }
+
+    /// Bytes of texts and long data, which are bounded in sum.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The id that stands for this one: −1 is the statement prepared last.
+    pub(crate) fn resolve(&self, id: u32) -> Option<u32> {
+        let id = if id == LAST_STMT_ID { self.last? } else { id };
+        self.place(id).ok().map(|_| id)
+    }
+
+    fn place(&self, id: u32) -> Result<usize, usize> {
+        self.stmts.binary_search_by_key(&id, |stmt| stmt.id)
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<&ClientStmt> {
+        self.stmts.get(self.place(id).ok()?)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut ClientStmt> {
+        let place = self.place(id).ok()?;
+        self.stmts.get_mut(place)
+    }
+
+    /// The id that the next statement will have.
+    pub(crate) fn next_id(&mut self) -> u32 {
+        while self.next_id == 0 || self.next_id == LAST_STMT_ID || self.place(self.next_id).is_ok()
+        {
+            self.next_id = self.next_id.wrapping_add(1);
+        }
+        self.next_id
+    }
+
+    /// A statement was prepared, and its client was told this id.
+    pub(crate) fn insert(&mut self, id: u32, entry: Rc<Entry>) {
+        debug_assert_eq!(id, self.next_id);
+        let Err(place) = self.place(id) else { return };
+        self.held += entry.text.len();
+        let stmt = ClientStmt { id, entry, types: None, long: None, cursor: None };
+        self.stmts.insert(place, stmt);
+        self.next_id = id.wrapping_add(1);
+        self.last = Some(id);
+    }
+
+    /// Nothing was prepared: −1 stands for nothing.
+    pub(crate) fn forget_last(&mut self) {
+        self.last = None;
+    }
+
+    /// Closes a statement.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let Ok(place) = self.place(id) else { return };
+        self.drop_long_data(id);
+        let stmt = self.stmts.remove(place);
+        self.held -= stmt.entry.text.len();
+        if self.last == Some(id) {
+            self.last = None;
+        }
+    }
+
+    /// Keeps a piece of a long parameter. What does not fit into `max` bytes for the session makes
+    /// the next execution fail, as with a server.
+    pub(crate) fn add_long_data(&mut self, id: u32, parameter: u16, frames: &[u8], max: usize) {
+        let held = self.held;
+        let Some(stmt) = self.get_mut(id) else { return };
+        let params = stmt.entry.params;
+        let long = stmt.long.get_or_insert_default();
+        if long.error.is_some() {
+            return;
+        }
+        if parameter >= params {
+            long.error = Some(LongDataError::NoParameter);
+            return;
+        }
+        let cost = frames.len() + PIECE_COST;
+        if held + cost > max {
+            long.error = Some(LongDataError::TooLong);
+            return;
+        }
+        long.begins.push(long.frames.len());
+        long.frames.extend_from_slice(frames);
+        self.held += cost;
+    }
+
+    /// What was sent ahead has been used, or is given up.
+    pub(crate) fn drop_long_data(&mut self, id: u32) {
+        let Some(long) = self.get_mut(id).and_then(|stmt| stmt.long.take()) else {
+            return;
+        };
+        self.held -= long.frames.len() + long.begins.len() * PIECE_COST;
+    }
+
+    /// After an execution: an error of the long data stays until a reset, as with a server.
+    pub(crate) fn long_data_used(&mut self, id: u32) {
+        let has_error = |stmt: &ClientStmt| stmt.long.as_ref().is_some_and(|l| l.error.is_some());
+        if self.get(id).is_some_and(|stmt| stmt.long.is_some() && !has_error(stmt)) {
+            self.drop_long_data(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::tests::entry;
+    use super::*;
+
+    fn two() -> ClientStmts {
+        let mut stmts = ClientStmts::default();
+        for text in ["SELECT ?", "INSERT INTO t VALUES (?, ?)"] {
+            let id = stmts.next_id();
+            stmts.insert(id, entry(text, 2));
+        }
+        stmts
+    }
+
+    #[test]
+    fn minus_one_is_the_statement_prepared_last_until_it_is_closed() {
+        let mut stmts = two();
+        assert_eq!(stmts.resolve(LAST_STMT_ID), Some(2));
+        assert_eq!((stmts.resolve(1), stmts.resolve(3), stmts.resolve(0)), (Some(1), None, None));
+        stmts.remove(2);
+        assert_eq!((stmts.resolve(LAST_STMT_ID), stmts.resolve(2)), (None, None));
+        let id = stmts.next_id();
+        stmts.insert(id, entry("DO 1", 0));
+        assert_eq!(stmts.resolve(LAST_STMT_ID), Some(3));
+        stmts.forget_last();
+        assert_eq!((stmts.resolve(LAST_STMT_ID), stmts.resolve(3)), (None, Some(3)));
+    }
+
+    #[test]
+    fn ids_that_wrap_pass_over_those_in_use() {
+        let mut stmts = two();
+        stmts.next_id = LAST_STMT_ID;
+        assert_eq!(stmts.next_id(), 3);
+        stmts.insert(3, entry("DO 1", 0));
+        assert_eq!(stmts.get(2).map(|stmt| stmt.id), Some(2));
+    }
+
+    #[test]
+    fn long_data_is_bounded_and_its_error_lasts_until_a_reset() {
+        let mut stmts = two();
+        let texts = stmts.held();
+        stmts.add_long_data(1, 0, b"frames", texts + 100);
+        stmts.add_long_data(1, 1, b"more", texts + 100);
+        let long = stmts.get(1).and_then(|stmt| stmt.long.as_deref()).expect("long data");
+        assert_eq!((&*long.frames, &*long.begins), (&b"framesmore"[..], &[0, 6][..]));
+        stmts.long_data_used(1);
+        assert_eq!(stmts.held(), texts);
+
+        stmts.add_long_data(1, 0, &[0; 60], texts + 100);
+        stmts.add_long_data(2, 0, &[0; 60], texts + 100);
+        let error = |stmts: &ClientStmts, id| stmts.get(id)?.long.as_ref()?.error;
+        assert_eq!((error(&stmts, 1), error(&stmts, 2)), (None, Some(LongDataError::TooLong)));
+        stmts.long_data_used(2);
+        assert_eq!(error(&stmts, 2), Some(LongDataError::TooLong));
+        stmts.drop_long_data(2);
+        stmts.add_long_data(2, 2, b"x", usize::MAX);
+        assert_eq!(error(&stmts, 2), Some(LongDataError::NoParameter));
+        stmts.remove(1);
+        stmts.remove(2);
+        assert_eq!((stmts.held(), stmts.len()), (0, 0));
+    }
+}

@@ -1,0 +1,263 @@
+//! What clients ask of their prepared statements.
+
+use std::rc::Rc;
+
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN, command::execute::Execution, packet::greeting::Flavor,
+    response::ResponseShape,
+};
+use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::Effect;
+
+use crate::{
+    ClientId, Worker,
+    client::{Purpose, Statement},
+    prepared::ClientStmts,
+    route::Route,
+};
+
+use super::{ClientStmt, Fit, LongDataError};
+
+/// The two commands that run a prepared statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// `COM_STMT_EXECUTE`.
+    Once,
+    /// `COM_STMT_BULK_EXECUTE`: for many rows of parameters.
+    Bulk,
+}
+
+/// The code of `COM_STMT_BULK_EXECUTE`.
+const BULK_EXECUTE: u8 = 0xFA;
+
+/// The parameters of an execution, from its frames; `None` when they are cut short.
+pub(super) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> {
+    let (code, raw) = (frames.get(HEADER_LEN)?, frames.get(HEADER_LEN + 5..)?);
+    let parsed = match *code {
+        BULK_EXECUTE => Execution::parse_bulk(raw, params),
+        _ => Execution::parse(raw, params),
+    };
+    parsed.ok()
+}
+
+/// What an execution needs of a server's statement.
+pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, frames: &'a [u8]) -> Fit<'a> {
+    let Some(execution) = execution_in(frames, stmt.entry.params) else {
+        return Fit::Unused;
+    };
+    match &stmt.types {
+        Some(types) => Fit::Types { types, nulls: execution.nulls },
+        // The server says what it thinks of types that never came.
+        None => Fit::Unused,
+    }
+}
+
+impl Worker {
+    /// `COM_STMT_PREPARE`.
+    pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
+        let Some(modes) = self.modes(id) else { return };
+        let known = self.analyses.know(text, &modes);
+        if known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. })) {
+            // The number may be a parameter, and is one of ours in any case.
+            let text = "This command is not supported in the prepared statement protocol yet";
+            return self.refuse_prepare(id, 1295, b"HY000", text);
+        }
+        let settings = &self.snapshot.settings;
+        let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
+        let Some(stmts) = self.stmts_mut(id) else { return };
+        let count = stmts.len();
+        if count >= count_max || stmts.held() + text.len() > held_max {
+            let text = format!(
+                "Can't create more than max_prepared_stmt_count statements (current value: {count})"
+            );
+            return self.refuse_prepare(id, 1461, b"42000", &text);
+        }
+        let stmt_id = stmts.next_id();
+        let route = match self.route_text(id, &known, text) {
+            // A rule's answer is for those who run it.
+            Route::Ok(_) => self.route_plain(id),
+            route => route,
+        };
+        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
+        statement.stmt_id = Some(stmt_id);
+        // Nothing runs, so it can be tried twice.
+        statement.is_read = true;
+        statement.known = Some(known);
+        self.follow(id, route, statement);
+    }
+
+    fn refuse_prepare(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        if let Some(stmts) = self.stmts_mut(id) {
+            stmts.forget_last();
+        }
+        self.answer_error(id, code, state, text);
+    }
+
+    pub(super) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
+        Some(&mut self.clients.get_mut(id)?.session.as_mut()?.prepared)
+    }
+
+    /// The statement that this id stands for; `None` after an answer that there is none.
+    fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
+        let resolved = self.stmts_mut(id)?.resolve(stmt_id);
+        if resolved.is_none() {
+            let function = match self.greeting.flavor() {
+                Flavor::MySql => "mysql_stmt_precheck",
+                Flavor::MariaDb => function,
+            };
+            let text =
+                format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
+            self.answer_error(id, 1243, b"HY000", &text);
+        }
+        resolved
+    }
+
+    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
+    pub(crate) fn execute(
+        &mut self,
+        id: ClientId,
+        frames: &[u8],
+        payload: &[u8],
+        stmt_id: u32,
+        run: Run,
+    ) {
+        let function = match run {
+            Run::Once => "mysqld_stmt_execute",
+            Run::Bulk => "mysqld_stmt_bulk_execute",
+        };
+        let Some(stmt_id) = self.resolve(id, stmt_id, function) else { return };
+        self.close_cursor(id, stmt_id);
+        let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
+            return;
+        };
+        if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
+            return self.refuse_long_data(id, error);
+        }
+        let raw = payload.get(5..).unwrap_or_default();
+        let execution = match run {
+            Run::Once => Execution::parse(raw, stmt.entry.params),
+            Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
+        };
+        if stmt.entry.params == 0 && stmt.types.is_none() {
+            stmt.types = Some(Rc::default());
+        }
+        if let Ok(Execution { types: Some(types), .. }) = execution
+            && stmt.types.as_deref() != Some(types)
+        {
+            stmt.types = Some(types.into());
+        }
+        let entry = Rc::clone(&stmt.entry);
+        let route = self.route_text(id, &entry.known, &entry.text);
+        let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
+        statement.stmt_id = Some(stmt_id);
+        statement.is_read = entry.known.is_read();
+        statement.known = Some(Rc::clone(&entry.known));
+        self.follow(id, route, statement);
+    }
+
+    /// What servers answer to an execution whose long data was wrong.
+    fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
+        let (code, text) = match (error, self.greeting.flavor()) {
+            (LongDataError::TooLong, _) => (
+                1105,
+                "Parameter of prepared statement which is set through mysql_send_long_data() is \
+                 longer than 'max_allowed_packet' bytes",
+            ),
+            (LongDataError::NoParameter, Flavor::MySql) => {
+                (1210, "Incorrect arguments to mysql_stmt_precheck")
+            }
+            (LongDataError::NoParameter, Flavor::MariaDb) => {
+                (1210, "Incorrect arguments to mysqld_stmt_send_long_data")
+            }
+        };
+        self.answer_error(id, code, b"HY000", text);
+    }
+
+    /// `COM_STMT_FETCH`.
+    pub(crate) fn fetch(&mut self, id: ClientId, frames: &[u8], stmt_id: u32) {
+        let Some(stmt_id) = self.resolve(id, stmt_id, "mysqld_stmt_fetch") else { return };
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
+        let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn);
+        let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
+            let end = if self.greeting.flavor() == Flavor::MySql { "." } else { "" };
+            let text = format!("The statement ({stmt_id}) has no open cursor{end}");
+            return self.answer_error(id, 1421, b"HY000", &text);
+        };
+        let mut statement = self.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
+        statement.stmt_id = Some(stmt_id);
+        self.follow(id, route, statement);
+    }
+
+    /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
+    pub(crate) fn reset_stmt(&mut self, id: ClientId, stmt_id: u32) {
+        let Some(stmt_id) = self.resolve(id, stmt_id, "mysqld_stmt_reset") else { return };
+        self.close_cursor(id, stmt_id);
+        if let Some(stmts) = self.stmts_mut(id) {
+            stmts.drop_long_data(stmt_id);
+        }
+        self.answer_ok(id);
+    }
+
+    /// `COM_STMT_CLOSE`, which nobody answers. Connections keep what is prepared on them.
+    pub(crate) fn close_stmt(&mut self, id: ClientId, stmt_id: u32) {
+        let Some(stmt_id) = self.stmts_mut(id).and_then(|stmts| stmts.resolve(stmt_id)) else {
+            return;
+        };
+        self.close_cursor(id, stmt_id);
+        if let Some(stmts) = self.stmts_mut(id) {
+            stmts.remove(stmt_id);
+        }
+    }
+
+    /// `COM_STMT_SEND_LONG_DATA`, which nobody answers. It is kept for the execution, wherever
+    /// that will be.
+    pub(crate) fn long_data(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, param: u16) {
+        let max = self.snapshot.settings.max_allowed_packet;
+        let Some(stmts) = self.stmts_mut(id) else { return };
+        if let Some(stmt_id) = stmts.resolve(stmt_id) {
+            stmts.add_long_data(stmt_id, param, frames, max);
+        }
+    }
+
+    /// Closes the cursor of a client's statement, if one is open, by closing the server's
+    /// statement: nobody answers that.
+    fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
+        let stmt = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id));
+        let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
+            return;
+        };
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.stmts.close_held(stmt_id);
+        }
+        self.close_surplus(conn_id);
+        self.cursor_ended(id, conn_id, stmt_id);
+        self.settle_lease(id, conn_id);
+    }
+
+    /// A cursor does not hold its session any more.
+    pub(super) fn cursor_ended(
+        &mut self,
+        id: ClientId,
+        conn_id: trunkline_pool::ConnId,
+        stmt_id: u32,
+    ) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+            lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
+        }
+    }
+}
+
+/// Whether a command, by its first byte, is one that nobody answers.
+pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
+    matches!(payload.first(), Some(0x18 | 0x19))
+}
+
+/// The text of a `COM_STMT_PREPARE`.
+pub(super) fn prepared_text(statement: &Statement) -> Box<[u8]> {
+    let payload = crate::command::joined_payload(&statement.frames);
+    payload.get(1..).unwrap_or_default().into()
+}

@@ -1,0 +1,168 @@
+//! What the statements of several clients, prepared from one text, have in common.
+
+use std::{
+    collections::{HashMap, hash_map},
+    rc::Rc,
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+use trunkline_pool::AccountId;
+use trunkline_protocol::response::Prepared;
+use trunkline_session::tracker::SessionState;
+
+use crate::analysis::Known;
+
+/// A text that clients have prepared, and what it takes to prepare it again elsewhere.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub text: Box<[u8]>,
+    pub known: Rc<Known>,
+    /// The part of a session's state that the text was read under.
+    pub reading: Arc<SessionState>,
+    /// Whether the text has literals, which are read with more of the state than the rest.
+    pub has_literals: bool,
+    /// Parameters, as a server counted them.
+    pub params: u16,
+    /// Whether its executions give rows.
+    pub has_rows: bool,
+}
+
+impl Entry {
+    /// Whether a server has found the same in the text.
+    pub(crate) fn is_like(&self, prepared: Prepared) -> bool {
+        self.params == prepared.params && self.has_rows == (prepared.columns > 0)
+    }
+}
+
+/// What tells entries apart: who prepares, how the text is read, and the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct EntryKey {
+    pub account: AccountId,
+    pub reading: Arc<SessionState>,
+    pub has_literals: bool,
+    pub text: Box<[u8]>,
+}
+
+impl EntryKey {
+    fn entry(&self, known: Rc<Known>, prepared: Prepared) -> Rc<Entry> {
+        let Prepared { params, columns, .. } = prepared;
+        let has_rows = columns > 0;
+        let Self { has_literals, .. } = *self;
+        let (text, reading) = (self.text.clone(), Arc::clone(&self.reading));
+        Rc::new(Entry { text, known, reading, has_literals, params, has_rows })
+    }
+}
+
+/// The entries of one worker. Those that neither a client nor a connection holds are dropped.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    entries: HashMap<EntryKey, Rc<Entry>, FixedState>,
+    /// Size at which entries that nobody holds are dropped.
+    purge_at: usize,
+}
+
+/// The fewest entries before the table looks for those that nobody holds.
+const PURGE_MIN: usize = 256;
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self { entries: HashMap::with_hasher(FixedState::default()), purge_at: PURGE_MIN }
+    }
+}
+
+impl Entries {
+    /// The entry of this key; a new one unless there is one that is like what was prepared.
+    pub(crate) fn share(
+        &mut self,
+        key: EntryKey,
+        known: Rc<Known>,
+        prepared: Prepared,
+    ) -> Rc<Entry> {
+        if self.entries.len() >= self.purge_at {
+            self.entries.retain(|_, entry| Rc::strong_count(entry) > 1);
+            self.purge_at = self.entries.len().saturating_mul(2).max(PURGE_MIN);
+        }
+        match self.entries.entry(key) {
+            hash_map::Entry::Occupied(mut place) if !place.get().is_like(prepared) => {
+                let entry = place.key().entry(known, prepared);
+                place.insert(Rc::clone(&entry));
+                entry
+            }
+            hash_map::Entry::Occupied(place) => Rc::clone(place.get()),
+            hash_map::Entry::Vacant(place) => {
+                let entry = place.key().entry(known, prepared);
+                Rc::clone(place.insert(entry))
+            }
+        }
+    }
+
+    /// An entry that no other statement has.
+    pub(crate) fn own(key: &EntryKey, known: Rc<Known>, prepared: Prepared) -> Rc<Entry> {
+        key.entry(known, prepared)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use trunkline_config::Settings;
+    use trunkline_session::tracker::{Charset, Schema};
+    use trunkline_sql::token::Modes;
+
+    use super::*;
+    use crate::analysis::Analyses;
+
+    fn key(account: u32, schema: &str, text: &str) -> EntryKey {
+        let state = SessionState::new(Schema::from(schema.as_bytes()), Charset::Collation(45));
+        EntryKey {
+            account: AccountId(account),
+            reading: Arc::new(state),
+            has_literals: false,
+            text: text.as_bytes().into(),
+        }
+    }
+
+    fn known(text: &str) -> Rc<Known> {
+        Analyses::new(&Settings::default()).know(text.as_bytes(), &Modes::default())
+    }
+
+    fn prepared(params: u16, text: &str) -> Prepared {
+        let columns = u16::from(text.starts_with("SELECT"));
+        Prepared { stmt_id: 9, params, columns }
+    }
+
+    pub(in crate::prepared) fn entry(text: &str, params: u16) -> Rc<Entry> {
+        Entries::own(&key(0, "app", text), known(text), prepared(params, text))
+    }
+
+    #[test]
+    fn one_text_of_one_account_read_alike_is_one_entry() {
+        let mut entries = Entries::default();
+        let mut share = |account, schema, text, params| {
+            entries.share(key(account, schema, text), known(text), prepared(params, text))
+        };
+        let first = share(1, "app", "SELECT ?", 1);
+        assert!(Rc::ptr_eq(&first, &share(1, "app", "SELECT ?", 1)));
+        for other in [
+            share(2, "app", "SELECT ?", 1),
+            share(1, "shop", "SELECT ?", 1),
+            share(1, "app", "SELECT ? ", 1),
+            share(1, "app", "SELECT ?", 2),
+        ] {
+            assert!(!Rc::ptr_eq(&first, &other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn entries_that_nobody_holds_are_dropped() {
+        let mut entries = Entries::default();
+        let kept = entries.share(key(1, "app", "DO 0"), known("DO 0"), prepared(0, ""));
+        for number in 0..5 * PURGE_MIN {
+            let text = format!("DO {number} + 1");
+            drop(entries.share(key(1, "app", &text), known("DO 1"), prepared(0, "")));
+        }
+        assert!(entries.entries.len() <= PURGE_MIN + 1, "{}", entries.entries.len());
+        let again = entries.share(key(1, "app", "DO 0"), known("DO 0"), prepared(0, ""));
+        assert!(Rc::ptr_eq(&kept, &again));
+    }
+}

@@ -1,0 +1,271 @@
+//! What came of preparing, running and fetching.
+
+use std::rc::Rc;
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    packet::{err::put_err, status},
+    response::{Outcome, Prepared, ServerError},
+};
+use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::Depends;
+
+use crate::{
+    ClientId, Worker,
+    client::{Phase, Stage, Statement},
+    conn::Owner,
+};
+
+use super::{Entries, Entry, EntryKey, command::prepared_text, has_literals, server_stmts};
+
+/// The server's error when it has as many statements as it may.
+const TOO_MANY: u16 = 1461;
+/// The server's error when it does not know a statement.
+const UNKNOWN: u16 = 1243;
+
+impl Worker {
+    /// A client's `COM_STMT_PREPARE` was answered.
+    pub(crate) fn stmt_prepared(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
+        let (Some(prepared), None) = (&outcome.prepared, &outcome.error) else {
+            if outcome.error.as_ref().is_some_and(|error| error.code == TOO_MANY) {
+                self.give_up_stmts(conn_id);
+            }
+            if let Some(stmts) = self.stmts_mut(id) {
+                stmts.forget_last();
+            }
+            return;
+        };
+        let Some(entry) = self.entry_of(id, statement, *prepared) else {
+            return;
+        };
+        self.stmt_is_on(conn_id, &entry, prepared.stmt_id);
+        if let (Some(stmts), Some(stmt_id)) = (self.stmts_mut(id), statement.stmt_id) {
+            stmts.insert(stmt_id, entry);
+        }
+    }
+
+    /// The entry of what was prepared just now, in the session's present state.
+    fn entry_of(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        prepared: Prepared,
+    ) -> Option<Rc<Entry>> {
+        let session = self.clients.get_mut(id)?.session.as_mut()?;
+        let known = Rc::clone(statement.known.as_ref()?);
+        let text = prepared_text(statement);
+        let has_literals = has_literals(&text, &session.modes);
+        let reading = session.reading.of(&session.state, has_literals, &mut self.states);
+        let key = EntryKey { account: session.account, reading, has_literals, text };
+        // The type of a user variable's value becomes part of what is prepared.
+        let is_own = known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
+        Some(match is_own {
+            true => Entries::own(&key, known, prepared),
+            false => self.entries.share(key, known, prepared),
+        })
+    }
+
+    /// A server has prepared an entry.
+    fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        match entry.text.len() > server_stmts::TEXT_KEPT_MAX {
+            true => conn.stmts.close(stmt_id, !entry.known.is_read()),
+            false => conn.stmts.insert(entry, stmt_id),
+        }
+        let slot = conn.slot;
+        self.stats.counters.statements_prepared += 1;
+        if let Some(slot) = self.pool.slot(slot) {
+            slot.server.health.add_stmt();
+        }
+    }
+
+    /// The server has no room for more statements: this connection gives up all of its own.
+    fn give_up_stmts(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.stmts.close_all();
+        }
+        self.close_surplus(conn_id);
+    }
+
+    /// The proxy's own `COM_STMT_PREPARE` was answered.
+    pub(crate) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else {
+            return;
+        };
+        let (waits, runs_last) =
+            (statement.stage == Stage::Preparing(conn_id), statement.runs_last);
+        let error = match (outcome.error, outcome.prepared) {
+            (Some(error), _) => error,
+            (None, Some(prepared)) if prepared.params == entry.params => {
+                self.kept_again(id, conn_id, &entry, prepared);
+                if waits {
+                    self.dispatch(id, conn_id);
+                }
+                return;
+            }
+            (None, prepared) => {
+                if let (Some(prepared), Some(conn)) = (prepared, self.conns.get_mut(conn_id)) {
+                    conn.stmts.close(prepared.stmt_id, true);
+                }
+                other_parameters()
+            }
+        };
+        if error.code == TOO_MANY {
+            self.give_up_stmts(conn_id);
+        }
+        if waits {
+            self.fail_in_place(id, conn_id, error.code, error.sqlstate, &error.message);
+        } else if runs_last {
+            self.discard_execution(id, conn_id, error);
+        }
+    }
+
+    /// The statement is there: executions that wait for it, or follow it, have it at the front.
+    fn kept_again(&mut self, id: ClientId, conn_id: ConnId, entry: &Rc<Entry>, prepared: Prepared) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.stmts.insert(entry, prepared.stmt_id);
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot(slot) {
+            slot.server.health.add_stmt();
+        }
+        self.stats.counters.statements_prepared += 1;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+            && statement.runs_last
+            && let Some(conn) = self.conns.get_mut(conn_id)
+        {
+            statement.server_stmt = prepared.stmt_id;
+            conn.bind_front(statement, session);
+        }
+    }
+
+    /// The execution that was sent behind fails as preparing did; its own reply is dropped when it
+    /// comes.
+    fn discard_execution(&mut self, id: ClientId, conn_id: ConnId, error: ServerError) {
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            let own = conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id));
+            if let Some(own) = own {
+                own.relay.set_discard();
+            }
+        }
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.prepare_error = Some(Box::new(error));
+        }
+    }
+
+    /// Ends the statement under way with an error, as if the connection that its session holds had
+    /// answered so.
+    pub(super) fn fail_in_place(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        code: u16,
+        sqlstate: [u8; 5],
+        message: &[u8],
+    ) {
+        let error = ServerError { code, sqlstate, message: message.into() };
+        self.discard_execution(id, conn_id, error);
+        self.complete(id, conn_id, Outcome::default(), 0);
+    }
+
+    /// What a client is told of an execution whose statement could not be prepared.
+    pub(crate) fn answer_prepare_error(&mut self, id: ClientId, error: ServerError) -> Outcome {
+        let text = String::from_utf8_lossy(&error.message).into_owned();
+        self.write_client(id, |out| {
+            put_err(out, 1, error.code, &error.sqlstate, &text);
+        });
+        Outcome { error: Some(error), ..Outcome::default() }
+    }
+
+    /// An execution has ended.
+    pub(crate) fn stmt_executed(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
+        let Some(stmt_id) = statement.stmt_id else { return };
+        self.long_data_used(id, stmt_id);
+        let Some(conn) = self.conns.get_mut(conn_id).filter(|_| was_run) else {
+            return;
+        };
+        let has_succeeded = outcome.error.is_none();
+        let is_unknown = outcome.error.as_ref().is_some_and(|error| error.code == UNKNOWN);
+        let has_cursor =
+            has_succeeded && outcome.status.is_some_and(|flags| flags & status::CURSOR_EXISTS != 0);
+        if has_cursor {
+            conn.stmts.hold(statement.server_stmt, stmt_id);
+        }
+        conn.stmts.ended(statement.server_stmt, has_succeeded, is_unknown);
+        if has_cursor {
+            let Some(session) = self.clients.get_mut(id).and_then(|c| c.session.as_mut()) else {
+                return;
+            };
+            if let Some(stmt) = session.prepared.get_mut(stmt_id) {
+                stmt.cursor = Some(conn_id);
+            }
+            if let Some(lease) = session.lease_mut(conn_id) {
+                lease.pins.pin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
+            }
+        }
+    }
+
+    /// Long data goes with the execution that it was sent for, however that ended.
+    pub(crate) fn long_data_used(&mut self, id: ClientId, stmt_id: u32) {
+        if let Some(stmts) = self.stmts_mut(id) {
+            stmts.long_data_used(stmt_id);
+        }
+    }
+
+    /// Rows were fetched; with the last one the server closes the cursor.
+    pub(crate) fn stmt_fetched(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
+        let (Some(stmt_id), Some(flags)) = (statement.stmt_id, outcome.status) else {
+            return;
+        };
+        if flags & status::LAST_ROW_SENT == 0 {
+            return;
+        }
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.stmts.close_held(stmt_id);
+        }
+        if let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) {
+            stmt.cursor = None;
+        }
+        self.cursor_ended(id, conn_id, stmt_id);
+    }
+}
+
+/// A server reads other parameters from a text than another one did.
+fn other_parameters() -> ServerError {
+    let text = "Incorrect arguments to mysqld_stmt_execute: the servers disagree on the parameters";
+    ServerError { code: 1210, sqlstate: *b"HY000", message: text.as_bytes().into() }
+}

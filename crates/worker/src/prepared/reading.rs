@@ -1,0 +1,176 @@
+//! Which part of a session's state decides what a prepared text means.
+
+use std::sync::Arc;
+
+use trunkline_session::tracker::{Schema, SessionState, StateTable};
+use trunkline_sql::token::{Modes, TokenKind, Tokens};
+
+/// Variables that have no part in what a text means: they matter when it runs. Any other one may
+/// (`sql_mode`, `optimizer_switch`, `group_concat_max_len`, …), so that statements prepared under
+/// different values of it are different ones.
+const WITHOUT_PART: [&str; 14] = [
+    "autocommit",
+    "foreign_key_checks",
+    "innodb_lock_wait_timeout",
+    "interactive_timeout",
+    "lock_wait_timeout",
+    "max_execution_time",
+    "max_statement_time",
+    "net_read_timeout",
+    "net_write_timeout",
+    "session_track_gtids",
+    "transaction_isolation",
+    "transaction_read_only",
+    "unique_checks",
+    "wait_timeout",
+];
+
+/// Has a part in texts with literals only: servers may compute what depends on literals alone
+/// once and for all when they prepare.
+const OF_LITERALS: &str = "time_zone";
+
+fn has_part(name: &str, has_literals: bool) -> bool {
+    !WITHOUT_PART.contains(&name) && (has_literals || name != OF_LITERALS)
+}
+
+/// Whether a text has numbers or strings in it.
+pub(crate) fn has_literals(text: &[u8], modes: &Modes) -> bool {
+    Tokens::new(text, modes)
+        .any(|token| matches!(token.kind, TokenKind::Number | TokenKind::String))
+}
+
+/// What of `state` has a part in the meaning of a text.
+fn reading_of(state: &SessionState, has_literals: bool) -> SessionState {
+    let mut reading = SessionState::new(state.schema.clone(), state.charset.clone());
+    for (name, value) in state.variables() {
+        if has_part(name, has_literals) {
+            reading.set_variable(name, value);
+        }
+    }
+    reading
+}
+
+/// A session's readings, for texts without and with literals, as long as its state stays.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    of: Option<Arc<SessionState>>,
+    readings: [Option<Arc<SessionState>>; 2],
+}
+
+impl Reading {
+    /// What of `state`, the session's, has a part in the meaning of a text.
+    pub(crate) fn of(
+        &mut self,
+        state: &Arc<SessionState>,
+        has_literals: bool,
+        states: &mut StateTable,
+    ) -> Arc<SessionState> {
+        if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, state)) {
+            self.of = Some(Arc::clone(state));
+            self.readings = [None, None];
+        }
+        let make = || states.intern(reading_of(state, has_literals));
+        let [without, with] = &mut self.readings;
+        let place = if has_literals { with } else { without };
+        Arc::clone(place.get_or_insert_with(make))
+    }
+}
+
+/// The state that a connection in state `server` has to be brought to before it prepares, for a
+/// session in state `session`, a text that was first read under `reading`. `None` when any reading
+/// would be the same.
+///
+/// What was prepared without a schema names every schema that it needs, so any will do: a chosen
+/// one can't be given back.
+pub(crate) fn state_for(
+    reading: &SessionState,
+    has_literals: bool,
+    session: &SessionState,
+    server: &SessionState,
+) -> Option<SessionState> {
+    let mut wanted = reading.clone();
+    if wanted.schema == Schema::None {
+        wanted.schema = server.schema.clone();
+    }
+    if reading_of(server, has_literals) == wanted {
+        return None;
+    }
+    let mut state = session.clone();
+    state.schema = wanted.schema.clone();
+    state.set_charset(wanted.charset.clone());
+    for (name, _) in session.variables() {
+        if has_part(name, has_literals) {
+            state.unset_variable(name);
+        }
+    }
+    for (name, value) in wanted.variables() {
+        state.set_variable(name, value);
+    }
+    Some(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_session::tracker::Charset;
+
+    use super::*;
+
+    fn state(schema: &str, variables: &[(&str, &str)]) -> SessionState {
+        let schema = Schema::from(schema.as_bytes());
+        let mut state = SessionState::new(schema, Charset::Collation(45));
+        for (name, value) in variables {
+            state.set_variable(name, value.as_bytes());
+        }
+        state
+    }
+
+    fn reading(session: &SessionState, has_literals: bool) -> SessionState {
+        reading_of(session, has_literals)
+    }
+
+    #[test]
+    fn only_texts_with_literals_are_read_in_a_time_zone() {
+        let session = state("app", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
+        let session_of = |has| reading(&session, has).variables().len();
+        assert_eq!((session_of(false), session_of(true)), (1, 2));
+        let modes = Modes::default();
+        assert!(!has_literals(b"SELECT a1 FROM t2 WHERE id IN (?, ?)", &modes));
+        assert!(has_literals(b"SELECT 'a'", &modes));
+        assert!(has_literals(b"SELECT ? LIMIT 1", &modes));
+    }
+
+    #[test]
+    fn a_sessions_reading_is_one_allocation_until_its_state_changes() {
+        let mut states = StateTable::default();
+        let mut own = Reading::default();
+        let first = states.intern(state("app", &[("autocommit", "0")]));
+        let other = states.intern(state("app", &[("autocommit", "1")]));
+        let one = own.of(&first, true, &mut states);
+        assert!(Arc::ptr_eq(&one, &own.of(&first, true, &mut states)));
+        // What has no part makes no difference.
+        assert!(Arc::ptr_eq(&one, &own.of(&other, true, &mut states)));
+        let moved = states.intern(state("shop", &[]));
+        assert!(!Arc::ptr_eq(&one, &own.of(&moved, true, &mut states)));
+    }
+
+    #[test]
+    fn a_connection_is_brought_to_the_reading_and_nothing_else_is_lost() {
+        let then = reading(&state("app", &[("sql_mode", "'ANSI'")]), false);
+        let now = state("shop", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
+        let wanted = state_for(&then, false, &now, &now).expect("read otherwise");
+        let expected = state("app", &[("sql_mode", "'ANSI'"), ("time_zone", "'+01:00'")]);
+        assert_eq!(wanted, expected);
+        assert_eq!(state_for(&then, false, &now, &expected), None);
+        let plain = reading(&state("app", &[]), true);
+        let there = state("app", &[("time_zone", "'+01:00'")]);
+        assert_eq!(state_for(&plain, true, &now, &there), Some(state("app", &[])));
+        assert_eq!(state_for(&plain, false, &now, &there), None);
+    }
+
+    #[test]
+    fn any_schema_will_do_for_a_text_that_was_prepared_without() {
+        let then = reading(&state("", &[]), false);
+        let now = state("shop", &[]);
+        assert_eq!(state_for(&then, false, &now, &now), None);
+    }
+}

@@ -1,0 +1,309 @@
+//! Step 8 for executions: the statement is prepared on the connection if it is not yet, and run
+//! under the server's id.
+
+use std::sync::Arc;
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    command::execute::{LAST_STMT_ID, put_close, put_prepare, put_renamed},
+    packet::greeting::Flavor,
+    response::{Relay, ResponseShape},
+};
+use trunkline_session::tracker::{Difference, Schema, difference};
+
+use crate::{
+    ClientId, Worker,
+    client::{Client, Phase, Purpose, Session, Stage, Statement},
+    command::{is_split, joined_payload},
+    conn::{Conn, InFlight, Owner},
+    dispatch::text_hash,
+    table::Table,
+};
+
+use super::{
+    ClientStmt, Entry, Fit, ServerStmts,
+    command::{execution_in, fit_of},
+    state_for,
+};
+
+/// What preparing takes on one connection.
+struct Missing {
+    /// The state that it has to be brought to first.
+    state: Option<Arc<trunkline_session::tracker::SessionState>>,
+    entry: std::rc::Rc<Entry>,
+    /// Whether the execution may follow at once, for the statement prepared last.
+    follows: bool,
+}
+
+impl Worker {
+    /// Sees to it that what `id` wants to run is prepared on its connection. False when the
+    /// execution has to wait for that, or has failed.
+    pub(crate) fn is_prepared(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let missing = match self.missing(id, conn_id) {
+            Ok(None) => return true,
+            Ok(Some(missing)) => missing,
+            Err(schema) => {
+                let text = format!("Unknown database '{}'", String::from_utf8_lossy(&schema));
+                self.fail_in_place(id, conn_id, 1049, *b"42000", text.as_bytes());
+                return false;
+            }
+        };
+        if let Some(state) = missing.state {
+            let conn = self.conns.get(conn_id);
+            let way = conn.map(|conn| difference(&conn.state, &state, conn.flavor));
+            if let Some(Difference::Sync(sync)) = way {
+                let proof = sync.set.as_deref().map(text_hash);
+                self.send_sync(id, conn_id, state, sync, proof);
+            }
+        }
+        self.stats.counters.statements_prepared_again += 1;
+        self.prepare_on(id, conn_id, &missing.entry);
+        match missing.follows {
+            true => self.run_last(id),
+            false => self.set_stage(id, Stage::Preparing(conn_id)),
+        }
+        missing.follows
+    }
+
+    /// Takes the statement that `id` runs to the front of those on a connection that has it.
+    pub(crate) fn take_stmt(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some((statement, session)) = running(&mut self.clients, id) else {
+            return;
+        };
+        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        if let (Some(stmt), Some(conn)) = (stmt, self.conns.get_mut(conn_id)) {
+            let fit = fit_of(stmt, &statement.frames);
+            let has_it = conn.stmts.take(&stmt.entry, stmt.id, fit);
+            debug_assert!(has_it, "joined a connection without the statement");
+        }
+    }
+
+    /// What has to be prepared; the name of a schema that would have to be chosen and can't be
+    /// given back afterwards.
+    fn missing(&mut self, id: ClientId, conn_id: ConnId) -> Result<Option<Missing>, Box<[u8]>> {
+        let Some((statement, session)) = running(&mut self.clients, id) else {
+            return Ok(None);
+        };
+        let (Purpose::Execute, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) else {
+            return Ok(None);
+        };
+        let (Some(stmt), Some(conn)) = (session.prepared.get(stmt_id), self.conns.get_mut(conn_id))
+        else {
+            return Ok(None);
+        };
+        let fit = fit_of(stmt, &statement.frames);
+        let entry = &stmt.entry;
+        if conn.stmts.take(entry, stmt_id, fit) {
+            return Ok(None);
+        }
+        if session.state.schema == Schema::None {
+            if conn.state.schema != Schema::None {
+                // The connection is exchanged first.
+                return Ok(None);
+            }
+            if let Schema::Named(name) = &entry.reading.schema {
+                return Err(name.clone());
+            }
+        }
+        // Should preparing fail, the server runs what it prepared before: that must only read.
+        let follows = conn.flavor == Flavor::MariaDb
+            && statement.is_read
+            && stmt.long.is_none()
+            && stmt.types.is_some()
+            && conn.stmts.last_is_harmless();
+        let state = state_for(&entry.reading, entry.has_literals, &session.state, &conn.state);
+        let state = state.map(|state| self.states.intern(state));
+        Ok(Some(Missing { state, entry: std::rc::Rc::clone(entry), follows }))
+    }
+
+    /// Appends `COM_STMT_PREPARE` of an entry.
+    fn prepare_on(&mut self, id: ClientId, conn_id: ConnId, entry: &Entry) {
+        self.make_room_for_stmt(conn_id);
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let mut relay = Relay::new(ResponseShape::Prepare, conn.format, conn.format, false);
+        if conn.packing.is_some() {
+            relay.renumber_from(1);
+        }
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Prepare(id),
+            relay,
+            is_statement: false,
+        });
+        let out = conn.outbox.buf(&mut self.buffers);
+        put_prepare(out, &entry.text);
+        self.touch_server(conn_id);
+    }
+
+    fn run_last(&mut self, id: ClientId) {
+        if let Some((statement, _)) = running(&mut self.clients, id) {
+            statement.runs_last = true;
+        }
+    }
+
+    /// Makes room on a connection, and within its server's budget, for one more statement.
+    pub(crate) fn make_room_for_stmt(&mut self, conn_id: ConnId) {
+        let settings = &self.snapshot.settings;
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let health = self.pool.slot(conn.slot).map(|slot| &slot.server.health);
+        let prepared = health.map_or(0, |health| health.stmts());
+        let is_scarce = prepared >= settings.max_stmts_per_server;
+        conn.stmts.make_room(settings.max_stmts_per_connection, is_scarce);
+        self.close_surplus(conn_id);
+    }
+
+    /// Appends `COM_STMT_CLOSE` for each statement that waits for it. Nobody answers.
+    pub(crate) fn close_surplus(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if !conn.stmts.has_closing() {
+            return;
+        }
+        let mut count = 0;
+        let out = conn.outbox.buf(&mut self.buffers);
+        for stmt_id in conn.stmts.drain_closing() {
+            put_close(out, stmt_id);
+            count += 1;
+        }
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot(slot) {
+            slot.server.health.close_stmts(count);
+        }
+        self.touch_server(conn_id);
+    }
+
+    /// The server's statements of a connection are gone: it was reset.
+    pub(crate) fn forget_stmts(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let count = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
+        conn.stmts = ServerStmts::to_close(Vec::new());
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot(slot) {
+            slot.server.health.close_stmts(count);
+        }
+    }
+}
+
+fn running(
+    clients: &mut Table<ClientId, Client>,
+    id: ClientId,
+) -> Option<(&mut Statement, &mut Session)> {
+    let client = clients.get_mut(id)?;
+    match (&mut client.phase, &mut client.session) {
+        (Phase::Running(statement), Some(session)) => Some((statement, session)),
+        _ => None,
+    }
+}
+
+/// Whether what `id` wants to run can be run on a connection that others use too, and on this one
+/// without preparing it first.
+pub(crate) fn runs_among_others(
+    clients: &Table<ClientId, Client>,
+    id: ClientId,
+    conn: Option<&Conn>,
+) -> bool {
+    let Some(client) = clients.get(id) else {
+        return false;
+    };
+    let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        return false;
+    };
+    let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+    let Some(stmt) = stmt.filter(|stmt| stmt.long.is_none()) else {
+        return false;
+    };
+    let execution = execution_in(&statement.frames, stmt.entry.params);
+    let fit = fit_of(stmt, &statement.frames);
+    let is_plain =
+        execution.is_some_and(|execution| !execution.opens_cursor) && !matches!(fit, Fit::Unused);
+    is_plain && conn.is_none_or(|conn| conn.stmts.has(&stmt.entry, stmt.id, fit))
+}
+
+/// Notes what the front statement is run with.
+fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
+    let execution = execution_in(&statement.frames, stmt.entry.params);
+    let opens_cursor = execution.is_some_and(|execution| execution.opens_cursor);
+    stmts.run(fit_of(stmt, &statement.frames), opens_cursor);
+}
+
+/// Appends a statement to a connection's outbox, under the server's id where it has one.
+pub(crate) fn put_statement(
+    out: &mut Vec<u8>,
+    statement: &mut Statement,
+    session: &Session,
+    stmts: &mut ServerStmts,
+) {
+    match (&statement.purpose, statement.stmt_id) {
+        (Purpose::Execute, Some(stmt_id)) => {
+            put_execution(out, statement, session, stmt_id, stmts);
+        }
+        (Purpose::Fetch, Some(stmt_id)) => {
+            let held = stmts.held(stmt_id).unwrap_or_default();
+            put_renamed(out, &statement.frames, held);
+        }
+        _ => out.extend_from_slice(&statement.frames),
+    }
+}
+
+fn put_execution(
+    out: &mut Vec<u8>,
+    statement: &mut Statement,
+    session: &Session,
+    stmt_id: u32,
+    stmts: &mut ServerStmts,
+) {
+    let Some(stmt) = session.prepared.get(stmt_id) else {
+        debug_assert!(false, "an execution outlived its statement");
+        return out.extend_from_slice(&statement.frames);
+    };
+    let front = match statement.runs_last {
+        true => Some((LAST_STMT_ID, true)),
+        false => stmts.front(stmt.types.as_ref()),
+    };
+    let Some((server_id, needs_types)) = front else {
+        debug_assert!(false, "an execution of what is not prepared");
+        return out.extend_from_slice(&statement.frames);
+    };
+    if let Some(long) = &stmt.long {
+        let ends = long.begins.iter().skip(1).copied().chain([long.frames.len()]);
+        for (begin, end) in long.begins.iter().zip(ends) {
+            let frames = long.frames.get(*begin..end).unwrap_or_default();
+            put_renamed(out, frames, server_id);
+        }
+    }
+    if !statement.runs_last {
+        statement.server_stmt = server_id;
+        run_front(stmts, stmt, statement);
+    }
+    let types = stmt.types.as_deref().filter(|types| needs_types && !types.is_empty());
+    let Some(types) = types else {
+        return put_renamed(out, &statement.frames, server_id);
+    };
+    let joined = is_split(&statement.frames).then(|| {
+        // As one packet that is longer than packets can be.
+        [&[0; HEADER_LEN], &*joined_payload(&statement.frames)].concat()
+    });
+    match execution_in(joined.as_ref().unwrap_or(&statement.frames), stmt.entry.params) {
+        Some(execution) if execution.types.is_none() => {
+            execution.put_with_types(out, server_id, types);
+        }
+        _ => put_renamed(out, &statement.frames, server_id),
+    }
+}
+
+impl Conn {
+    /// After the statement prepared last was found to be this client's: as if it had been there.
+    pub(super) fn bind_front(&mut self, statement: &Statement, session: &Session) {
+        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        if let Some(stmt) = stmt {
+            run_front(&mut self.stmts, stmt, statement);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Step 7, the cheap way: reads of several sessions follow each other on one connection.
+//!
+//! A server answers commands in the order in which they come, so a statement may be sent while
+//! others are in flight: several leave in one write, and their answers come back in one read.
+//! Only statements share a connection that read, leave nothing behind, depend on nothing that a
+//! session left there, and have been short lately: whoever is behind waits for them. When one of
+//! them takes long after all, those behind it are answered elsewhere, as they are reads, and the
+//! late answers are thrown away. `docs/decisions/0010`.
+
+use std::sync::Arc;
+
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
+use trunkline_sql::analysis::Depends;
+use trunkline_topology::{HostgroupId, RefusalCause};
+
+use crate::{
+    ClientId, Side, Worker,
+    client::{Phase, Purpose, Stage},
+    conn::{Conn, Owner},
+    prepared::runs_among_others,
+};
+
+/// A longer command has a connection of its own, bytes.
+const COMMAND_LEN_MAX: usize = 16 * 1024;
+/// A client that has this much of its answers yet to take holds nobody else up, bytes.
+pub(crate) const BEHIND_LEN_MAX: usize = 64 * 1024;
+/// A statement that takes longer than this holds nobody else up, µs. More while the server is so
+/// busy that many would be sent again.
+pub(crate) const STUCK_US_MIN: u64 = 20_000;
+const STUCK_US_MAX: u64 = 320_000;
+
+/// How long statements behind a slow one wait, and what came of it in the last second.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    stuck_us: u64,
+    shared: u64,
+    resent: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { stuck_us: STUCK_US_MIN, shared: 0, resent: 0 }
+    }
+}
+
+impl Patience {
+    /// A second is over: when one in a hundred was sent again the servers are busy, not stuck.
+    fn adapt(&mut self) {
+        let is_impatient = self.resent > 8 && self.resent * 100 > self.shared;
+        self.stuck_us = match is_impatient {
+            true => (self.stuck_us * 2).min(STUCK_US_MAX),
+            false => (self.stuck_us / 2).max(STUCK_US_MIN),
+        };
+        (self.shared, self.resent) = (0, 0);
+    }
+}
+
+impl Worker {
+    /// Whether the statement that `id` has under way may run on a connection with others.
+    fn may_share(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        let Some(known) = &statement.known else {
+            return false;
+        };
+        statement.is_read
+            && !statement.is_alone
+            && (statement.purpose == Purpose::Query
+                || statement.purpose == Purpose::Execute
+                    && runs_among_others(&self.clients, id, None))
+            && known.pace.is_short()
+            && known.analysis.statements == 1
+            && known.analysis.depends == Depends::empty()
+            && session.leases.is_empty()
+            && !session.state.is_autocommit_off()
+            && statement.frames.len() <= COMMAND_LEN_MAX
+            && self.snapshot.settings.pipeline_depth_max > 1
+    }
+
+    /// Finds a place for a statement behind others, or a connection that others will follow on.
+    /// False when it has to be alone.
+    pub(crate) fn acquire_shared(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
+        if !self.may_share(id) {
+            return false;
+        }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
+            return false;
+        };
+        let wants_stmt = self.executes(id);
+        let (clients, conns, pool) = (&self.clients, &self.conns, &mut self.pool);
+        let depth = |conn: ConnId| {
+            let conn = conns.get(conn)?;
+            let fits = conn.account == account
+                && Arc::ptr_eq(&conn.state, &state)
+                && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
+            fits.then_some(conn.in_flight.len())
+        };
+        let depth_max = self.snapshot.settings.pipeline_depth_max;
+        match pool.choose_shared(hostgroup, account, self.now.ms(), depth_max, depth) {
+            Some(Choice::Join(slot, conn)) => {
+                let epoch = self.pool.slot(slot).map(|slot| slot.server.health.epoch());
+                if epoch != self.conns.get(conn).map(|conn| conn.epoch) {
+                    return false;
+                }
+                self.join(id, conn);
+            }
+            Some(Choice::Idle(_, conn)) => self.lease(id, conn),
+            Some(Choice::Open(slot)) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.open(slot, hostgroup, account, id);
+            }
+            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether a connection off its list, chosen for `id`, can be shared from now on.
+    pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
+            && self.may_share(id)
+            && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
+    }
+
+    /// A connection off its list runs this statement first, and others behind it.
+    pub(crate) fn share(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.list = ConnState::Shared;
+        conn.owner = None;
+        conn.last_client = None;
+        conn.turn += 1;
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.enter_shared(conn_id);
+        }
+        self.join(id, conn_id);
+        self.fill(conn_id);
+    }
+
+    fn executes(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Execute)
+        })
+    }
+
+    fn join(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
+            // What it leaves behind others overwrite.
+            session.last_conn = None;
+        }
+        if self.executes(id) {
+            self.take_stmt(id, conn_id);
+        }
+        let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
+        self.patience.shared += 1;
+        self.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.send_statement(id, conn_id, Stage::Shared(conn_id));
+    }
+
+    /// Those who wait longest follow on this connection, as far as they fit.
+    fn fill(&mut self, conn_id: ConnId) {
+        let depth_max = self.snapshot.settings.pipeline_depth_max;
+        loop {
+            let Some(conn) = self.conns.get(conn_id) else { return };
+            let takes_more = self.pool.slot(conn.slot).is_some_and(|slot| {
+                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
+            });
+            if !takes_more || conn.in_flight.len() >= depth_max {
+                return;
+            }
+            let (hostgroup, account) = (conn.hostgroup, conn.account);
+            let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
+            let Some(conn) = self.conns.get(conn_id) else { return };
+            if waiter.account != account || !self.fits_to_share(waiter.client, conn) {
+                return;
+            }
+            self.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+            self.count_queue_time(waiter.since_us);
+            self.join(waiter.client, conn_id);
+        }
+    }
+
+    /// A statement on a shared connection has been answered: with the last one it is free.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.shared_width().answered(self.now.us);
+            if is_quiet {
+                slot.leave_shared(conn_id);
+            }
+        }
+        if is_quiet && self.may_be_hit(conn_id) {
+            self.rest(conn_id);
+        } else if is_quiet {
+            self.offer(conn_id);
+        } else if !self.pool.waiters(hostgroup).is_empty() {
+            self.fill(conn_id);
+        }
+    }
+
+    /// The same for a connection that may not be shared.
+    pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
+        let conn = self.conns.get(conn_id);
+        if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
+            self.leave_front_alone(conn_id);
+        }
+    }
+
+    /// The statement in front takes long, or its client takes its answer slowly: those behind it
+    /// are answered elsewhere, and nobody joins any more.
+    pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let mut behind = Vec::new();
+        for entry in conn.in_flight.iter_mut().skip(1) {
+            if let Owner::Client(client) = entry.owner {
+                debug_assert!(!entry.relay.has_begun());
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                behind.push(client);
+            }
+        }
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.close_shared(conn_id);
+        }
+        for client in behind {
+            self.patience.resent += 1;
+            self.stats.counters.statements_overtaken += 1;
+            self.send_elsewhere(client);
+        }
+    }
+
+    /// A read has changed its connection's state all the same, by a function that a view hides:
+    /// those behind it are answered elsewhere, and the connection is reset.
+    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        conn.list = ConnState::Resetting;
+        let is_quiet = conn.in_flight.is_empty();
+        let mut behind = Vec::new();
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                behind.push(client);
+            }
+        }
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.leave_shared(conn_id);
+            slot.enter(ConnState::Resetting);
+        }
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+        for client in behind {
+            self.send_elsewhere(client);
+        }
+    }
+
+    /// A read that shared a connection goes to one of its own.
+    fn send_elsewhere(&mut self, id: ClientId) {
+        if let Some(Phase::Running(statement)) =
+            self.clients.get_mut(id).map(|client| &mut client.phase)
+        {
+            debug_assert!(statement.is_read);
+            statement.is_alone = true;
+            self.requeue(id);
+        }
+    }
+
+    /// The client of a statement on a shared connection goes: its answer is for nobody.
+    pub(crate) fn leave_shared(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        for entry in &mut conn.in_flight {
+            if entry.owner == Owner::Client(id) {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+            }
+        }
+        if std::mem::take(&mut conn.is_paused) {
+            self.resume(Side::Server(conn_id));
+        }
+    }
+
+    /// A statement on a shared connection is to be ended. In front it is left alone there, and its
+    /// server can be told to end it: true. Behind others its answer is for nobody: false.
+    pub(crate) fn single_out(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(id));
+        match is_front {
+            true => self.leave_front_alone(conn_id),
+            false => self.leave_shared(id, conn_id),
+        }
+        is_front
+    }
+
+    /// Looks at the statements in front of shared connections.
+    pub(crate) fn overtake_slow(&mut self) {
+        let since_us = self.now.us.saturating_sub(self.patience.stuck_us);
+        let shared = self.pool.slots().flat_map(|(_, slot)| slot.shared());
+        let is_stuck = |id: &&ConnId| {
+            self.conns.get(**id).is_some_and(|conn| {
+                conn.in_flight.len() > 1 && (1..since_us).contains(&conn.busy_since_us)
+            })
+        };
+        let stuck: Vec<ConnId> = shared.filter(is_stuck).copied().collect();
+        for conn in stuck {
+            self.leave_front_alone(conn);
+        }
+    }
+
+    /// Once a second.
+    pub(crate) fn adapt_patience(&mut self) {
+        self.patience.adapt();
+    }
+}

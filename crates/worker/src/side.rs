@@ -1,0 +1,413 @@
+//! Side commands: `KILL` for a statement that runs on a server connection, sent on another one.
+//!
+//! The server's `KILL QUERY` hits whatever its connection runs when it arrives. So from the
+//! moment that one is on its way until it was answered, the connection to be hit gets no new
+//! statement: one that nothing holds rests in `Resetting` and is reset before anybody else gets
+//! it; one that its session holds awaits the answer, and a `COM_PING` takes an interruption that
+//! came late. One whose fate is not known is closed.
+
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    response::{Outcome, Relay, ResponseShape},
+};
+
+use crate::{
+    Action, ClientId, Worker,
+    client::{Phase, Stage},
+    conn::{ConnPhase, InFlight, Owner},
+    kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
+};
+
+/// Side commands under way at a time; more are refused.
+const SIDE_COMMANDS_MAX: usize = 256;
+/// How long one may take, ms.
+const SIDE_COMMAND_MS_MAX: u64 = 10_000;
+/// How often one is tried again when the connection for it turns out to be closed.
+const RETRIES: u8 = 2;
+/// What the server says when the connection to be hit has gone already.
+const NO_SUCH_THREAD: u16 = 1094;
+
+/// One `KILL` on its way to a server.
+#[derive(Debug)]
+pub(crate) struct SideCommand {
+    /// Its number, for the connection that carries it.
+    id: u64,
+    scope: KillScope,
+    /// The connection to be hit, and the server's number for it.
+    target: ConnId,
+    thread: u32,
+    /// The statement to be hit: whose, and its place in the connection's stream. `None`: whatever
+    /// runs there.
+    statement: Option<(ClientId, u64)>,
+    asker: KillAsker,
+    /// The connection that carries it, or will.
+    via: ConnId,
+    /// Its place in the stream of `via`, once it was written there.
+    sent_at: Option<u64>,
+    /// How often it may be tried on another connection when the server never got it.
+    retries_left: u8,
+    victim: ClientId,
+    deadline_ms: u64,
+}
+
+impl Worker {
+    /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
+    pub(crate) fn kill_on_server(
+        &mut self,
+        victim: ClientId,
+        target: ConnId,
+        sent_at: Option<u64>,
+        scope: KillScope,
+        asker: KillAsker,
+    ) {
+        let is_full = self.side_commands.len() >= SIDE_COMMANDS_MAX;
+        let Some(conn) = self.conns.get_mut(target) else {
+            return self.answer_kill(asker, KillAnswer::Done);
+        };
+        let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
+            (&conn.phase, &conn.identity)
+        else {
+            // Nothing runs there yet.
+            return self.answer_kill(asker, KillAnswer::Done);
+        };
+        let thread = identity.greeting.connection_id;
+        let (slot, account) = (conn.slot, conn.account);
+        let via = match is_full {
+            true => Err("too many KILLs are under way".to_owned()),
+            false => self.side_conn(&[victim, asker.client], slot, account),
+        };
+        let via = match via {
+            Ok(via) => via,
+            Err(why) => return self.answer_kill(asker, KillAnswer::failed(why)),
+        };
+        if let Some(conn) = self.conns.get_mut(target) {
+            conn.kills += 1;
+        }
+        let id = self.next_side_command;
+        self.next_side_command += 1;
+        self.side_commands.push(SideCommand {
+            id,
+            scope,
+            target,
+            thread,
+            statement: sent_at.map(|at| (victim, at)),
+            asker,
+            via,
+            sent_at: None,
+            retries_left: RETRIES,
+            victim,
+            deadline_ms: self.now.ms() + SIDE_COMMAND_MS_MAX,
+        });
+        let is_ready = self.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
+        if is_ready {
+            self.send_side_commands(via);
+        }
+    }
+
+    /// A connection of the same account to the same server, for side commands: an idle one, or
+    /// one that is opened. When the server's cap is reached, each worker may have one beyond it,
+    /// as that is when statements most need to be ended.
+    fn side_conn(
+        &mut self,
+        logins: &[ClientId],
+        slot_id: SlotId,
+        account: AccountId,
+    ) -> Result<ConnId, String> {
+        let Some(slot) = self.pool.slot_mut(slot_id) else {
+            return Err("the server has gone".to_owned());
+        };
+        if let Some(idle) = slot.pop_idle(account) {
+            slot.enter(ConnState::Resetting);
+            self.fetch_traces(idle, None, false);
+            if let Some(conn) = self.conns.get_mut(idle) {
+                conn.list = ConnState::Resetting;
+                // What a session left on it for a later statement is overwritten.
+                conn.last_client = None;
+                conn.turn += 1;
+            }
+            return Ok(idle);
+        }
+        let (health, max) = (&slot.server.health, slot.server.max_connections);
+        let hostgroup = slot.server.key.hostgroup;
+        if !health.try_take_connection(max) {
+            let others = self.side_commands.iter().map(|command| command.via);
+            let is_coming = |via: &ConnId| {
+                self.conns.get(*via).is_some_and(|conn| {
+                    conn.slot == slot_id
+                        && conn.account == account
+                        && conn.list == ConnState::Connecting
+                })
+            };
+            if let Some(via) = others.into_iter().find(is_coming) {
+                return Ok(via);
+            }
+            health.take_connection_beyond();
+        }
+        let has_session = |id: &&ClientId| {
+            let session = self.clients.get(**id).and_then(|client| client.session.as_ref());
+            session.is_some_and(|session| session.account == account)
+        };
+        // Any client of the account can log in; the one to be ended may have gone.
+        let login = logins.iter().find(has_session).copied();
+        let opened = login.and_then(|login| self.open(slot_id, hostgroup, account, login));
+        if login.is_none()
+            && let Some(slot) = self.pool.slot(slot_id)
+        {
+            slot.server.health.give_back_connection();
+        }
+        opened.ok_or_else(|| "nobody of the account is connected any more".to_owned())
+    }
+
+    /// A connection that was opened for side commands is logged in; false when it was not.
+    pub(crate) fn side_conn_ready(&mut self, via: ConnId) -> bool {
+        if !self.side_commands.iter().any(|command| command.via == via) {
+            return false;
+        }
+        let Some(conn) = self.conns.get_mut(via) else {
+            return false;
+        };
+        conn.list = ConnState::Resetting;
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.enter(ConnState::Resetting);
+        }
+        self.send_side_commands(via);
+        true
+    }
+
+    /// Writes what waits for this connection, as far as it is still wanted.
+    fn send_side_commands(&mut self, via: ConnId) {
+        let waiting = self.side_commands.iter().filter(|command| command.via == via);
+        let waiting: Vec<u64> = waiting.map(|command| command.id).collect();
+        for id in waiting {
+            let Some(command) = self.side_commands.iter().find(|command| command.id == id) else {
+                continue;
+            };
+            if !self.is_still_wanted(command) {
+                self.end_side_command(id, KillAnswer::Done);
+                continue;
+            }
+            let verb = match command.scope {
+                KillScope::Statement => "KILL QUERY",
+                KillScope::Session => "KILL",
+            };
+            let (text, target) = (format!("\x03{verb} {}", command.thread), command.target);
+            if let Some(conn) = self.conns.get_mut(target) {
+                conn.was_killed = true;
+            }
+            self.write_side_command(via, id, text.as_bytes());
+        }
+        self.side_conn_done(via);
+    }
+
+    fn write_side_command(&mut self, via: ConnId, id: u64, payload: &[u8]) {
+        let Some(conn) = self.conns.get_mut(via) else {
+            return;
+        };
+        let sent_at = conn.outbox.position();
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight { owner: Owner::Side(id), relay, is_statement: false });
+        self.write_server(via, |out| {
+            put_payload(out, 0, payload);
+        });
+        if let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) {
+            command.sent_at = Some(sent_at);
+        }
+        // It may have rested until its server closed it.
+        self.act(Action::Probe(via));
+    }
+
+    /// Whether what is to be hit runs still.
+    fn is_still_wanted(&self, command: &SideCommand) -> bool {
+        let Some((client, sent_at)) = command.statement else {
+            return true;
+        };
+        self.clients.get(client).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if matches!(statement.stage, Stage::Sent(conn) | Stage::Shared(conn)
+                    if conn == command.target)
+                    && statement.sent_at == sent_at)
+        })
+    }
+
+    /// A server has answered a side command.
+    pub(crate) fn side_answered(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+        let answer = match outcome.error {
+            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed {
+                code: error.code,
+                sqlstate: error.sqlstate,
+                text: String::from_utf8_lossy(&error.message).into_owned(),
+            },
+            Some(_) | None => KillAnswer::Done,
+        };
+        self.end_side_command(id, answer);
+        self.side_conn_done(via);
+    }
+
+    /// The connection that carried side commands is free again when the last was answered.
+    fn side_conn_done(&mut self, via: ConnId) {
+        let Some(conn) = self.conns.get(via) else {
+            return;
+        };
+        let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Side(_)));
+        if carries || conn.list != ConnState::Resetting {
+            return;
+        }
+        let Some(slot) = self.pool.slot_mut(conn.slot) else {
+            return;
+        };
+        if slot.server.health.connections() > slot.server.max_connections {
+            return self.drop_conn(via);
+        }
+        slot.leave(ConnState::Resetting);
+        self.offer(via);
+    }
+
+    /// Tells what came of a side command, and lets the connection that it was to hit go on.
+    fn end_side_command(&mut self, id: u64, answer: KillAnswer) {
+        let Some(place) = self.side_commands.iter().position(|command| command.id == id) else {
+            return;
+        };
+        let command = self.side_commands.swap_remove(place);
+        self.answer_kill(command.asker, answer);
+        let Some(conn) = self.conns.get_mut(command.target) else {
+            return;
+        };
+        conn.kills = conn.kills.saturating_sub(1);
+        let (owner, rests) = (conn.owner, conn.list == ConnState::Resetting);
+        if rests {
+            self.free_if_quiet(command.target);
+        }
+        if let Some(owner) = owner {
+            self.go_on_synchronised(owner, command.target);
+        }
+    }
+
+    /// A connection that carries side commands has ended, after the kernel took so many bytes for
+    /// it. What was not sent is told to have failed; what was may still arrive.
+    pub(crate) fn side_conn_lost(&mut self, via: ConnId, written: u64, reason: &str) {
+        if self.side_commands.is_empty() {
+            return;
+        }
+        let carried = self.side_commands.iter().filter(|command| command.via == via);
+        let carried: Vec<_> =
+            carried.map(|command| (command.id, command.target, command.sent_at)).collect();
+        for (id, target, sent_at) in carried {
+            let was_sent = sent_at.is_some_and(|at| written > at);
+            if was_sent && let Some(conn) = self.conns.get_mut(target) {
+                conn.is_doomed = true;
+            }
+            if !was_sent && sent_at.is_some() && self.try_again(id) {
+                continue;
+            }
+            let text = format!("the KILL did not reach the server: {reason}");
+            self.end_side_command(id, KillAnswer::failed(text));
+        }
+    }
+
+    /// Has another connection carry a side command that its server never got: an idle one had been
+    /// closed long ago. False when nothing is left to try.
+    fn try_again(&mut self, id: u64) -> bool {
+        let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) else {
+            return false;
+        };
+        let Some(left) = command.retries_left.checked_sub(1) else {
+            return false;
+        };
+        (command.retries_left, command.sent_at) = (left, None);
+        let (logins, target) = ([command.victim, command.asker.client], command.target);
+        let place = self.conns.get(target).map(|conn| (conn.slot, conn.account));
+        let Some(Ok(via)) = place.map(|(slot, account)| self.side_conn(&logins, slot, account))
+        else {
+            return false;
+        };
+        if let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) {
+            command.via = via;
+        }
+        let is_ready = self.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
+        if is_ready {
+            self.send_side_commands(via);
+        }
+        true
+    }
+
+    /// Gives up on side commands that take too long.
+    pub(crate) fn expire_side_commands(&mut self) {
+        let now_ms = self.now.ms();
+        let late = self.side_commands.iter().filter(|command| command.deadline_ms <= now_ms);
+        let late: Vec<ConnId> = late.map(|command| command.via).collect();
+        for via in late {
+            self.drop_conn(via);
+        }
+    }
+
+    /// A session's next statement waits while the connection that it goes to may still be hit by
+    /// a `KILL` for the last one. True when it does.
+    pub(crate) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return false;
+        };
+        if conn.kills == 0 && !conn.was_killed {
+            return false;
+        }
+        if conn.kills == 0 {
+            conn.was_killed = false;
+            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+            conn.in_flight.push_back(InFlight {
+                owner: Owner::Cleanse,
+                relay,
+                is_statement: false,
+            });
+            self.write_server(conn_id, |out| {
+                put_payload(out, 0, &[0x0E]);
+            });
+        }
+        self.set_stage(id, Stage::Synchronising(conn_id));
+        true
+    }
+
+    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
+    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.is_doomed)
+    }
+
+    /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
+    pub(crate) fn rest(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.list = ConnState::Resetting;
+        let slot = conn.slot;
+        if let Some(slot) = self.pool.slot_mut(slot) {
+            slot.enter(ConnState::Resetting);
+        }
+        self.free_if_quiet(conn_id);
+    }
+
+    /// Whether a `KILL` came for the statement before it was sent; then it ends here.
+    pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let is_killed = self.clients.get(id).is_some_and(
+            |client| matches!(&client.phase, Phase::Running(statement) if statement.is_killed),
+        );
+        if is_killed {
+            self.settle_lease(id, conn_id);
+            self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+        }
+        is_killed
+    }
+
+    /// What the session's statement waited for on this connection has come.
+    pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
+        let is_free =
+            self.conns.get(conn_id).is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
+        let waits = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(conn_id))
+        });
+        if is_free && waits {
+            self.dispatch(id, conn_id);
+        }
+    }
+}

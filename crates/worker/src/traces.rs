@@ -1,0 +1,375 @@
+//! What a session's last statement left behind: warnings, counts, the last insert id.
+//!
+//! A server keeps it on the connection, and the connection may serve others before the session
+//! asks. Numbers are in the reply already; the session keeps them. What is not in the reply is
+//! fetched when the connection changes hands, in the same write as the next session's statement:
+//! so nothing is asked that nobody may miss.
+
+mod ask;
+mod warnings;
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    packet::{
+        greeting::Flavor,
+        track::{Change, Changes},
+    },
+    response::{Outcome, Relay, ResponseShape, ServerError},
+};
+use trunkline_sql::{
+    analysis::{Depends, Effect, StatementKind},
+    recall::{self, Recalled},
+};
+
+use crate::{
+    ClientId, Worker,
+    client::{Phase, Purpose, Session, Stage, Statement, Waiting},
+    conn::{InFlight, Owner},
+};
+
+pub(crate) use ask::reads_past;
+use warnings::Warnings;
+
+/// The most bytes of warnings that are kept for a session; the rest of them is lost.
+const WARNINGS_LEN_MAX: usize = 256 * 1024;
+
+/// What is fetched from a connection that changes hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trace {
+    /// The rows of `SHOW WARNINGS`.
+    Warnings,
+    /// The value of `LAST_INSERT_ID()`.
+    InsertId,
+}
+
+/// What a session's last statement left, as far as it is known here.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    /// What `ROW_COUNT()` gives.
+    row_count: Option<i64>,
+    /// What `FOUND_ROWS()` gives.
+    found_rows: Option<u64>,
+    warnings: u16,
+    error: Option<Box<ServerError>>,
+    /// The warnings themselves, fetched when their connection changed hands.
+    fetched: Option<Box<Warnings>>,
+    insert_id: InsertId,
+    /// The connections that they are being fetched from.
+    awaits_warnings: Option<ConnId>,
+    awaits_insert_id: Option<ConnId>,
+}
+
+/// What is known of the value that `LAST_INSERT_ID()` gives.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum InsertId {
+    /// It is the session's `last_insert_id`.
+    #[default]
+    Sure,
+    /// Replies reported these, the newest last. A value that a statement gave, instead of having
+    /// it generated, is reported as well; then it is what it was before, `base`.
+    Reported { base: u64, reported: Vec<u64> },
+    /// It is what the connection has, whose value was the session's own before the statement.
+    OnConnection,
+}
+
+/// Reported values that are told apart; older ones are taken for given ones.
+const REPORTED_MAX: usize = 8;
+
+impl Past {
+    /// Takes over what a statement left that did not itself ask for what was left before.
+    pub(crate) fn learn(&mut self, statement: &Statement, outcome: &Outcome, flavor: Flavor) {
+        let analysis = statement.known.as_ref().map(|known| &known.analysis);
+        let is_one = analysis.is_none_or(|analysis| {
+            analysis.statements == 1 && analysis.kind != StatementKind::Call
+        });
+        self.row_count = match (&outcome.error, is_one) {
+            (Some(_), _) => Some(-1),
+            (None, true) if outcome.result_sets > 0 => Some(-1),
+            (None, true) => i64::try_from(outcome.affected_rows).ok(),
+            (None, false) => None,
+        };
+        if outcome.error.is_none() && outcome.result_sets > 0 {
+            let says_all =
+                analysis.is_none_or(|analysis| !analysis.effects.contains(&Effect::CalcFoundRows));
+            self.found_rows = (is_one && says_all).then_some(outcome.rows);
+        } else if flavor == Flavor::MySql && outcome.affected_rows > 0 {
+            // There a write changes what `FOUND_ROWS()` gives, to what no reply says.
+            self.found_rows = None;
+        }
+        self.warnings = outcome.warnings;
+        self.error = outcome.error.clone().map(Box::new);
+        self.fetched = None;
+        self.awaits_warnings = None;
+    }
+
+    /// Takes over what a statement says of the last insert id. `is_here`: the session's last one
+    /// was left on the same connection.
+    pub(crate) fn learn_insert_id(
+        &mut self,
+        last: &mut u64,
+        is_here: bool,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) -> bool {
+        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let Some(known) = statement.known.as_ref().filter(|_| is_run) else {
+            return false;
+        };
+        let id = outcome.last_insert_id;
+        if known.may_leave_insert_id {
+            self.insert_id = InsertId::OnConnection;
+        } else if id == 0 {
+            return false;
+        } else if known.computes_values || recall::mentions(&statement.frames, id) {
+            let mut reported = match std::mem::take(&mut self.insert_id) {
+                InsertId::Reported { base, reported } if is_here => (base, reported),
+                InsertId::Reported { .. } | InsertId::Sure | InsertId::OnConnection => {
+                    (*last, Vec::new())
+                }
+            };
+            if reported.1.len() >= REPORTED_MAX {
+                reported.1.remove(0);
+            }
+            reported.1.push(id);
+            self.insert_id = InsertId::Reported { base: reported.0, reported: reported.1 };
+        } else {
+            self.insert_id = InsertId::Sure;
+        }
+        if id != 0 {
+            *last = id;
+        }
+        self.awaits_insert_id = None;
+        true
+    }
+
+    /// The session's own last insert id was set on its connection.
+    pub(crate) fn insert_id_is_set(&mut self) {
+        self.insert_id = InsertId::Sure;
+    }
+
+    /// Whether the last insert id must be asked for before it is read.
+    fn is_insert_id_reported(&self) -> bool {
+        matches!(self.insert_id, InsertId::Reported { .. })
+    }
+
+    fn has_conditions(&self) -> bool {
+        self.warnings > 0 || self.error.is_some()
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        match &self.fetched {
+            Some(fetched) => fetched.counts(),
+            None => {
+                let errors = u64::from(self.error.is_some());
+                (u64::from(self.warnings) + errors, errors)
+            }
+        }
+    }
+
+    fn recalled(&self) -> Recalled {
+        let (warnings, errors) = self.counts();
+        Recalled {
+            connection_id: None,
+            row_count: self.row_count,
+            found_rows: self.found_rows,
+            warning_count: Some(warnings),
+            error_count: Some(errors),
+        }
+    }
+
+    fn awaits(&self, depends: Depends, is_routine: bool) -> bool {
+        let reads = |what| is_routine || depends.contains(what);
+        self.awaits_warnings.is_some() && reads(Depends::DIAGNOSTICS)
+            || self.awaits_insert_id.is_some() && reads(Depends::LAST_INSERT_ID)
+    }
+}
+
+impl Worker {
+    /// Fetches what the session that had a connection last may yet ask for, before `next` gets
+    /// it. `keeps`: what the same session left before stays there for it.
+    pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let here = Some((conn_id, conn.turn));
+        let Some(last) = conn.last_client.filter(|last| !keeps || Some(*last) != next) else {
+            return;
+        };
+        // Its next statement makes its warnings void.
+        let is_other = Some(last) != next;
+        let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
+        let Some(session) = session else {
+            return;
+        };
+        let past = &mut session.past;
+        let warnings = is_other
+            && session.last_conn == here
+            && past.has_conditions()
+            && past.fetched.is_none();
+        let insert_id = session.insert_conn == here
+            && past.insert_id != InsertId::Sure
+            && conn.format.session_track;
+        if warnings {
+            past.awaits_warnings = Some(conn_id);
+        }
+        if insert_id {
+            past.awaits_insert_id = Some(conn_id);
+        }
+        // The second clears what the first asks for.
+        if warnings {
+            self.fetch_trace(conn_id, last, Trace::Warnings);
+        }
+        if insert_id {
+            self.fetch_trace(conn_id, last, Trace::InsertId);
+        }
+    }
+
+    fn fetch_trace(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let text: &[u8] = match trace {
+            Trace::Warnings => b"\x03SHOW WARNINGS",
+            // The session tracker reports the value; the statement has no other effect.
+            Trace::InsertId => b"\x03SET @@SESSION.last_insert_id=LAST_INSERT_ID()",
+        };
+        let captures = trace == Trace::Warnings;
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, captures);
+        let owner = Owner::Trace(client, trace);
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        self.stats.counters.traces_fetched += 1;
+        self.write_server(conn_id, |out| {
+            put_payload(out, 0, text);
+        });
+    }
+
+    /// Before a statement that reads the last insert id: asks the connection for it, where the
+    /// replies do not tell. True when the statement waits for the answer.
+    pub(crate) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
+            return false;
+        };
+        if !self.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
+            session.past.insert_id_is_set();
+            return false;
+        }
+        session.past.awaits_insert_id = Some(conn_id);
+        self.fetch_trace(conn_id, id, Trace::InsertId);
+        self.set_stage(id, Stage::Synchronising(conn_id));
+        true
+    }
+
+    /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
+    pub(crate) fn limit_captured(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id)
+            && conn.captured.len() > WARNINGS_LEN_MAX
+            && let Some(front) = conn.in_flight.front_mut()
+        {
+            front.relay.set_discard();
+        }
+    }
+
+    /// What was fetched has come.
+    pub(crate) fn trace_answered(
+        &mut self,
+        conn_id: ConnId,
+        client: ClientId,
+        trace: Trace,
+        outcome: &Outcome,
+    ) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let captured = match trace {
+            Trace::Warnings => std::mem::take(&mut conn.captured),
+            Trace::InsertId => Vec::new(),
+        };
+        let format = conn.format;
+        let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            match trace {
+                Trace::Warnings if session.past.awaits_warnings == Some(conn_id) => {
+                    session.past.fetched = Warnings::read(&captured, format).map(Box::new);
+                }
+                Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
+                    take_insert_id(session, conn_id, reported_insert_id(outcome));
+                }
+                Trace::Warnings | Trace::InsertId => {}
+            }
+        }
+        if self.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Resetting) {
+            self.free_if_quiet(conn_id);
+        }
+        self.trace_gone(conn_id, client, trace);
+        self.dump_when_quiet(conn_id);
+        if trace == Trace::InsertId {
+            self.go_on_synchronised(client, conn_id);
+        }
+    }
+
+    /// Nothing more will come of a trace that was fetched from this connection.
+    pub(crate) fn trace_gone(&mut self, conn_id: ConnId, id: ClientId, trace: Trace) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let awaits = match trace {
+            Trace::Warnings => &mut session.past.awaits_warnings,
+            Trace::InsertId => &mut session.past.awaits_insert_id,
+        };
+        if *awaits == Some(conn_id) {
+            *awaits = None;
+        }
+        let Phase::Running(statement) = &mut client.phase else {
+            return;
+        };
+        let Some(waiting) = statement.waiting.take() else {
+            return;
+        };
+        if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
+            let Waiting { route, text_len } = *waiting;
+            self.follow_past(id, route, *statement, text_len);
+        }
+    }
+
+    /// Connections that have gone leave traces behind that never come.
+    pub(crate) fn traces_gone(&mut self, conn_id: ConnId, in_flight: &[(ClientId, Trace)]) {
+        for (client, trace) in in_flight {
+            self.trace_gone(conn_id, *client, *trace);
+        }
+    }
+}
+
+/// Takes over what a connection gave as the last insert id.
+fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
+    let insert_id = std::mem::take(&mut session.past.insert_id);
+    let own = match (insert_id, given) {
+        // Another session may have left what is there: only what was reported to this one counts.
+        (InsertId::Reported { base, reported }, Some(given)) => {
+            Some(if reported.contains(&given) { given } else { base })
+        }
+        (InsertId::OnConnection, given) => given,
+        (InsertId::Reported { .. }, None) | (InsertId::Sure, _) => None,
+    };
+    if let Some(own) = own {
+        session.last_insert_id = own;
+    }
+    let is_there = given == Some(session.last_insert_id);
+    if !is_there && session.insert_conn.is_some_and(|(conn, _)| conn == conn_id) {
+        session.insert_conn = None;
+    }
+}
+
+/// The value that a `SET last_insert_id` reports.
+fn reported_insert_id(outcome: &Outcome) -> Option<u64> {
+    Changes::new(&outcome.changes).find_map(|change| match change {
+        Ok(Change::SystemVariable { name: b"last_insert_id", value }) => {
+            std::str::from_utf8(value).ok()?.parse().ok()
+        }
+        _ => None,
+    })
+}

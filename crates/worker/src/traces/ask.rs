@@ -1,0 +1,234 @@
+//! A statement that asks for what an earlier one left: where it goes, or what it is answered.
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
+use trunkline_sql::{
+    analysis::Depends,
+    recall::{self, Recalled},
+};
+
+use super::warnings::put_remembered;
+use crate::{
+    ClientId, Worker,
+    client::{Statement, Waiting},
+    dispatch::runs_a_routine,
+    route::Route,
+};
+
+/// Where what a session left is still to be found.
+enum Place {
+    Idle,
+    Leased(Route),
+    /// Another session has had the connection since, or it has gone.
+    Gone,
+}
+
+impl Worker {
+    /// Sets a statement on its way that reads what an earlier one left. Its text is the last
+    /// `text_len` bytes of its only packet.
+    pub(crate) fn follow_past(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+    ) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
+        else {
+            return;
+        };
+        let analysis = &known.analysis;
+        if analysis.statements != 1 || matches!(route, Route::Ok(_) | Route::Error(_)) {
+            return self.follow(id, route, statement);
+        }
+        let depends = analysis.depends;
+        let is_routine = runs_a_routine(analysis);
+        if session.past.awaits(depends, is_routine) {
+            statement.waiting = Some(Box::new(Waiting { route, text_len }));
+            return self.begin(id, statement);
+        }
+        let (last, insert) = (session.last_conn, session.insert_conn);
+        let reads = |what| depends.contains(what);
+        let reads_last =
+            reads(Depends::ROW_COUNT) || reads(Depends::FOUND_ROWS) || reads(Depends::DIAGNOSTICS);
+        let mut known = Recalled::default();
+        let mut route = route;
+        if reads(Depends::CONNECTION_ID) {
+            known.connection_id = Some(client.number);
+        }
+        if reads_last {
+            // To find out about the one clears the other.
+            let is_asked = session.past.is_insert_id_reported();
+            let place = match reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked) {
+                true => Place::Gone,
+                false => self.place_of(id, last),
+            };
+            let place = match place {
+                // What may write goes nowhere but to its own hostgroup.
+                Place::Leased(Route::Lease(hostgroup, _))
+                    if !statement.is_read && hostgroup != route_hostgroup(&route) =>
+                {
+                    Place::Gone
+                }
+                place => place,
+            };
+            match place {
+                Place::Idle => route = unheld(route),
+                Place::Leased(lease) => route = lease,
+                Place::Gone => {
+                    let connection_id = known.connection_id;
+                    known = Recalled { connection_id, ..session.past.recalled() };
+                    if reads(Depends::DIAGNOSTICS) && session.past.has_conditions() {
+                        return self.show_past(id, route, statement, text_len, &known);
+                    }
+                }
+            }
+        }
+        self.put_recalled(id, &mut statement, text_len, &known);
+        self.follow(id, route, statement);
+    }
+
+    /// Whether nobody has used a connection since the session left something there.
+    fn place_of(&self, id: ClientId, trace: Option<(ConnId, u64)>) -> Place {
+        let Some((conn_id, turn)) = trace else {
+            return Place::Gone;
+        };
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(conn), Some(session)) = (self.conns.get(conn_id), session) else {
+            return Place::Gone;
+        };
+        let is_own = conn.turn == turn && conn.last_client == Some(id);
+        match conn.list {
+            ConnState::Idle if is_own && conn.account == session.account => Place::Idle,
+            ConnState::Leased if is_own && conn.owner == Some(id) => {
+                Place::Leased(Route::Lease(conn.hostgroup, conn_id))
+            }
+            _ => Place::Gone,
+        }
+    }
+
+    /// Warnings and errors whose connection has served others since.
+    fn show_past(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+        known: &Recalled,
+    ) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let (modes, format, status) = (session.modes, session.format, session.status);
+        let Some(text) = text_of(&statement.frames, text_len) else {
+            return self.follow(id, route, statement);
+        };
+        match recall::show_diagnostics(text, &modes) {
+            Some(show) if show.counts => {
+                let (name, count) = match show.errors_only {
+                    true => ("error_count", known.error_count),
+                    false => ("warning_count", known.warning_count),
+                };
+                let count = count.unwrap_or_default();
+                let text = format!("SELECT CAST({count} AS UNSIGNED) AS `@@session.{name}`");
+                put_text(&mut statement.frames, text_len, text.as_bytes());
+                self.follow(id, route, statement);
+            }
+            Some(show) => {
+                let mut reply = Vec::new();
+                match &session.past.fetched {
+                    Some(fetched) => fetched.put(&mut reply, show, format, status),
+                    None => {
+                        let past = (session.past.warnings, session.past.error.as_deref());
+                        put_remembered(&mut reply, past, show, format, status);
+                    }
+                }
+                self.buffers.give(statement.frames);
+                self.stats.counters.statements_answered += 1;
+                self.write_client(id, |out| out.extend_from_slice(&reply));
+            }
+            None if self.put_recalled(id, &mut statement, text_len, known) => {
+                self.follow(id, route, statement);
+            }
+            None => {
+                self.buffers.give(statement.frames);
+                let what = "diagnostics of a statement whose connection has served others since";
+                self.not_supported(id, what);
+            }
+        }
+    }
+
+    /// Puts what is known into a statement's text; false when it asks for none of it.
+    fn put_recalled(
+        &self,
+        id: ClientId,
+        statement: &mut Statement,
+        text_len: usize,
+        known: &Recalled,
+    ) -> bool {
+        if *known == Recalled::default() {
+            return false;
+        }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let modes = session.map(|session| session.modes).unwrap_or_default();
+        let text = text_of(&statement.frames, text_len);
+        let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
+            return false;
+        };
+        put_text(&mut statement.frames, text_len, &recalled);
+        true
+    }
+}
+
+/// Whether a statement is asked to wait for, or to be routed by, what an earlier one left.
+pub(crate) fn reads_past(statement: &Statement) -> bool {
+    let Some(known) = &statement.known else {
+        return false;
+    };
+    let depends = known.analysis.depends;
+    let reads = |what| depends.contains(what);
+    reads(Depends::LAST_INSERT_ID)
+        || reads(Depends::ROW_COUNT)
+        || reads(Depends::FOUND_ROWS)
+        || reads(Depends::DIAGNOSTICS)
+        || reads(Depends::CONNECTION_ID)
+        || runs_a_routine(&known.analysis)
+}
+
+/// The same without a held connection.
+fn unheld(route: Route) -> Route {
+    match route {
+        Route::Lease(hostgroup, _) => Route::Hostgroup(hostgroup),
+        route => route,
+    }
+}
+
+fn route_hostgroup(route: &Route) -> trunkline_topology::HostgroupId {
+    match route {
+        Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
+            *hostgroup
+        }
+        Route::Error(_) | Route::Ok(_) => trunkline_topology::HostgroupId::default(),
+    }
+}
+
+/// The text at the end of a command in one packet.
+fn text_of(frames: &[u8], text_len: usize) -> Option<&[u8]> {
+    let header = Header::read(frames)?;
+    if header.is_continued() {
+        return None;
+    }
+    frames.get(frames.len().checked_sub(text_len)?..)
+}
+
+/// Replaces the text at the end of a command in one packet.
+fn put_text(frames: &mut Vec<u8>, text_len: usize, text: &[u8]) {
+    let keep = frames.len().saturating_sub(text_len);
+    let before = frames.get(HEADER_LEN..keep);
+    let payload = [before.unwrap_or_default(), text].concat();
+    frames.clear();
+    put_payload(frames, 0, &payload);
+}

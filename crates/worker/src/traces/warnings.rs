@@ -1,0 +1,112 @@
+//! The rows of `SHOW WARNINGS`, fetched from a connection that changed hands.
+
+use trunkline_protocol::{
+    codec::{
+        Reader,
+        frame::{put_payload, split_packet},
+    },
+    packet::{
+        eof::{self, EofPacket},
+        err,
+        ok::{OkPacket, put_result_end},
+    },
+    response::{ReplyFormat, ServerError, write::put_text_result},
+};
+use trunkline_sql::recall::ShowDiagnostics;
+
+/// The packets of an answer to `SHOW WARNINGS`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Warnings {
+    columns: Vec<Box<[u8]>>,
+    rows: Vec<Box<[u8]>>,
+}
+
+/// Whether a row of `SHOW WARNINGS` has the level `Error`.
+fn is_error(row: &[u8]) -> bool {
+    Reader::new(row).lenenc_bytes("level").is_ok_and(|level| level == b"Error")
+}
+
+impl Warnings {
+    /// How many there are, and how many of them are errors.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let errors = self.rows.iter().filter(|row| is_error(row)).count();
+        (self.rows.len() as u64, errors as u64)
+    }
+
+    /// Reads a reply, perhaps cut off.
+    pub(super) fn read(mut bytes: &[u8], format: ReplyFormat) -> Option<Self> {
+        let mut read = Self::default();
+        let (_, first, rest) = split_packet(bytes)?;
+        let count = match first {
+            [count @ 1..=16] => usize::from(*count),
+            _ => return None,
+        };
+        bytes = rest;
+        for _ in 0..count {
+            let (_, column, rest) = split_packet(bytes)?;
+            read.columns.push(column.into());
+            bytes = rest;
+        }
+        if !format.deprecate_eof {
+            bytes = split_packet(bytes)?.2;
+        }
+        while let Some((_, row, rest)) = split_packet(bytes) {
+            if matches!(row.first(), Some(&(eof::HEADER | err::HEADER)) | None) {
+                break;
+            }
+            read.rows.push(row.into());
+            bytes = rest;
+        }
+        Some(read)
+    }
+
+    /// Writes what was asked for.
+    pub(super) fn put(
+        &self,
+        out: &mut Vec<u8>,
+        show: ShowDiagnostics,
+        format: ReplyFormat,
+        status: u16,
+    ) {
+        let count = u8::try_from(self.columns.len()).unwrap_or_default();
+        let mut seq = put_payload(out, 1, &[count]);
+        for column in &self.columns {
+            seq = put_payload(out, seq, column);
+        }
+        if !format.deprecate_eof {
+            seq = eof::put_eof(out, seq, EofPacket { warnings: 0, status });
+        }
+        let rows = self.rows.iter().filter(|row| !show.errors_only || is_error(row));
+        for row in limited(rows, show) {
+            seq = put_payload(out, seq, row);
+        }
+        put_result_end(out, seq, &OkPacket { status, ..OkPacket::default() }, format);
+    }
+}
+
+fn limited<T>(rows: impl Iterator<Item = T>, show: ShowDiagnostics) -> impl Iterator<Item = T> {
+    let offset = usize::try_from(show.offset).unwrap_or(usize::MAX);
+    rows.skip(offset).take(usize::try_from(show.limit).unwrap_or(usize::MAX))
+}
+
+/// What is left to tell when the warnings went with their connection.
+pub(super) fn put_remembered(
+    out: &mut Vec<u8>,
+    (warnings, error): (u16, Option<&ServerError>),
+    show: ShowDiagnostics,
+    format: ReplyFormat,
+    status: u16,
+) {
+    let text = |text: String| Some(text.into_bytes());
+    let mut rows = Vec::new();
+    if warnings > 0 && !show.errors_only {
+        let message = format!("{warnings} warnings were lost with their connection");
+        rows.push(vec![text("Warning".to_owned()), text("1105".to_owned()), text(message)]);
+    }
+    if let Some(error) = error {
+        let message = Some(error.message.to_vec());
+        rows.push(vec![text("Error".to_owned()), text(error.code.to_string()), message]);
+    }
+    let rows: Vec<_> = limited(rows.into_iter(), show).collect();
+    put_text_result(out, 1, format, status, &["Level", "Code", "Message"], &rows);
+}

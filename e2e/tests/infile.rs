@@ -1,0 +1,228 @@
+//! `LOAD DATA LOCAL INFILE`: the client's file, and no other, goes to the server that asked.
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, ensure};
+use trunkline_protocol::Capabilities;
+use trunkline_protocol::codec::frame::{HEADER_LEN, Header};
+use trunkline_testkit::{
+    Flavour, Options, Server, TempFolder, Trunkline, find_program, wait_until,
+};
+
+use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, is_available, new_schema, one_server, start};
+use crate::wire::{Endpoint, MODERN, Outcome, PLAIN, Shape, Wire, code, login};
+
+fn start_loading(flavour: Flavour) -> Result<Server> {
+    let args = vec!["--local-infile=1".to_owned()];
+    start(flavour, Options { args, ..Options::default() })
+}
+
+/// The server of this flavour that these tests share; MySQL does not allow local files by default.
+fn shared_loading(flavour: Flavour) -> Result<&'static Server> {
+    static MARIADB: OnceLock<Result<Server, String>> = OnceLock::new();
+    static MYSQL: OnceLock<Result<Server, String>> = OnceLock::new();
+    let place = match flavour {
+        Flavour::MariaDb => &MARIADB,
+        Flavour::MySql => &MYSQL,
+    };
+    let begin = || start_loading(flavour).map_err(|error| format!("{error:#}"));
+    place.get_or_init(begin).as_ref().map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+fn on_both(test: &str, check: impl Fn(&Server, &Trunkline, &str) -> Result<()>) -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, test) {
+            on(shared_loading(flavour)?, &check).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn on(server: &Server, check: impl Fn(&Server, &Trunkline, &str) -> Result<()>) -> Result<()> {
+    let schema = new_schema(server, "CREATE TABLE t (a INT, b VARCHAR(2000)) ENGINE=InnoDB")?;
+    let proxy = Trunkline::start(&one_server(server, 1, 2))?;
+    check(server, &proxy, &schema).with_context(|| format!("the proxy's log:\n{}", proxy.log()))
+}
+
+fn connect(to: impl Into<Endpoint>, schema: &str, capabilities: Capabilities) -> Result<Wire> {
+    let capabilities = capabilities.union(Capabilities::LOCAL_FILES);
+    Wire::login_with(to, login(USER, PASSWORD, schema, capabilities))
+}
+
+const LOAD: &str = "LOAD DATA LOCAL INFILE '/no/such/file of mine' INTO TABLE t";
+
+/// Sends a statement that asks for a file; the number that the file's first packet has.
+fn ask(wire: &mut Wire, statement: &str) -> Result<u8> {
+    wire.send(code::QUERY, statement.as_bytes())?;
+    loop {
+        let (header, packet) = wire.packet()?;
+        if packet.first() == Some(&0xFB) {
+            ensure!(packet.get(1..) == Some(b"/no/such/file of mine"), "{packet:?}");
+            return Ok(header.seq.wrapping_add(1));
+        }
+        ensure!(packet.first() != Some(&0xFF), "{}", String::from_utf8_lossy(&packet));
+    }
+}
+
+/// A file in packets of this length, without the empty one.
+fn packets(mut file: &[u8], len: usize, mut seq: u8) -> (Vec<u8>, u8) {
+    let mut bytes = Vec::new();
+    while !file.is_empty() {
+        let (part, rest) = file.split_at(len.min(file.len()));
+        bytes.extend(Header { payload_len: part.len(), seq }.bytes());
+        bytes.extend(part);
+        seq = seq.wrapping_add(1);
+        file = rest;
+    }
+    (bytes, seq)
+}
+
+/// Sends a whole file and gives the answer.
+fn load(wire: &mut Wire, statement: &str, file: &[u8], len: usize) -> Result<Vec<Outcome>> {
+    let seq = ask(wire, statement)?;
+    let (mut bytes, seq) = packets(file, len, seq);
+    bytes.extend(Header { payload_len: 0, seq }.bytes());
+    wire.send_raw(&bytes)?;
+    let answer = wire.reply_bytes(Shape::Results)?;
+    wire.outcomes(&answer)
+}
+
+#[test]
+fn a_local_file_is_loaded_as_directly() -> Result<()> {
+    on_both("a_local_file_is_loaded_as_directly", |server, proxy, schema| {
+        for capabilities in [MODERN, PLAIN] {
+            let mut direct = connect(server, schema, capabilities)?;
+            let mut client = connect(proxy, schema, capabilities)?;
+            let wide = "x".repeat(1_500);
+            let big: String = (0..9_000).map(|row| format!("{row}\t{wide}\n")).collect();
+            let files = [("1\ta\n2\tb\nx\tc\n", 5), ("", 1), ("7\tz", 1_000), (&big, 300_000)];
+            for (file, len) in files {
+                let expected = load(&mut direct, LOAD, file.as_bytes(), len)?;
+                let found = load(&mut client, LOAD, file.as_bytes(), len)?;
+                ensure!(expected == found, "{found:?}, directly {expected:?}");
+                ensure!(client.value("SELECT 5")?.as_deref() == Some("5"));
+            }
+            let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+            ensure!(rows.as_deref() == Some("18008"), "{rows:?}");
+            server.sql(&format!("TRUNCATE {schema}.t"))?;
+            // Results before and behind it, whose packets the proxy may have to renumber.
+            let several = format!("SELECT 1, 2; {LOAD}; SELECT COUNT(*) FROM t");
+            for wire in [&mut direct, &mut client] {
+                let last = load(wire, &several, b"1\ta\n2\tb\n", 3)?;
+                ensure!(matches!(last.first(), Some(Outcome::Ok { affected: 2, .. })), "{last:?}");
+                ensure!(last.len() == 2, "{last:?}");
+            }
+            server.sql(&format!("TRUNCATE {schema}.t"))?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_client_that_offers_no_files_is_refused_as_directly() -> Result<()> {
+    let test = "a_client_that_offers_no_files_is_refused_as_directly";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        on(&start_loading(flavour)?, |server, proxy, schema| {
+            let mut direct = Wire::login(server, USER, PASSWORD, schema)?;
+            let mut client = Wire::login(proxy, USER, PASSWORD, schema)?;
+            let (expected, found) = (direct.fails(LOAD)?, client.fails(LOAD)?);
+            ensure!(expected.parts() == found.parts(), "{found:?}, directly {expected:?}");
+            ensure!(client.value("SELECT 5")?.as_deref() == Some("5"));
+            // A server that does not allow it says so itself.
+            server.sql("SET GLOBAL local_infile = 0")?;
+            let mut client = connect(proxy, schema, MODERN)?;
+            let found = client.fails(LOAD)?;
+            ensure!(found.code == expected.code, "{found:?}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Half a file is no file: nothing of it is loaded when its client vanishes.
+#[test]
+fn a_client_that_vanishes_leaves_nothing_of_its_file() -> Result<()> {
+    on_both("a_client_that_vanishes_leaves_nothing_of_its_file", |server, proxy, schema| {
+        for cut in [3, 40, 41, 200_000] {
+            let mut client = connect(proxy, schema, MODERN)?;
+            let seq = ask(&mut client, LOAD)?;
+            let file: String = (0..50_000).map(|row| format!("{row}\tx\n")).collect();
+            let (bytes, _) = packets(file.as_bytes(), HEADER_LEN + 33, seq);
+            client.send_raw(bytes.get(..cut).context("a short file")?)?;
+            client.shut_write()?;
+            drop(client);
+            wait_until("its connection has ended", SOON, || {
+                let rows = server.sql("SHOW PROCESSLIST")?;
+                let loads = |row: &Vec<Option<String>>| {
+                    row.iter().flatten().any(|field| field.contains("LOAD DATA"))
+                };
+                Ok((!rows.iter().any(loads)).then_some(()))
+            })?;
+            let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+            ensure!(rows.as_deref() == Some("0"), "{rows:?} rows of a file cut at {cut}");
+            let mut next = connect(proxy, schema, MODERN)?;
+            ensure!(next.value("SELECT COUNT(*) FROM t")?.as_deref() == Some("0"));
+        }
+        Ok(())
+    })
+}
+
+/// A file that comes faster than the server reads it does not fill the proxy's memory.
+#[test]
+fn a_big_file_does_not_fill_memory() -> Result<()> {
+    on_both("a_big_file_does_not_fill_memory", |_, proxy, schema| {
+        let mut client = connect(proxy, schema, MODERN)?;
+        let before = proxy.rss_bytes()?;
+        let seq = ask(&mut client, LOAD)?;
+        let line = format!("1\t{}\n", "y".repeat(1_000));
+        let file = line.repeat(60_000);
+        let (mut bytes, seq) = packets(file.as_bytes(), 1 << 20, seq);
+        bytes.extend(Header { payload_len: 0, seq }.bytes());
+        let mut most = 0;
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                client.send_raw(&bytes)?;
+                let answer = client.reply_bytes(Shape::Results)?;
+                client.outcomes(&answer)
+            });
+            while !sending.is_finished() {
+                most = most.max(proxy.rss_bytes()?);
+            }
+            let outcome =
+                sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            ensure!(
+                matches!(outcome.first(), Some(Outcome::Ok { affected: 60_000, .. })),
+                "{outcome:?}"
+            );
+            anyhow::Ok(())
+        })?;
+        let grown = most.saturating_sub(before);
+        ensure!(grown < 24 << 20, "{grown} bytes more");
+        Ok(())
+    })
+}
+
+#[test]
+fn the_command_line_client_loads_its_file() -> Result<()> {
+    on_both("the_command_line_client_loads_its_file", |_, proxy, schema| {
+        let program = find_program("mariadb").context("no mariadb client")?;
+        let folder = TempFolder::new("infile")?;
+        let file = folder.path().join("rows");
+        std::fs::write(&file, "1\tone\n2\ttwo\n")?;
+        let load =
+            format!("LOAD DATA LOCAL INFILE '{}' INTO TABLE t; SELECT ROW_COUNT()", file.display());
+        let output = Command::new(program)
+            .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--batch", "-N"])
+            .args(["--skip-ssl", "--local-infile=1"])
+            .arg(format!("--port={}", proxy.port()))
+            .arg(format!("--user={USER}"))
+            .arg(format!("--password={PASSWORD}"))
+            .args([schema, "-e", &load])
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && text.trim() == "2", "{text} {errors}");
+        Ok(())
+    })
+}

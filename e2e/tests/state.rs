@@ -1,0 +1,381 @@
+//! How state moves: without round trips, without leaks, and not at all where it must not.
+
+use anyhow::{Context, Result, ensure};
+use mysql_async::prelude::Queryable;
+use trunkline_testkit::{Flavour, Server, Trunkline};
+
+use crate::stage::{
+    FLAVOURS, PASSWORD, USER, before, client, fails, is_available, new_schema, pins, shared_server,
+    status, text, wait_pins,
+};
+
+fn opts(port: u16, schema: &str) -> mysql_async::OptsBuilder {
+    mysql_async::OptsBuilder::default()
+        .ip_or_hostname("127.0.0.1")
+        .tcp_port(port)
+        .user(Some(USER))
+        .pass(Some(PASSWORD))
+        .db_name(Some(schema))
+        .prefer_socket(false)
+        .wait_timeout(Some(28_800))
+        .max_allowed_packet(Some(1 << 20))
+}
+
+/// A plain counter of `/status`.
+fn counter(proxy: &Trunkline, name: &str) -> Result<u64> {
+    let status = status(proxy)?;
+    let counters = status.get("counters").context("no counters")?;
+    counters.get(name).and_then(|value| value.as_u64()).with_context(|| format!("no {name}"))
+}
+
+/// Questions that the server has been asked by anybody.
+fn sets_on(server: &Server) -> Result<u64> {
+    let rows = server.sql("SHOW GLOBAL STATUS LIKE 'Com_set_option'")?;
+    let value = rows.first().and_then(|row| row.get(1).cloned().flatten());
+    Ok(value.context("no Com_set_option")?.parse()?)
+}
+
+#[test]
+fn a_set_that_changes_nothing_asks_no_server() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_set_that_changes_nothing_asks_no_server") {
+            continue;
+        }
+        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
+        let proxy = before(&server, 1, 2)?;
+        let mut one = client(&proxy, "")?;
+        let sets = [
+            "SET time_zone = '+02:00', sql_select_limit = 10",
+            "SET NAMES utf8mb4",
+            "SET autocommit = 1",
+            "SET @a = 1, @b = 'x'",
+        ];
+        for set in sets {
+            one.sql(set)?;
+        }
+        ensure!(pins(&proxy)?.is_empty());
+        let (before_sets, answered) = (sets_on(&server)?, counter(&proxy, "statements_answered")?);
+        for set in sets.iter().cycle().take(40) {
+            one.sql(set)?;
+        }
+        ensure!(sets_on(&server)? == before_sets, "the server was asked");
+        ensure!(counter(&proxy, "statements_answered")? == answered + 40);
+        // What does change something is asked.
+        one.sql("SET time_zone = '+03:00'")?;
+        one.sql(sets[0])?;
+        ensure!(text(&mut one, "SELECT @@time_zone")? == "+02:00");
+        fails(&mut one, "SET time_zone = 'nowhere'", 1298)?;
+        fails(&mut one, "SET time_zone = 'nowhere'", 1298)?;
+        // In a transaction the server is asked as always.
+        one.sql("BEGIN")?;
+        one.sql(sets[0])?;
+        one.sql("COMMIT")?;
+        ensure!(sets_on(&server)? >= before_sets + 3);
+    }
+    Ok(())
+}
+
+/// A thousand time zones on ten connections.
+#[test]
+fn state_travels_with_the_statement() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "state_travels_with_the_statement") {
+            continue;
+        }
+        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
+        let schema = new_schema(&server, "CREATE TABLE t (a INT)")?;
+        let proxy = before(&server, 1, 10)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(zones(&proxy, &schema)).with_context(|| format!("{flavour:?}"))?;
+        let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+        ensure!(rows.as_deref() == Some("1000"), "{rows:?} rows");
+    }
+    Ok(())
+}
+
+async fn zones(proxy: &Trunkline, schema: &str) -> Result<()> {
+    const SESSIONS: usize = 1_000;
+    const QUESTION: &str = "SELECT CONCAT(@@time_zone, ' ', @@group_concat_max_len)";
+    let mut conns = Vec::new();
+    for number in 0..SESSIONS {
+        let mut conn = mysql_async::Conn::new(opts(proxy.port(), schema)).await?;
+        // MariaDB 10.11 takes +06:55 for +04:39 once it has seen that one, and more of the kind.
+        let zone = format!("+{:02}:{:02}", number / 60 % 4, number % 60);
+        let len = 1_000 + number;
+        conn.query_drop(format!("SET time_zone = '{zone}', group_concat_max_len = {len}")).await?;
+        conns.push((format!("{zone} {len}"), conn));
+    }
+    let waits = counter(proxy, "statements_awaited_state")?;
+    let syncs = counter(proxy, "sessions_synchronised")?;
+    let asked = conns.iter_mut().map(|(zone, conn)| async move {
+        conn.query_drop("INSERT INTO t VALUES (1)").await?;
+        for _ in 0..2 {
+            let seen: Option<String> = conn.query_first(QUESTION).await?;
+            ensure!(seen.as_ref() == Some(zone), "{seen:?}, not {zone}");
+        }
+        anyhow::Ok(())
+    });
+    for result in futures_in_turn(asked.collect()).await {
+        result?;
+    }
+    let waited = counter(proxy, "statements_awaited_state")? - waits;
+    let synced = counter(proxy, "sessions_synchronised")? - syncs;
+    // A new connection is told its schema once.
+    ensure!(waited <= 10, "{waited} statements waited for {synced} changes of state");
+    ensure!(synced >= 1_000, "{synced} changes of state only");
+    for (_, conn) in conns {
+        conn.disconnect().await?;
+    }
+    Ok(())
+}
+
+/// Runs all at once and gives the results in order.
+async fn futures_in_turn<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut pending: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_done = true;
+        for (future, output) in &mut pending {
+            if output.is_none() {
+                match future.as_mut().poll(context) {
+                    std::task::Poll::Ready(value) => *output = Some(value),
+                    std::task::Poll::Pending => is_done = false,
+                }
+            }
+        }
+        match is_done {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+/// Between `XA PREPARE` and `XA COMMIT` a MariaDB session stays; a MySQL one is free.
+#[test]
+fn a_prepared_transaction_outlives_its_session() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_prepared_transaction_outlives_its_session") {
+            continue;
+        }
+        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
+        let schema = new_schema(&server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        let proxy = before(&server, 1, 2)?;
+        let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, &schema)?);
+        for end in ["XA COMMIT 'x'", "XA ROLLBACK 'x'"] {
+            one.sql("XA START 'x'")?;
+            one.sql("INSERT INTO t VALUES (1)")?;
+            wait_pins(&proxy, &["transaction"])?;
+            one.sql("XA END 'x'")?;
+            one.sql("XA PREPARE 'x'")?;
+            match flavour {
+                Flavour::MariaDb => wait_pins(&proxy, &["transaction", "xa"])?,
+                Flavour::MySql => wait_pins(&proxy, &[])?,
+            }
+            ensure!(text(&mut other, "SELECT COUNT(*) FROM t WHERE a = 2")? == "0");
+            one.sql(end).context(end)?;
+            wait_pins(&proxy, &[])?;
+        }
+        ensure!(text(&mut other, "SELECT COUNT(*) FROM t")? == "1");
+        // The session goes; the transaction stays prepared, with its rows.
+        for statement in
+            ["XA START 'y'", "INSERT INTO t VALUES (2)", "XA END 'y'", "XA PREPARE 'y'"]
+        {
+            one.sql(statement)?;
+        }
+        drop(one);
+        wait_pins(&proxy, &[])?;
+        let recovered = other.sql("XA RECOVER")?;
+        ensure!(recovered.len() == 1, "{recovered:?}");
+        trunkline_testkit::wait_until("the transaction is given up", crate::stage::SOON, || {
+            Ok(other.sql("XA COMMIT 'y'").is_ok().then_some(()))
+        })?;
+        ensure!(text(&mut other, "SELECT COUNT(*) FROM t WHERE a = 2")? == "1");
+    }
+    Ok(())
+}
+
+/// What is set for the next transaction reaches it, whatever runs without a table before.
+#[test]
+fn the_next_transaction_gets_what_was_set_for_it() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "the_next_transaction_gets_what_was_set_for_it") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT)")?;
+        let proxy = before(server, 1, 2)?;
+        let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, &schema)?);
+        for between in ["DO 1", "SELECT 1", "SET sort_buffer_size = 65536"] {
+            one.sql("SET TRANSACTION READ ONLY")?;
+            one.sql(between)?;
+            wait_pins(&proxy, &["next_transaction"])?;
+            ensure!(text(&mut other, "SELECT COUNT(*) FROM t")? == "0");
+            other.sql("INSERT INTO t VALUES (1); DELETE FROM t")?;
+            one.sql("BEGIN")?;
+            fails(&mut one, "INSERT INTO t VALUES (2)", 1792)?;
+            one.sql("COMMIT")?;
+            one.sql("DO 1")?;
+            wait_pins(&proxy, &[]).with_context(|| between.to_owned())?;
+            one.sql("INSERT INTO t VALUES (3); DELETE FROM t")?;
+        }
+        // An autocommitted statement is a transaction too.
+        one.sql("SET TRANSACTION READ ONLY")?;
+        fails(&mut one, "INSERT INTO t VALUES (2)", 1792)?;
+        ensure!(text(&mut one, "SELECT COUNT(*) FROM t")? == "0");
+        one.sql("DO 1")?;
+        wait_pins(&proxy, &[])?;
+        one.sql("INSERT INTO t VALUES (3)")?;
+    }
+    Ok(())
+}
+
+/// Neither server takes a role back when a connection is reset; no other session may get it.
+#[test]
+fn a_role_stays_behind_a_reset_and_goes_with_its_session() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_role_stays_behind_a_reset_and_goes_with_its_session") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        server.sql(&format!(
+            "CREATE ROLE IF NOT EXISTS e2e_reset; GRANT SELECT ON *.* TO e2e_reset;
+             GRANT e2e_reset TO {USER}@'%'"
+        ))?;
+        let proxy = before(server, 1, 1)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let role = "SELECT COALESCE(CURRENT_ROLE(), 'NONE') LIKE '%e2e_reset%'";
+            let mut conn = mysql_async::Conn::new(opts(proxy.port(), "mysql")).await?;
+            conn.query_drop("SET ROLE e2e_reset").await?;
+            conn.query_drop("CREATE TEMPORARY TABLE mine (a INT)").await?;
+            wait_pins(&proxy, &["role", "temporary_table"])?;
+            ensure!(conn.reset().await?, "no reset");
+            wait_pins(&proxy, &["role"])?;
+            let mut direct = mysql_async::Conn::new(opts(server.port(), "mysql")).await?;
+            direct.query_drop("SET ROLE e2e_reset").await?;
+            ensure!(direct.reset().await?, "no reset");
+            let directly: Option<u8> = direct.query_first(role).await?;
+            let through: Option<u8> = conn.query_first(role).await?;
+            ensure!(through == directly, "{through:?}, directly {directly:?}");
+            conn.disconnect().await?;
+            direct.disconnect().await?;
+            anyhow::Ok(())
+        })?;
+        let mut next = client(&proxy, "")?;
+        let role = text(&mut next, "SELECT COALESCE(CURRENT_ROLE(), 'NONE')")?;
+        ensure!(role == "NONE", "{role}");
+    }
+    Ok(())
+}
+
+/// A table that a procedure left half-way is found by nobody else.
+#[test]
+fn a_procedure_that_fails_leaves_nothing_to_others() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_procedure_that_fails_leaves_nothing_to_others") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(
+            server,
+            "CREATE PROCEDURE half() BEGIN CREATE TEMPORARY TABLE half (a INT); SET @h = 1;
+             SELECT * FROM no_such_table; END;",
+        )?;
+        let config = crate::stage::one_server(server, 1, 2);
+        for setting in ["", "routines_pin = false\n"] {
+            let proxy = Trunkline::start(&format!("{setting}{config}"))?;
+            let mut one = client(&proxy, &schema)?;
+            fails(&mut one, "CALL half()", 1146)?;
+            ensure!(pins(&proxy)?.contains_key("routine"), "{:?}", pins(&proxy)?);
+            ensure!(text(&mut one, "SELECT COUNT(*) FROM half")? == "0");
+            ensure!(text(&mut one, "SELECT @h")? == "1");
+            drop(one);
+            wait_pins(&proxy, &[])?;
+            let mut next = [client(&proxy, &schema)?, client(&proxy, &schema)?];
+            for other in &mut next {
+                fails(other, "SELECT COUNT(*) FROM half", 1146)?;
+                ensure!(text(other, "SELECT @h")? == "NULL");
+                other.sql("BEGIN")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `/sessions` and `trunkline sessions` say who holds what, and since which statement.
+#[test]
+fn pins_are_visible_with_their_cause() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "pins_are_visible_with_their_cause") {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MariaDb)?;
+    let schema = new_schema(server, "CREATE TABLE t (a INT)")?;
+    let proxy = before(server, 2, 4)?;
+    let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, "")?);
+    one.sql("CREATE TEMPORARY TABLE mine (secret INT DEFAULT 4711)")?;
+    one.sql("BEGIN")?;
+    ensure!(text(&mut other, "SELECT 1")? == "1");
+    let page = |path: &str| -> Result<serde_json::Value> {
+        let (code, body) = proxy.http(path)?;
+        ensure!(code == 200, "{path}: {code} {body}");
+        Ok(serde_json::from_str(&body)?)
+    };
+    let all = page("/sessions")?;
+    ensure!(all["total"] == 2 && all["pinned"] == 1, "{all}");
+    let sessions = all["sessions"].as_array().context("no sessions")?;
+    ensure!(sessions.len() == 2, "{all}");
+    let row = &sessions[0];
+    ensure!(row["id"] == one.connection_id() && row["user"] == USER, "{row}");
+    ensure!(row["schema"] == schema.as_str() && row["client"] == "127.0.0.1", "{row}");
+    ensure!(row["doing"] == "idle", "{row}");
+    let held = &row["holds"][0];
+    ensure!(held["hostgroup"] == 0 && held["server"] == server.address(), "{held}");
+    ensure!(held["reasons"] == serde_json::json!(["transaction", "temporary_table"]), "{held}");
+    let digest = held["digest_text"].as_str().unwrap_or_default();
+    ensure!(digest.starts_with("CREATE TEMPORARY TABLE mine"), "{held}");
+    ensure!(!all.to_string().contains("4711"), "a literal is shown: {all}");
+    ensure!(sessions[1]["holds"] == serde_json::json!([]), "{all}");
+    ensure!(page("/sessions?pinned=1")?["sessions"].as_array().map(Vec::len) == Some(1));
+    ensure!(page("/sessions?limit=0")?["sessions"] == serde_json::json!([]));
+    let url = format!("http://127.0.0.1:{}", proxy.http_port());
+    let output = std::process::Command::new(trunkline_testkit::trunkline_binary()?)
+        .args(["sessions", "--pinned", "--url", &url])
+        .output()?;
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(shown.contains("2 sessions, 1 pinned; 1 shown"), "{shown}");
+    ensure!(shown.contains("transaction, temporary_table"), "{shown}");
+    one.sql("COMMIT")?;
+    one.sql("DROP TEMPORARY TABLE mine")?;
+    wait_pins(&proxy, &[])?;
+    ensure!(page("/sessions?pinned=1")?["sessions"] == serde_json::json!([]));
+    Ok(())
+}
+
+/// A view that hides a function which sets a variable: nobody else sees it.
+#[test]
+fn what_a_view_hides_reaches_nobody_else() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "what_a_view_hides_reaches_nobody_else") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(
+            server,
+            "CREATE FUNCTION changes() RETURNS INT DETERMINISTIC
+             BEGIN SET SESSION sort_buffer_size = 65536; RETURN 1; END;
+             CREATE VIEW v AS SELECT changes() AS a",
+        )?;
+        let proxy = before(server, 1, 2)?;
+        let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, &schema)?);
+        let usual = text(&mut other, "SELECT @@sort_buffer_size")?;
+        for _ in 0..20 {
+            ensure!(text(&mut one, "SELECT a FROM v")? == "1");
+            ensure!(text(&mut other, "SELECT 1")? == "1");
+            ensure!(text(&mut other, "SELECT @@sort_buffer_size")? == usual, "{flavour:?}");
+        }
+        ensure!(text(&mut one, "SELECT @@sort_buffer_size")? == "65536", "{flavour:?}");
+    }
+    Ok(())
+}
