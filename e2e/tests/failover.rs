@@ -386,7 +386,8 @@ fn a_session_whose_state_is_lost_is_told_what() -> Result<()> {
         let mut table = client(&proxy, &schema)?;
         let mut transaction = client(&proxy, &schema)?;
         let mut free = client(&proxy, &schema)?;
-        variable.sql("SET @mine = 1")?;
+        // One that no other connection could be given.
+        variable.sql("SET @mine = UUID()")?;
         table.sql("CREATE TEMPORARY TABLE mine (a INT)")?;
         transaction.sql("BEGIN")?;
         transaction.sql("INSERT INTO t VALUES (1)")?;

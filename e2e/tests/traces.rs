@@ -5,8 +5,8 @@ use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Row, Server, SqlClient, Trunkline, wait_until};
 
 use crate::stage::{
-    FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, shared_server,
-    text, wait_pins,
+    FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, one_server,
+    shared_server, text, wait_pins,
 };
 
 /// The proxy with one server connection; a session through it, one that gets in between, and one
@@ -25,7 +25,8 @@ const TABLES: &str = "CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY, b VARCHA
 
 fn trio(server: &Server) -> Result<Trio> {
     let (one, two) = (new_schema(server, TABLES)?, new_schema(server, TABLES)?);
-    let proxy = before(server, 1, 1)?;
+    let config = one_server(server, 1, 1);
+    let proxy = Trunkline::start(&format!("routines_pin = false\n{config}"))?;
     Ok(Trio {
         proxied: client(&proxy, &one)?,
         other: client(&proxy, &one)?,

@@ -214,9 +214,9 @@ listen http
     http-request return status 200 content-type text/plain string "m{a=\"1\"} 3\n" if { path /metrics }
     http-request return status 404
 END
-PATH=$PATH:/usr/sbin haproxy -db -f fake.cfg &
 trap 'echo "reloaded $(grep -c . "$3")"' HUP
 trap 'kill $!; exit 0' TERM
+PATH=$PATH:/usr/sbin haproxy -db -f fake.cfg &
 while kill -0 $! 2>/dev/null; do wait; done
 "#;
 

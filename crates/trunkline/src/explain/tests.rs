@@ -86,7 +86,7 @@ fn what_may_write_goes_to_the_writer_and_says_why() {
     check("UPDATE t SET a = 1", &["may write: UPDATE is not a read", writer]);
     check("SELECT a FROM t FOR UPDATE", &["kind        SELECT_FOR_UPDATE", writer]);
     check("SELECT LAST_INSERT_ID()", &["depends on the connection's past", "last_insert_id"]);
-    check("SET @a = 1, sql_mode = ''", &["effect      set: a, sql_mode", writer]);
+    check("SET @a = 1, sql_mode = ''", &["effect      set: @a, sql_mode", writer]);
     check("SELECT 'open", &["ends inside a quote", writer]);
     check("BEGIN; COMMIT", &["BEGIN, the first of 2 statements", writer]);
     check("frobnicate", &["may write: it is not understood", writer]);
