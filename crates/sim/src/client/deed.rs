@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     Micros,
-    oracle::history::{Answer, Exchange},
-    statement::{Param, Statement, Tag, Template, to_sql},
+    oracle::history::{Answer, Exchange, Kill},
+    statement::{Act, Param, Statement, Tag, Template, to_sql},
 };
 
 /// An id that no statement has.
@@ -231,8 +231,11 @@ impl ModelClient {
             }
             _ => (None, 0),
         };
+        let place = session.exchanges.len();
+        let exchange = Exchange { kill: kill_of(&deed), ..exchange(text, now, error_expected) };
+        session.exchanges.push(exchange);
         self.flying.push_back(Flying {
-            exchange: session.exchanges.len(),
+            exchange: place,
             deed,
             statements,
             prepared_in,
@@ -240,7 +243,6 @@ impl ModelClient {
             is_binary: command.is_binary,
             fetched,
         });
-        session.exchanges.push(exchange(text, now, error_expected));
         if self.flying.len() == 1 {
             self.expect_next();
         }
@@ -264,6 +266,19 @@ fn exchange(text: String, sent_us: Micros, error_expected: Option<u16>) -> Excha
         mismatch: None,
         error_expected,
         is_unanswered: false,
+        kill: None,
+    }
+}
+
+fn kill_of(deed: &Deed) -> Option<Kill> {
+    match deed {
+        Deed::Query(statements) => match statements.as_slice() {
+            [Statement { act: Act::Kill { connection, query_only }, .. }] => {
+                Some(Kill { number: *connection, query_only: *query_only })
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 

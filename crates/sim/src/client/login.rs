@@ -58,6 +58,7 @@ pub struct Login {
     agreed: Capabilities,
     nonce: [u8; NONCE_LEN],
     greeted: bool,
+    number: u32,
     seq: u8,
 }
 
@@ -70,6 +71,7 @@ impl Login {
             agreed: Capabilities::EMPTY,
             nonce: [0; NONCE_LEN],
             greeted: false,
+            number: 0,
             seq: 0,
         }
     }
@@ -87,6 +89,11 @@ impl Login {
             attributes: Default::default(),
         };
         self.seq = command.put(out, 0, self.agreed);
+    }
+
+    /// The number that it was greeted with; 0 before.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// Who logs in.
@@ -153,6 +160,7 @@ impl Login {
     fn on_greeting(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let greeting = Greeting::parse(payload)?;
         self.nonce = greeting.nonce;
+        self.number = greeting.connection_id;
         let mut wanted = self.wanted
             | Capabilities::LONG_PASSWORD
             | Capabilities::PROTOCOL_41

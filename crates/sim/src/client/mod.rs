@@ -330,6 +330,9 @@ impl ModelClient {
             if !out.is_empty() {
                 self.outputs.push(ClientOutput::Send(out));
             }
+            if let Some(session) = self.history.sessions.last_mut() {
+                session.number = Some(u64::from(self.login.number()));
+            }
             match step {
                 LoginStep::Continue => {}
                 LoginStep::Accepted(done) => self.accepted(&done, now),
@@ -394,6 +397,7 @@ impl ModelClient {
         let schema = identity.first_schema().map(|name| Schema::from_name(name.as_bytes()));
         let multi = self.login.capabilities().contains(Capabilities::MULTI_STATEMENTS);
         self.shadow = Shadow::new(self.spec.place, self.spec.flavor, schema, multi);
+        self.shadow.session_mut().number = u64::from(self.login.number());
         let mismatch = self.shadow.status_mismatch(Some(done));
         if let Some(session) = self.history.sessions.last_mut() {
             session.login = LoginOutcome::Accepted(now);
@@ -500,6 +504,7 @@ impl Exchange {
             mismatch,
             error_expected: None,
             is_unanswered: true,
+            kill: None,
         }
     }
 }

@@ -149,8 +149,11 @@ impl Shadow {
             Act::Begin(statement::BeginForm::ReadOnly) => Some(Begins::ReadOnly),
             _ => None,
         };
+        let is_proxys_own =
+            matches!(statement.act, Act::ShowWarnings | Act::Kill { .. }) || statement.tag.is_none();
         Said {
             begins,
+            is_proxys_own,
             held: self.has_held || self.session.holds_anything() || reads_traces(&statement.act),
             ..Said::new(tag, access_of(&statement.act))
         }
@@ -357,7 +360,7 @@ impl Shadow {
             Act::Set(settings) => {
                 for setting in settings {
                     if let Setting::User { name, value } = setting {
-                        self.users.insert(*name, *value);
+                        self.users.insert(*name, value.unwrap_or_default());
                     }
                 }
             }
@@ -502,6 +505,8 @@ pub(super) fn access_of(act: &Act) -> Access {
         | Act::FoundRows
         | Act::RowCount
         | Act::LastInsertId
+        | Act::ConnectionId
+        | Act::Recalled(_)
         | Act::Database
         | Act::ShowVariable(_)
         | Act::ShowUser(_)

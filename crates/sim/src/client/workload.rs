@@ -63,6 +63,8 @@ struct Script<'a> {
     tags: u64,
     /// Inserts into `log`, to be counted later.
     inserts: Vec<Tag>,
+    /// `SET`s that may be said again.
+    sets: Vec<Act>,
     has_multi: bool,
     is_direct: bool,
     /// Rules may send a transaction's statements elsewhere (`transaction_persistent = false`): in
@@ -109,6 +111,7 @@ pub fn draw(rng: &mut Rng, draw: &Draw<'_>) -> ClientSpec {
         steps: Vec::new(),
         tags: 0,
         inserts: Vec::new(),
+        sets: Vec::new(),
         has_multi: capabilities.contains(Capabilities::MULTI_STATEMENTS),
         is_direct,
         is_torn: users.iter().any(|user| !user.is_transaction_persistent),

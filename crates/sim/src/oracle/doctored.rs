@@ -100,6 +100,7 @@ impl World {
             mismatch: None,
             error_expected: None,
             is_unanswered: false,
+            kill: None,
         });
         self
     }

@@ -18,6 +18,7 @@ use super::{
     facts::{CauseKind, Setting},
     history::{ClientHistory, EndedBy, Exchange, LoginOutcome, SessionHistory},
     index::Index,
+    kills::{is_killed, is_session_killed},
 };
 use crate::{Micros, client::reply::Refused};
 
@@ -134,6 +135,7 @@ fn ending(
     let is_true = was_refused
         || is_rested
         || last_error.is_some_and(ends_session)
+        || is_session_killed(index, session, at_us)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
         // In the middle of a packet nothing but the end can tell that the server is lost; nor can
         // anything else to a client that has a server connection of its own.
@@ -237,6 +239,7 @@ impl Look<'_, '_> {
             || self.is_servers_own(error)
             || self.is_lost(error, at_us)
             || self.is_ruled(error, at_us)
+            || self.is_killed(error, at_us)
             || is_true_everywhere(self.index, error, from_us, at_us)
         {
             return;
@@ -267,6 +270,13 @@ impl Look<'_, '_> {
         // On its way to a server that nothing of this session has reached.
         let turn_us = self.turn_us().saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
+    }
+
+    /// Somebody interrupted it, or `kills` looks at the answer.
+    fn is_killed(&self, error: &Refused, at_us: Micros) -> bool {
+        let (index, session) = (self.index, self.session);
+        error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
+            || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
     }
 
     fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {

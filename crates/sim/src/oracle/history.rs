@@ -20,6 +20,8 @@ pub struct ClientHistory {
 pub struct SessionHistory {
     /// User name.
     pub user: String,
+    /// The number that its connection was greeted with.
+    pub number: Option<u64>,
     /// When the client connected, or asked for the change.
     pub begun_us: Micros,
     /// How the login went.
@@ -86,6 +88,17 @@ pub struct Exchange {
     pub error_expected: Option<u16>,
     /// Nobody answers such a command.
     pub is_unanswered: bool,
+    /// Whom it is to end.
+    pub kill: Option<Kill>,
+}
+
+/// What a `KILL` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kill {
+    /// The number of a session, perhaps nobody's.
+    pub number: u64,
+    /// Only the statement that it runs.
+    pub query_only: bool,
 }
 
 /// What came back for a command.
@@ -114,8 +127,11 @@ pub struct Said {
     pub held: bool,
     /// Its reply says that it has changed tables of servers.
     pub has_changed: bool,
-    /// It is a prepared statement, for which rules are asked when it is prepared.
+    /// It runs by `COM_STMT_EXECUTE`.
     pub is_prepared: bool,
+    /// The proxy may answer it of what it knows: `KILL`, what an earlier statement left, a `SET`
+    /// that changes nothing.
+    pub is_proxys_own: bool,
     /// The row of its client's own that it read, with what came back.
     pub read: Option<OwnRead>,
     /// The row of its client's own that it changed, or may have changed.
@@ -147,6 +163,7 @@ impl Said {
             held: false,
             has_changed: false,
             is_prepared: false,
+            is_proxys_own: false,
             read: None,
             write: None,
         }
@@ -274,6 +291,7 @@ impl SessionHistory {
     pub fn new(user: &str, begun_us: Micros) -> Self {
         Self {
             user: user.to_owned(),
+            number: None,
             begun_us,
             login: LoginOutcome::Pending,
             refusal_expected: None,

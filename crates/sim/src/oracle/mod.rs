@@ -6,6 +6,7 @@
 //! | `writes` | what was acknowledged is there once, anything else at most once |
 //! | `transactions` | a transaction's statements ran on one connection, in order, undisturbed |
 //! | `routing` | statements went only where rules and the split let them |
+//! | `kills` | who was to be ended, and nobody else, was |
 //! | `limits` | limits held at every instant |
 //! | `endings` | everything was answered in time, with a cause that is true, and nothing is left |
 
@@ -15,6 +16,7 @@ pub mod limits;
 
 mod endings;
 mod index;
+mod kills;
 mod replies;
 mod routing;
 mod transactions;
@@ -86,6 +88,8 @@ pub enum Breach {
     OverLimit,
     /// A statement got no answer in time.
     Unanswered,
+    /// A `KILL` was answered with what is not so.
+    WrongKill,
     /// A session ended for no reason.
     EndedForNothing,
     /// An error names a cause that is not there.
@@ -154,6 +158,7 @@ impl Oracle {
         writes::check(&index, found);
         transactions::check(&index, found);
         routing::check(&index, found);
+        kills::check(&index, found);
         endings::check(&index, found);
         found.sort_by_key(|violation| violation.at_us);
         found.truncate(FOUND_MAX);

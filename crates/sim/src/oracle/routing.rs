@@ -77,9 +77,8 @@ fn is_allowed(
     place: &Place<'_>,
     ran: &Execution,
 ) -> bool {
-    // The connection of a fast-forward client, and that of prepared statements, was chosen before.
-    let is_chosen_before = place.said.is_prepared || is_forwarded(index, session, ran.at_us);
-    let from_us = match is_chosen_before {
+    // The connection of a fast-forward client was chosen before.
+    let from_us = match is_forwarded(index, session, ran.at_us) {
         true => session.begun_us,
         false => place.exchange.sent_us,
     };
@@ -101,19 +100,13 @@ fn allows(setting: &Setting, session: &SessionHistory, place: &Place<'_>, ran: &
         return false;
     }
     if let Some(hostgroup) = ruled.hostgroup {
-        // What is prepared for reading goes to the writer: what follows may write.
-        let writer = setting.splits.iter().find(|split| split.reader == hostgroup);
-        let is_writers = |split: &Split| setting.has_host(split.writer, ran.host);
-        return setting.has_host(hostgroup, ran.host)
-            || place.said.is_prepared && writer.is_some_and(is_writers);
+        return setting.has_host(hostgroup, ran.host);
     }
     if setting.has_host(user.hostgroup, ran.host) {
         return true;
     }
     let may_read = place.said.begins == Some(Begins::ReadOnly)
-        || place.said.access == Access::Read
-            && place.said.unit.is_none()
-            && !place.said.is_prepared;
+        || place.said.access == Access::Read && place.said.unit.is_none();
     let is_readers = |split: &Split| {
         split.is_auto && split.writer == user.hostgroup && setting.has_host(split.reader, ran.host)
     };

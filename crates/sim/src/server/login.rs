@@ -180,6 +180,7 @@ impl Conn {
             seq = put_more_data(out, seq, &[caching_sha2::FAST_OK]);
         }
         let mut session = ModelSession::new(flavor, login.collation, schema);
+        session.number = self.number;
         session.multi_statements = self.capabilities.contains(Capabilities::MULTI_STATEMENTS);
         session.take_changes(false);
         let ok = OkPacket { status: session.status(), ..OkPacket::default() };

@@ -492,7 +492,7 @@ fn a_reset_gives_everything_back_but_the_schema() {
     let (client, other) = (bench.client(PRIMARY), bench.client(PRIMARY));
     bench.run(client, Act::Use(Schema::Depot));
     bench.run(client, Act::GetLock { lock: 1, seconds: 0 });
-    bench.run(client, Act::Set(vec![Setting::User { name: 1, value: 5 }]));
+    bench.run(client, Act::Set(vec![Setting::User { name: 1, value: Some(5) }]));
     bench.run(client, Act::PrepareSql { name: 1, of: PreparedSql::Update { key: 1 } });
     bench.run(client, Act::Begin(BeginForm::Begin));
     bench.run(client, Act::Put { key: 1 });

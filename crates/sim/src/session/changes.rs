@@ -52,6 +52,14 @@ impl Trackers {
         self.variables.push((name, value.tracked()));
     }
 
+    /// `last_insert_id` was set.
+    pub(super) fn last_insert_id(&mut self, id: u64) {
+        self.state_changed = true;
+        if self.all_variables {
+            self.variables.push(("last_insert_id", id.to_string()));
+        }
+    }
+
     /// A schema was chosen.
     pub(super) fn schema(&mut self, schema: Schema) {
         self.state_changed = true;

@@ -132,6 +132,8 @@ pub struct Prepared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSession {
     flavor: Flavor,
+    /// What `CONNECTION_ID()` gives.
+    pub number: u64,
     /// Whether a command may hold several statements.
     pub multi_statements: bool,
     /// The default schema.
@@ -167,6 +169,7 @@ impl ModelSession {
             .and_then(|(_, name)| crate::statement::known_collation(name));
         let mut session = Self {
             flavor,
+            number: 0,
             multi_statements: false,
             schema,
             collation: known.unwrap_or(default),
@@ -203,6 +206,7 @@ impl ModelSession {
         };
         let fresh = Self::new(self.flavor, 0, self.schema);
         *self = Self {
+            number: self.number,
             multi_statements: self.multi_statements,
             collation: self.collation,
             stmt_id: self.stmt_id,

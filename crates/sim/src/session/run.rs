@@ -149,6 +149,8 @@ impl ModelSession {
             Act::FoundRows => show(Some(self.found_rows.to_string())),
             Act::RowCount => show(Some(self.row_count.to_string())),
             Act::LastInsertId => show(Some(self.last_insert_id.to_string())),
+            Act::ConnectionId => show(Some(self.number.to_string())),
+            Act::Recalled(number) => show(Some(number.to_string())),
             Act::Database => show(self.schema.map(|schema| schema.name().to_owned())),
             Act::ShowVariable(variable) => show(self.variable(*variable).shown()),
             Act::ShowUser(name) => show(self.users.get(name).map(u64::to_string)),
@@ -544,6 +546,8 @@ fn names_tables(act: &Act) -> bool {
         Act::FoundRows
         | Act::RowCount
         | Act::LastInsertId
+        | Act::ConnectionId
+        | Act::Recalled(_)
         | Act::Database
         | Act::ShowVariable(_)
         | Act::ShowUser(_)

@@ -50,14 +50,18 @@ impl ModelSession {
             Setting::NamesExactly(collation) => self.set_collation(collation),
             Setting::NamesDefault => self.set_collation(super::default_collation(self.flavor)),
             Setting::User { name, value } => {
-                self.users.insert(*name, *value);
+                match value {
+                    Some(value) => self.users.insert(*name, *value),
+                    None => self.users.remove(name),
+                };
                 self.trackers.state();
             }
-            Setting::LastInsertId(id) => self.last_insert_id = *id,
+            Setting::LastInsertId(id) => self.set_last_insert_id(*id),
             Setting::LastInsertIdOfTable(id) => {
-                self.last_insert_id = *id;
+                self.set_last_insert_id(*id);
                 self.found_rows = 1;
             }
+            Setting::LastInsertIdAsItIs => self.set_last_insert_id(self.last_insert_id),
             Setting::Tracker(name, value) => {
                 if !self.trackers.configure(name, value) {
                     let text = format!("Unknown system variable 'session_track_{name}'");
@@ -66,6 +70,11 @@ impl ModelSession {
             }
         }
         Ok(())
+    }
+
+    fn set_last_insert_id(&mut self, id: u64) {
+        self.last_insert_id = id;
+        self.trackers.last_insert_id(id);
     }
 
     fn value_of(&self, variable: Variable, value: &SetValue) -> Result<Value, Failure> {

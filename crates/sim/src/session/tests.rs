@@ -155,7 +155,7 @@ fn what_uses_no_table_uses_up_no_next_transaction() {
         Act::UnlockTables,
         Act::CreateTemporary(1),
         Act::Use(Schema::Depot),
-        Act::Set(vec![Setting::User { name: 1, value: 5 }]),
+        Act::Set(vec![Setting::User { name: 1, value: Some(5) }]),
         Act::GetLock { lock: 1, seconds: 0 },
         Act::PrepareSql { name: 1, of: PreparedSql::Update { key: 1 } },
     ];
@@ -250,7 +250,7 @@ fn names_set_four_variables_and_a_reset_undoes_them() {
         assert_eq!(collation(&mut bench), "utf8mb4_general_ci");
         bench.run(Act::Set(vec![Setting::NamesCollate(Charset::Latin1)]));
         assert_eq!(collation(&mut bench), "latin1_bin");
-        bench.run(Act::Set(vec![Setting::User { name: 1, value: 5 }]));
+        bench.run(Act::Set(vec![Setting::User { name: 1, value: Some(5) }]));
         bench.run(Act::CreateTemporary(1));
         assert!(bench.session.holds_anything());
         bench.session.reset(&mut bench.tables);

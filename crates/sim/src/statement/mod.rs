@@ -137,6 +137,10 @@ pub enum Act {
     RowCount,
     /// `LAST_INSERT_ID()`.
     LastInsertId,
+    /// `CONNECTION_ID()`.
+    ConnectionId,
+    /// A number: what the proxy puts in place of a function that asks for the session's past.
+    Recalled(i64),
     /// `DATABASE()`.
     Database,
     /// `@@variable`.
@@ -338,17 +342,19 @@ pub enum Setting {
     NamesExactly(&'static str),
     /// `NAMES DEFAULT`.
     NamesDefault,
-    /// `@uN = number`.
+    /// `@uN = number`, or `NULL`, which is as if it had never been set.
     User {
         /// Number of the variable.
         name: u8,
         /// Its value.
-        value: u64,
+        value: Option<u64>,
     },
     /// `last_insert_id`: the proxy brings it over.
     LastInsertId(u64),
     /// The same from a table of its own, which clears what the last statement left on MariaDB.
     LastInsertIdOfTable(u64),
+    /// `last_insert_id = LAST_INSERT_ID()`: the proxy has the value reported.
+    LastInsertIdAsItIs,
     /// A session tracker, by its name behind `session_track_`: the proxy's.
     Tracker(String, String),
 }

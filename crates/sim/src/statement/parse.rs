@@ -156,10 +156,17 @@ fn call(function: &str, arguments: &[Token<'_>]) -> Option<Act> {
         ("FOUND_ROWS", []) => Some(Act::FoundRows),
         ("ROW_COUNT", []) => Some(Act::RowCount),
         ("LAST_INSERT_ID", []) => Some(Act::LastInsertId),
+        ("CONNECTION_ID", []) => Some(Act::ConnectionId),
         ("DATABASE", []) => Some(Act::Database),
         ("RELEASE_ALL_LOCKS", []) => Some(Act::ReleaseAllLocks),
         ("LENGTH", [T(text)]) => Some(Act::Length { text: (*text).to_owned() }),
         ("CAST", [T(_), W("AS"), W("SIGNED")]) => Some(Act::Warn),
+        ("CAST", [N(number), W("AS"), W("SIGNED" | "UNSIGNED")]) => {
+            i64::try_from(*number).ok().map(Act::Recalled)
+        }
+        ("CAST", [S(b'-'), N(number), W("AS"), W("SIGNED")]) => {
+            i64::try_from(*number).ok().map(|number| Act::Recalled(-number))
+        }
         ("SLEEP", [F(ms)]) => Some(Act::Sleep { ms: *ms }),
         ("GET_LOCK", [T(lock), S(b','), N(seconds)]) => {
             Some(Act::GetLock { lock: numbered(lock, "l")?, seconds: *seconds })

@@ -37,7 +37,10 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
             };
         }
         [U(name), S(b'='), N(value)] => {
-            return Some(Setting::User { name: numbered(name, "u")?, value: *value });
+            return Some(Setting::User { name: numbered(name, "u")?, value: Some(*value) });
+        }
+        [U(name), S(b'='), W("NULL")] => {
+            return Some(Setting::User { name: numbered(name, "u")?, value: None });
         }
         _ => {}
     }
@@ -62,6 +65,9 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     if let ("last_insert_id", [N(id)]) = (name, value) {
         return Some(Setting::LastInsertId(*id));
     }
+    if let ("last_insert_id", [W("LAST_INSERT_ID"), S(b'('), S(b')')]) = (name, value) {
+        return Some(Setting::LastInsertIdAsItIs);
+    }
     if let (
         "last_insert_id",
         [
@@ -84,6 +90,8 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     let variable = Variable::from_name(name)?;
     let value = match value {
         [W("DEFAULT")] => SetValue::Default,
+        // The proxy writes it so where DEFAULT means something else; nobody changes globals.
+        [Y(global)] if global.strip_prefix("GLOBAL.") == Some(name) => SetValue::Default,
         [N(number), S(b'+'), N(0)] => SetValue::Expression(of_number(variable, *number)),
         [W("CONCAT"), S(b'('), T(""), S(b','), T(text), S(b')')] => {
             SetValue::Expression(of_text(variable, text))

@@ -77,6 +77,8 @@ impl Statement {
             Act::FoundRows => out.push_str("FOUND_ROWS() AS v"),
             Act::RowCount => out.push_str("ROW_COUNT() AS v"),
             Act::LastInsertId => out.push_str("LAST_INSERT_ID() AS v"),
+            Act::ConnectionId => out.push_str("CONNECTION_ID() AS v"),
+            Act::Recalled(number) => put(out, format_args!("CAST({number} AS SIGNED) AS v")),
             Act::Database => out.push_str("DATABASE() AS v"),
             Act::ShowVariable(variable) => {
                 put(out, format_args!("@@{} AS v", variable.name(flavor)));
@@ -211,7 +213,10 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
                 put(out, format_args!("NAMES {charset} COLLATE {collation}"));
             }
             Setting::NamesDefault => out.push_str("NAMES DEFAULT"),
-            Setting::User { name, value } => put(out, format_args!("@u{name} = {value}")),
+            Setting::User { name, value: Some(value) } => {
+                put(out, format_args!("@u{name} = {value}"));
+            }
+            Setting::User { name, value: None } => put(out, format_args!("@u{name} = NULL")),
             Setting::LastInsertId(id) => {
                 put(out, format_args!("@@SESSION.last_insert_id = {id}"));
             }
@@ -219,6 +224,9 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
                 out,
                 format_args!("@@SESSION.last_insert_id = (SELECT {id} FROM (SELECT 1) AS t)"),
             ),
+            Setting::LastInsertIdAsItIs => {
+                out.push_str("@@SESSION.last_insert_id = LAST_INSERT_ID()");
+            }
             Setting::Tracker(name, value) => {
                 put(out, format_args!("@@SESSION.session_track_{name} = '{value}'"));
             }

@@ -73,7 +73,7 @@ fn acts() -> Vec<Act> {
 }
 
 fn settings() -> Vec<Setting> {
-    let mut settings = vec![Setting::NamesDefault, Setting::User { name: 1, value: 5 }];
+    let mut settings = vec![Setting::NamesDefault, Setting::User { name: 1, value: Some(5) }];
     settings.extend(Charset::ALL.map(Setting::Names));
     settings.extend(Charset::ALL.map(Setting::NamesCollate));
     for (place, variable) in Variable::ALL.into_iter().enumerate() {

@@ -61,10 +61,17 @@ pub(super) fn words(text: &str) -> Option<Words<'_>> {
                     let (name, after) = name(after);
                     (Token::System(name), after)
                 }
-                None => {
-                    let (name, after) = name(rest.get(1..)?);
-                    (Token::User(name), after)
-                }
+                None => match rest.strip_prefix("@`") {
+                    // As the proxy writes it.
+                    Some(after) => {
+                        let (name, after) = after.split_once('`')?;
+                        (Token::User(name), after)
+                    }
+                    None => {
+                        let (name, after) = name(rest.get(1..)?);
+                        (Token::User(name), after)
+                    }
+                },
             },
             byte if is_name(byte) => {
                 let (name, after) = name(rest);

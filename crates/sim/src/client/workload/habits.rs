@@ -4,7 +4,7 @@ use super::{Habit, Script, identity, spoil};
 use crate::{
     client::spec::Deed,
     statement::{
-        Act, BeginForm, Charset, Isolation, PreparedSql, Schema, Scope, SetValue, Setting, Tag,
+        Act, BeginForm, Charset, Isolation, PreparedSql, Schema, Scope, SetValue, Setting, Statement, Tag,
         Template, Value, Variable,
     },
 };
@@ -191,7 +191,7 @@ impl Script<'_> {
     }
 
     fn session_state(&mut self) {
-        match self.rng.below(20) {
+        match self.rng.below(22) {
             0..=5 => {
                 let act = self.set();
                 self.say(act);
@@ -223,8 +223,20 @@ impl Script<'_> {
                 _ => self.deed(Deed::Reset),
             },
             16 => self.say(Act::LastInsertId),
+            17 => self.set_again(),
+            18 if !self.is_direct => self.say(Act::ConnectionId),
             _ => self.plain(),
         }
+    }
+
+    /// A `SET` without a name, so that the same text comes more than once.
+    fn set_again(&mut self) {
+        let known = self.rng.pick(&self.sets).cloned().filter(|_| self.rng.chance(2, 3));
+        let act = known.unwrap_or_else(|| self.set());
+        if !self.sets.contains(&act) {
+            self.sets.push(act.clone());
+        }
+        self.deed(Deed::Query(vec![Statement { tag: None, act }]));
     }
 
     fn change_user(&mut self) {
@@ -259,7 +271,7 @@ impl Script<'_> {
             0 => Setting::Names(self.charset()),
             1 => Setting::NamesCollate(self.charset()),
             2 => Setting::NamesDefault,
-            3 | 4 => Setting::User { name: self.name(), value: self.rng.between(1, 1_000) },
+            3 | 4 => Setting::User { name: self.name(), value: Some(self.rng.between(1, 1_000)) },
             _ => self.set_variable(),
         });
         Act::Set(settings.collect())
@@ -355,7 +367,7 @@ impl Script<'_> {
         } else {
             let Tag(value) = self.tag();
             self.say(Act::PrepareSql { name, of: PreparedSql::Update { key } });
-            self.say(Act::Set(vec![Setting::User { name: user, value }]));
+            self.say(Act::Set(vec![Setting::User { name: user, value: Some(value) }]));
             self.say(Act::ExecuteSql { name, using: Some(user) });
             self.say(Act::Read { key });
         }
