@@ -177,6 +177,9 @@ impl Worker {
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
         conn.owner = None;
+        // What sessions left here is gone with the login before.
+        conn.last_client = None;
+        conn.turn += 1;
         let Some(identity) = conn.identity.as_deref().cloned() else {
             return;
         };

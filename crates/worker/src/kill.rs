@@ -9,7 +9,7 @@ use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
     Action, ClientId, Worker,
-    client::{AwaitKill, Phase, Stage},
+    client::{AwaitKill, Phase, Purpose, Stage},
     conn::{ConnPhase, Owner},
 };
 
@@ -294,7 +294,15 @@ impl Worker {
         let Some(client) = self.clients.get(id) else {
             return;
         };
-        let is_running = matches!(client.phase, Phase::Running(_));
+        // The number of the packet that a statement without a reply is answered with.
+        let running_seq = match &client.phase {
+            Phase::Running(statement) => match statement.purpose {
+                Purpose::LoginSchema(_, seq) => Some(seq),
+                _ => Some(1),
+            },
+            _ => None,
+        };
+        let logs_in = running_seq.filter(|seq| *seq != 1);
         let conn = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) => Some(conn),
@@ -306,8 +314,8 @@ impl Worker {
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,
         };
         let seq = match conn {
-            Some(conn) => self.break_off_seq(conn, id),
-            None => is_running.then_some(1),
+            Some(conn) => logs_in.or_else(|| self.break_off_seq(conn, id)),
+            None => running_seq,
         };
         match conn {
             Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),

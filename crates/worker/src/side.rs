@@ -52,6 +52,12 @@ pub(crate) struct SideCommand {
 }
 
 impl Worker {
+    /// Whether a `KILL` is on its way to a server, perhaps on a connection beyond the server's
+    /// `max_connections`.
+    pub fn carries_kills(&self) -> bool {
+        !self.side_commands.is_empty()
+    }
+
     /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
     pub(crate) fn kill_on_server(
         &mut self,

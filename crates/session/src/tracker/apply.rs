@@ -304,7 +304,10 @@ impl Step<'_> {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
             }
-            Value::Default if DEFAULT_DIFFERS.contains(&name) => {
+            // The server's default is neither the handshake's character set nor that of `SET NAMES`.
+            Value::Default
+                if DEFAULT_DIFFERS.contains(&name) || CHARSET_VARIABLES.contains(&name) =>
+            {
                 self.unknown.push(name.to_owned());
             }
             Value::Default => {

@@ -66,9 +66,9 @@ impl ModelClient {
     /// Each statement of a command with its part of the reply.
     fn statements_answered(&mut self, flying: &Flying, reply: &Reply, now: Micros) -> Learned {
         let mut learned = Learned::default();
-        if flying.statements.is_empty() {
+        if let (true, Some(error)) = (flying.statements.is_empty(), error_of(reply)) {
             // It ran nothing: an id that nobody has.
-            self.shadow.forget_traces();
+            self.shadow.command_failed(error);
         }
         let mut parts = reply.iter().filter(|part| !matches!(part, Part::Rows { end: None, .. }));
         let is_lost = error_of(reply).is_some_and(|error| PROXY_ERRORS.contains(&error.code));
@@ -78,7 +78,8 @@ impl ModelClient {
                 // Behind an error nothing runs, unless nobody knows where the error fell.
                 let is_next = !is_lost || place == 0;
                 let prepared_in = flying.prepared_in;
-                let said = self.shadow.unanswered(statement, prepared_in, is_next, &mut self.rows);
+                let rows = is_lost.then_some(&mut self.rows);
+                let said = self.shadow.unanswered(statement, prepared_in, is_next, rows);
                 learned.statements.push(said);
                 continue;
             };
@@ -135,7 +136,8 @@ impl ModelClient {
     fn fetched(&mut self, slot: u8, rows_max: u32, reply: &Reply) -> Learned {
         self.shadow.forget_traces();
         let mut learned = Learned::default();
-        if error_of(reply).is_some() {
+        if let Some(error) = error_of(reply) {
+            self.shadow.command_failed(error);
             // Without a cursor: 1421. What else it may be, the oracle asks the servers.
             learned.error_expected = match self.slots.get(&slot) {
                 Some(slot) if slot.cursor.is_empty() => error_of(reply).map(|error| error.code),
@@ -185,6 +187,7 @@ impl ModelClient {
                 self.shadow.forget_traces();
             }
             [Part::Error(error)] => {
+                self.shadow.command_failed(error);
                 let mut tried = self.shadow.session().clone();
                 let refused = tried.prepare(template).err();
                 learned.error_expected = refused
@@ -200,7 +203,8 @@ impl ModelClient {
     fn acknowledged(&mut self, deed: &Deed, reply: &Reply) -> Learned {
         let mut learned = Learned::default();
         self.shadow.forget_traces();
-        if error_of(reply).is_some() {
+        if let Some(error) = error_of(reply) {
+            self.shadow.command_failed(error);
             return learned;
         }
         let is_right = match (deed, reply.as_slice()) {

@@ -458,7 +458,7 @@ impl ModelClient {
             };
             let is_next = place == 0;
             let said = flying.statements.iter().map(|statement| {
-                self.shadow.unanswered(statement, flying.prepared_in, is_next, &mut self.rows)
+                self.shadow.unanswered(statement, flying.prepared_in, is_next, Some(&mut self.rows))
             });
             exchange.statements = said.collect();
         }

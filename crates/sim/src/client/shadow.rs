@@ -92,6 +92,14 @@ impl Shadow {
         self.has_held |= self.session.holds_anything();
     }
 
+    /// A command that is no statement failed: that is what is told of from now on, if anything.
+    pub(super) fn command_failed(&mut self, error: &Refused) {
+        if !matches!(error.code, 2013 | 9001) {
+            self.session.fail(failure_of(error));
+        }
+        self.forget_traces();
+    }
+
     /// `COM_RESET_CONNECTION` was answered with OK.
     pub(super) fn reset(&mut self, rows: &mut OwnRows) {
         let nothing = Answer::Done(statement::Done::default());
@@ -112,13 +120,13 @@ impl Shadow {
         }
     }
 
-    /// What is known of a statement that has no answer.
+    /// What is known of a statement that has no answer; without `rows` it has not run.
     pub(super) fn unanswered(
         &self,
         statement: &Statement,
         prepared_in: Option<Option<Schema>>,
         is_next: bool,
-        rows: &mut OwnRows,
+        rows: Option<&mut OwnRows>,
     ) -> Said {
         let mut said = self.said(statement);
         if self.session.is_in_transaction() && is_next {
@@ -127,7 +135,9 @@ impl Shadow {
         said.held = true;
         said.is_prepared = prepared_in.is_some();
         let schema = prepared_in.unwrap_or(self.session.schema);
-        self.note_write(statement, schema, &mut said, rows);
+        if let Some(rows) = rows {
+            self.note_write(statement, schema, &mut said, rows);
+        }
         said
     }
 

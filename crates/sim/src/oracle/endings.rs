@@ -90,6 +90,7 @@ fn login(
                 && error.message.contains("Unknown database");
             let is_true = session.refusal_expected == Some(error.code)
                 || is_unknown_schema
+                || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
                 || is_true_everywhere(index, error, session.begun_us, *at_us);
             if !is_true {
                 let evidence = format!("refused at the login of {}: {error:?}", session.user);
@@ -138,9 +139,11 @@ fn ending(
         || is_session_killed(index, session, at_us)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
         // In the middle of a packet nothing but the end can tell that the server is lost; nor can
-        // anything else to a client that has a server connection of its own.
-        || index.any_lost(since_us, at_us)
-            && (has_open_exchange(session) || is_forwarded(index, session, at_us));
+        // anything else to a client that has a server connection of its own. What is told may be
+        // lost as well, when the client sends something just then.
+        || (index.any_lost(since_us, at_us) || has_garbage(index, at_us))
+            && (has_open_exchange(session) || is_forwarded(index, session, at_us))
+        || is_forwarded(index, session, at_us) && has_any_wait_cause(index, since_us, at_us);
     if !is_true {
         found.push(Violation {
             breach: Breach::EndedForNothing,
@@ -328,7 +331,11 @@ fn is_true_everywhere(
 const SHUN_US: Micros = 4_000_000;
 
 /// The proxy's words for why no connection was there, and what makes them true.
-const WAITS: [(&str, &[CauseKind]); 7] = [
+const WAITS: [(&str, &[CauseKind]); 8] = [
+    (
+        "the KILL did not reach the server",
+        &[CauseKind::Full, CauseKind::Lost, CauseKind::Unreachable, CauseKind::Slow],
+    ),
     ("the hostgroup has no server", &[CauseKind::Offline]),
     (
         "servers is online",
@@ -343,6 +350,12 @@ const WAITS: [(&str, &[CauseKind]); 7] = [
     ),
     ("the proxy is stopping", &[CauseKind::Stopping]),
 ];
+
+/// Whether a connection could not be had.
+fn has_any_wait_cause(index: &Index<'_>, from_us: Micros, until_us: Micros) -> bool {
+    let mut kinds = WAITS.iter().flat_map(|(_, kinds)| kinds.iter());
+    kinds.any(|kind| index.facts().has_cause(*kind, from_us, until_us))
+}
 
 fn is_wait_true(index: &Index<'_>, error: &Refused, from_us: Micros, until_us: Micros) -> bool {
     // A shun, and what waits behind it, come after what caused them.

@@ -46,7 +46,7 @@ pub struct Pair {
 pub enum Limited {
     /// Connections to a server of the configuration, all workers together.
     ServerConnections(usize),
-    /// Statements in flight there: at most one for each connection.
+    /// Statements in flight there: at most `pipeline_depth_max` for each connection.
     ServerStatements(usize),
     /// Clients, all workers together.
     Clients,

@@ -122,6 +122,7 @@ fn draw_config(rng: &mut Rng, cluster: &ClusterSpec) -> ConfigSpec {
     };
     set("max_connections", &[1_000, 1_000, 1_000, 8]);
     set("connect_timeout_server", &[1_000, 300]);
+    set("pipeline_depth_max", &[64, 64, 4, 1]);
     set("connect_timeout_server_max", &[5_000, 2_000, 500]);
     set("connect_timeout_client", &[5_000]);
     set("wait_timeout", &[600_000, 600_000, 4_000]);

@@ -14,6 +14,8 @@ const LISTS_EVERY: u64 = 32;
 /// What one read may bring beyond a limit on bytes that wait: what the driver reads at once, and
 /// a packet that is kept whole.
 const BYTES_SLACK: u64 = 3 * 64 * 1_024;
+/// The setting `pipeline_depth_max`, where a configuration does not say it.
+const PIPELINE_DEPTH_MAX: u64 = 64;
 /// How long what was full may show in errors, µs.
 const FULL_SHOWS_US: Micros = 1_000_000;
 
@@ -61,6 +63,9 @@ impl World<'_> {
 
     fn look_at_servers(&self, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) {
         let oldest = self.oldest_version();
+        // Each worker may open one connection beyond the cap to carry a `KILL`.
+        let carries = |driver: &&Driver| driver.worker().carries_kills();
+        let beyond = wide(self.drivers.iter().filter(carries).count());
         for (place, (key, health)) in self.healths.iter().enumerate() {
             let configs = self.operator.in_force(self.plan, oldest);
             let servers = configs.flat_map(|config| &config.servers);
@@ -69,11 +74,22 @@ impl World<'_> {
             let what = Limited::ServerConnections(place);
             let open = wide(self.conns.values().filter(|counted| **counted == place).count());
             let counted = u64::from(health.connections());
-            figures.push(Figure { what, now: counted, max });
+            figures.push(Figure { what, now: counted, max: max + beyond });
             pairs.push(Pair { what, counted, there: open });
             let what = Limited::ServerStatements(place);
-            figures.push(Figure { what, now: u64::from(health.in_flight()), max: open });
+            let max = open * self.depth_max(oldest);
+            figures.push(Figure { what, now: u64::from(health.in_flight()), max });
         }
+    }
+
+    /// The most statements that may be in flight on one connection.
+    fn depth_max(&self, oldest: u64) -> u64 {
+        let configs = self.operator.in_force(self.plan, oldest);
+        let depths = configs.map(|config| match config.setting("pipeline_depth_max") {
+            0 => PIPELINE_DEPTH_MAX,
+            depth => depth,
+        });
+        depths.max().unwrap_or(PIPELINE_DEPTH_MAX)
     }
 
     fn look_at_clients(&mut self, worker: usize, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) {

@@ -22,7 +22,7 @@ impl Script<'_> {
                 2 => self.deed(Deed::Nonsense),
                 3 => self.say(Act::Broken),
                 4 => self.say(Act::UnknownTable),
-                5 => self.kill(),
+                5 | 8 => self.kill(),
                 6 => self.multi(),
                 7 => {
                     let ms = self.rng.between(1, 30);
@@ -158,6 +158,7 @@ impl Script<'_> {
                     self.say(Act::Update { key: first });
                     self.say(Act::Update { key: second });
                 }
+                4 if self.rng.chance(1, 3) => self.kill(),
                 4 => self.say(Act::UnknownTable),
                 5 => {
                     let act = self.read();
@@ -381,7 +382,8 @@ impl Script<'_> {
 
     fn holding(&mut self) {
         let name = self.name();
-        match self.rng.below(16) {
+        match self.rng.below(17) {
+            16 => self.kill(),
             0..=2 => self.say(Act::CreateTemporary(name)),
             3 | 4 => self.say(Act::InsertTemporary(name)),
             5..=7 => self.say(Act::ReadTemporary(name)),
