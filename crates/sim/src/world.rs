@@ -110,6 +110,8 @@ pub(crate) struct World<'a> {
     faults: BTreeMap<&'static str, u64>,
     /// Names of the users of all configurations.
     user_names: Vec<String>,
+    /// The oldest version in force when each worker's lists were looked at last.
+    lists_seen: Vec<u64>,
     /// The deadline of the stop that the workers were told of.
     told_to_stop: Option<Micros>,
     rest: Rest,
@@ -179,6 +181,7 @@ impl<'a> World<'a> {
             links: BTreeMap::new(),
             faults: BTreeMap::new(),
             user_names: plan.user_names(),
+            lists_seen: vec![0; plan.workers],
             told_to_stop: None,
             rest: Rest::default(),
             batches: 0,

@@ -444,9 +444,20 @@ impl Worker {
     pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
         self.stats.counters.errors_sent += 1;
         self.stats.counters.statements_answered += 1;
+        self.note_error(id, code, state, text);
         self.write_client(id, |out| {
             put_err(out, 1, code, state, text);
         });
+    }
+
+    /// What the session may ask for next is the error that the proxy tells it, as if a server had
+    /// told it.
+    pub(crate) fn note_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.last_conn = None;
+            session.past.failed(code, state, text);
+        }
     }
 
     /// Sets a statement on its route.

@@ -5,6 +5,7 @@
 //! client, so a question goes to one worker and comes back as one answer. What has to be told to
 //! a server is `side`'s.
 
+use trunkline_protocol::packet::err::put_err;
 use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
@@ -302,6 +303,13 @@ impl Worker {
             },
             _ => None,
         };
+        // What runs at a server may be over when the KILL arrives: only of a read it does not matter.
+        let may_be_done = match &client.phase {
+            Phase::Running(statement) => {
+                matches!(statement.stage, Stage::Sent(_)) && !statement.is_read
+            }
+            _ => false,
+        };
         let logs_in = running_seq.filter(|seq| *seq != 1);
         let conn = match &client.phase {
             Phase::Running(statement) => match statement.stage {
@@ -323,13 +331,10 @@ impl Worker {
         }
         if let Some(seq) = seq {
             self.write_client(id, |out| {
-                trunkline_protocol::packet::err::put_err(
-                    out,
-                    seq,
-                    1317,
-                    INTERRUPTED_STATE,
-                    INTERRUPTED,
-                );
+                match may_be_done {
+                    true => put_err(out, seq, 2013, b"HY000", KILLED),
+                    false => put_err(out, seq, 1317, INTERRUPTED_STATE, INTERRUPTED),
+                };
             });
         }
         if let Some(conn) = conn {
@@ -350,6 +355,8 @@ impl Worker {
     }
 }
 
+/// What a statement is answered with whose session was ended while it ran.
+const KILLED: &str = "Lost connection to MySQL server during query (the session was killed)";
 /// What an interrupted statement is answered with.
 pub(crate) const INTERRUPTED: &str = "Query execution was interrupted";
 /// SQLSTATE of [`INTERRUPTED`].

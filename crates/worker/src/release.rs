@@ -442,6 +442,7 @@ impl Worker {
         if let Purpose::LoginSchema(_, seq) = purpose {
             return self.refuse(id, seq, code, sqlstate, text);
         }
+        self.note_error(id, code, sqlstate, text);
         self.write_client(id, |out| {
             put_err(out, seq, code, sqlstate, text);
         });

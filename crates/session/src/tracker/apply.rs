@@ -299,7 +299,7 @@ impl Step<'_> {
             return self.pins.pin(PinReason::Other);
         }
         match value {
-            Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unknown.push(name.to_owned()),
+            Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unsaid(name),
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
@@ -308,14 +308,21 @@ impl Step<'_> {
             Value::Default
                 if DEFAULT_DIFFERS.contains(&name) || CHARSET_VARIABLES.contains(&name) =>
             {
-                self.unknown.push(name.to_owned());
+                self.unsaid(name);
             }
             Value::Default => {
                 self.state.unset_variable(name);
                 self.said.push(name.to_owned());
             }
-            Value::Expression(_) => self.unknown.push(name.to_owned()),
+            Value::Expression(_) => self.unsaid(name),
         }
+    }
+
+    /// A variable has a value that only the server can tell, whatever the same statement has said
+    /// of it before.
+    fn unsaid(&mut self, name: &str) {
+        self.said.retain(|said| said != name);
+        self.unknown.push(name.to_owned());
     }
 
     fn transaction_setting(

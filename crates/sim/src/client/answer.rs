@@ -90,6 +90,10 @@ impl ModelClient {
             learned.mismatch = learned.mismatch.or(judged.mismatch);
             learned.error_expected = learned.error_expected.or(judged.error_expected);
         }
+        if flying.statements.len() > 1 && error_of(reply).is_some() {
+            // Some of them may have run: the proxy does not know what they left.
+            self.shadow.is_held();
+        }
         if let Some(part) = parts.next() {
             let is_error_of_nothing = flying.statements.is_empty() && error_of(reply).is_some();
             if !is_error_of_nothing && learned.mismatch.is_none() {

@@ -160,11 +160,13 @@ impl ModelClient {
         now: Micros,
     ) {
         let stmt_id = self.stmt_id(slot);
-        let Some(known) = self.slots.get(&slot) else {
+        let Some(known) = self.slots.get_mut(&slot) else {
             let text = format!("execute {stmt_id}");
             let command = Command::execute(stmt_id, false, &[]);
             return self.send(deed, command, text, NOTHING, Some(1243), now);
         };
+        // An execution closes the cursor of the one before, whatever comes of it.
+        known.cursor.clear();
         let template = known.template;
         let text = template.to_sql(tag);
         let bound = params(template, tag, value);

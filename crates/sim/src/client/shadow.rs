@@ -92,11 +92,14 @@ impl Shadow {
         self.has_held |= self.session.holds_anything();
     }
 
+    /// The session stays on its connection until it is reset.
+    pub(super) fn is_held(&mut self) {
+        self.has_held = true;
+    }
+
     /// A command that is no statement failed: that is what is told of from now on, if anything.
     pub(super) fn command_failed(&mut self, error: &Refused) {
-        if !matches!(error.code, 2013 | 9001) {
-            self.session.fail(failure_of(error));
-        }
+        self.session.fail(failure_of(error));
         self.forget_traces();
     }
 
@@ -233,8 +236,11 @@ impl Shadow {
             });
             return (mismatch, (!is_of_data).then_some(failure.code));
         }
-        // Whether its cause is true is for the oracle. The session goes on as it was.
-        if !PROXY_ERRORS.contains(&failure.code) {
+        // Whether its cause is true is for the oracle. The session goes on as it was; what the
+        // proxy says is told like a server's error.
+        if PROXY_ERRORS.contains(&failure.code) {
+            self.session.fail(failure.clone());
+        } else {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }

@@ -91,6 +91,8 @@ fn login(
             let is_true = session.refusal_expected == Some(error.code)
                 || is_unknown_schema
                 || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
+                || error.code == 2013
+                    && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))
                 || is_true_everywhere(index, error, session.begun_us, *at_us);
             if !is_true {
                 let evidence = format!("refused at the login of {}: {error:?}", session.user);
@@ -279,6 +281,7 @@ impl Look<'_, '_> {
     fn is_killed(&self, error: &Refused, at_us: Micros) -> bool {
         let (index, session) = (self.index, self.session);
         error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
+            || error.code == 2013 && is_session_killed(index, session, at_us)
             || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
     }
 

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 
 use super::{
     Breach, Violation,
-    history::{Access, ClientHistory, SessionHistory},
+    history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
 use crate::LinkId;
@@ -68,6 +68,12 @@ fn in_order(
 ) {
     let mut last = None;
     for place in statements_of(client, session) {
+        // What was on a connection that was lost may run there whenever it gets there.
+        match place.exchange.known(place.part) {
+            Known::Unknown => continue,
+            Known::Failed(error) if is_of_connection(error.code) => continue,
+            Known::Done | Known::Failed(_) | Known::Skipped => {}
+        }
         let ran_at = index.ran_at(place.said.tag);
         // A read may run more than once: again when its answer was lost, and late where it was
         // sent first, behind one that takes long, when it has been answered from elsewhere. The

@@ -125,8 +125,10 @@ impl World<'_> {
     }
 
     fn look_at_lists(&mut self, worker: usize, figures: &mut Vec<Figure>) {
+        // What was in force since the last look: a queue may have grown by then.
         let oldest = self.oldest_version();
-        let configs = self.operator.in_force(self.plan, oldest);
+        let since = self.lists_seen.get_mut(worker).map(|seen| std::mem::replace(seen, oldest));
+        let configs = self.operator.in_force(self.plan, since.unwrap_or(oldest));
         let max = configs.map(|config| config.setting("queue_max")).max().unwrap_or(0);
         let Some(driver) = self.drivers.get_mut(worker) else { return };
         for (hostgroup, waiting) in driver.report().waiting {
