@@ -62,7 +62,10 @@ fn objection(
             lives.then(|| format!("session {} goes on", kill.number))
         }
         Some(1094) => {
-            let lives = there.any(|session| goes_on(session, at_us));
+            let was_in = |session: &&SessionHistory| {
+                matches!(session.login, LoginOutcome::Accepted(then) if then <= exchange.sent_us)
+            };
+            let lives = there.any(|session| was_in(&session) && goes_on(session, at_us));
             lives.then(|| format!("session {} is there, and goes on", kill.number))
         }
         Some(1095) => {

@@ -104,6 +104,7 @@ impl Host {
                 None => {
                     let failure = no_statement(flavor, stmt_id, "mysqld_stmt_reset");
                     put_failure(&mut out, 1, &failure);
+                    session.fail(failure);
                 }
             },
             Command::StmtFetch { stmt_id, rows } => {
@@ -128,7 +129,9 @@ impl Host {
                 frame.put(&mut out, 1, &Answer::Rows(rows), Form::Text);
             }
             _ => {
-                put_failure(&mut out, 1, &Failure::new(1047, b"08S01", "Unknown command"));
+                let failure = Failure::new(1047, b"08S01", "Unknown command");
+                put_failure(&mut out, 1, &failure);
+                session.fail(failure);
             }
         }
         self.send(link, out, record);
@@ -285,12 +288,16 @@ fn prepare(
 fn fetch(session: &mut ModelSession, id: u32, count: u32, frame: &Frame<'_>, out: &mut Vec<u8>) {
     let flavor = session.flavor();
     let Some(prepared) = session.prepared_mut(id) else {
-        put_failure(out, 1, &no_statement(flavor, id, "mysqld_stmt_fetch"));
+        let failure = no_statement(flavor, id, "mysqld_stmt_fetch");
+        put_failure(out, 1, &failure);
+        session.fail(failure);
         return;
     };
     let Some(cursor) = &mut prepared.cursor else {
         let text = format!("The statement ({id}) has no open cursor");
-        put_failure(out, 1, &Failure::new(1421, b"HY000", text));
+        let failure = Failure::new(1421, b"HY000", text);
+        put_failure(out, 1, &failure);
+        session.fail(failure);
         return;
     };
     let wanted = usize::try_from(count).unwrap_or(usize::MAX);
