@@ -59,6 +59,9 @@ pub(crate) struct Conn {
     /// Grows when another session than the last one gets it: what a session left on it is there
     /// as long as this number stays.
     pub turn: u64,
+    /// The turn in which the server was left with warnings or an error to be asked for, if it may
+    /// have any. MariaDB keeps them until a statement uses a table.
+    pub conditions_turn: Option<u64>,
     /// The server's epoch when it was opened.
     pub epoch: u32,
     /// When it was opened, or last became idle, ms.
@@ -68,6 +71,12 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
+    /// Whether its server may tell warnings and errors of sessions that had it before.
+    pub(crate) fn keeps_others_conditions(&self) -> bool {
+        self.flavor == Flavor::MariaDb
+            && self.conditions_turn.is_some_and(|turn| turn != self.turn)
+    }
+
     /// A relay for the answer to a command of the proxy's own, in one packet.
     pub(crate) fn own_relay(&self) -> Relay {
         let relay = Relay::new(ResponseShape::Single, self.format, self.format, false);

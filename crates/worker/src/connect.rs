@@ -105,6 +105,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            conditions_turn: None,
             turn: 0,
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
@@ -179,6 +180,7 @@ impl Worker {
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
+        conn.conditions_turn = None;
         conn.turn += 1;
         let Some(identity) = conn.identity.as_deref().cloned() else {
             return;

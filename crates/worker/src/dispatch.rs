@@ -54,7 +54,8 @@ impl Worker {
         let is_dump = statement.purpose == Purpose::Dump;
         let reads = reads_of_past(statement);
         let here = (conn_id, conn.turn);
-        let needs_trace = reads.is_elsewhere(session, here);
+        let is_others = reads.diagnostics && conn.keeps_others_conditions();
+        let needs_trace = is_others || reads.is_elsewhere(session, here);
         let has_id = session.insert_conn == Some(here);
         if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
             return;
@@ -89,6 +90,9 @@ impl Worker {
             add_last_insert_id(&mut sync, session.last_insert_id, conn.flavor);
             session.past.insert_id_is_set();
             session.insert_conn = Some((conn_id, conn.turn));
+            if let Some(conn) = self.conns.get_mut(conn_id) {
+                conn.conditions_turn = None;
+            }
         }
         let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
         self.send_sync(id, conn_id, state, sync, proof);
@@ -332,6 +336,8 @@ pub(crate) struct PastReads {
     pub insert_id: bool,
     /// What the last statement left: warnings, counts.
     pub last: bool,
+    /// Of that, warnings and errors.
+    pub diagnostics: bool,
 }
 
 /// What the statement reads of its session's past.
@@ -350,6 +356,7 @@ pub(crate) fn reads_of_past(statement: &Statement) -> PastReads {
             || depends(Depends::ROW_COUNT)
             || depends(Depends::FOUND_ROWS)
             || depends(Depends::DIAGNOSTICS),
+        diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
     }
 }
 

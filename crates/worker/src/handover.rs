@@ -169,6 +169,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            conditions_turn: None,
             turn: 0,
             epoch: moved.epoch,
             since_ms,

@@ -114,6 +114,10 @@ impl Worker {
             session.status = flags & LASTING_STATUS;
             session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
         }
+        if outcome.warnings > 0 || outcome.error.is_some() {
+            let conn = self.conns.get_mut(conn_id);
+            conn.into_iter().for_each(|conn| conn.conditions_turn = Some(conn.turn));
+        }
         let in_transaction = crate::held::is_in_transaction(session, analysis, outcome);
         let reads_warnings =
             analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
@@ -370,6 +374,7 @@ impl Worker {
         if conn.kills > 0 {
             return;
         }
+        conn.conditions_turn = None;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
@@ -423,14 +428,29 @@ impl Worker {
         sqlstate: &[u8; 5],
         text: &str,
     ) {
+        if self.tell_failure(id, seq, code, sqlstate, text) {
+            self.after_statement(id);
+        }
+    }
+
+    /// The same, and nothing that the client has sent behind it begins. False when the session is
+    /// over.
+    pub(crate) fn tell_failure(
+        &mut self,
+        id: ClientId,
+        seq: u8,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) -> bool {
         let Some(client) = self.clients.get_mut(id) else {
-            return;
+            return false;
         };
         let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
                 client.phase = other;
-                return;
+                return false;
             }
         };
         self.account_failed(id, &statement, code);
@@ -440,13 +460,14 @@ impl Worker {
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
-            return self.refuse(id, seq, code, sqlstate, text);
+            self.refuse(id, seq, code, sqlstate, text);
+            return false;
         }
         self.note_error(id, code, sqlstate, text);
         self.write_client(id, |out| {
             put_err(out, seq, code, sqlstate, text);
         });
-        self.after_statement(id);
+        true
     }
 
     /// The client goes while its statement is under way.

@@ -239,6 +239,9 @@ impl Worker {
 
     /// A server has answered a side command.
     pub(crate) fn side_answered(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+        if let (Some(_), Some(conn)) = (&outcome.error, self.conns.get_mut(via)) {
+            conn.conditions_turn = Some(conn.turn);
+        }
         let answer = match outcome.error {
             Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed {
                 code: error.code,

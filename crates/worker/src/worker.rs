@@ -188,12 +188,18 @@ impl Worker {
 
     /// A socket with bytes to write; call until `None` after each batch.
     pub fn next_dirty(&mut self) -> Option<Side> {
-        let side = self.dirty.0.pop_front()?;
-        match side {
-            Side::Client(id) => self.clients.get_mut(id)?.outbox.is_listed = false,
-            Side::Server(id) => self.conns.get_mut(id)?.outbox.is_listed = false,
+        // One that has gone meanwhile must not keep the rest from their turn.
+        while let Some(side) = self.dirty.0.pop_front() {
+            let outbox = match side {
+                Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.outbox),
+                Side::Server(id) => self.conns.get_mut(id).map(|conn| &mut conn.outbox),
+            };
+            if let Some(outbox) = outbox {
+                outbox.is_listed = false;
+                return Some(side);
+            }
         }
-        Some(side)
+        None
     }
 
     /// Whether any socket has bytes that the driver has not been told of.

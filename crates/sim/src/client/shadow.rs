@@ -48,6 +48,9 @@ pub(super) struct Shadow {
     traces_us: Option<Micros>,
     /// The last statement was one that leaves `FOUND_ROWS()`.
     has_found_rows: bool,
+    /// A deadlock has undone the transaction, and no reply has said so since: an error has no
+    /// flags, so the proxy does not know it, and says the old ones where it answers itself.
+    is_status_stale: bool,
     /// User variables, and updates prepared by SQL: what `EXECUTE` writes.
     users: BTreeMap<u8, u64>,
     updates: BTreeMap<u8, (Option<Schema>, u64)>,
@@ -72,6 +75,7 @@ impl Shadow {
             has_held: false,
             traces_us: None,
             has_found_rows: false,
+            is_status_stale: false,
             users: BTreeMap::new(),
             updates: BTreeMap::new(),
         }
@@ -186,6 +190,11 @@ impl Shadow {
         let mut said = self.said(statement);
         let was_in_transaction = self.session.is_in_transaction();
         let answer = answer_of(part);
+        self.is_status_stale = match &answer {
+            Answer::Failed(failure) if failure.code == 1213 => was_in_transaction,
+            Answer::Failed(_) => self.is_status_stale,
+            Answer::Done(_) | Answer::Rows(_) => false,
+        };
         let (mismatch, error_expected) = match &answer {
             Answer::Failed(failure) => self.judge_failure(statement, schema, &answer, failure),
             Answer::Done(_) | Answer::Rows(_) => {
@@ -336,8 +345,12 @@ impl Shadow {
 
     /// The flags of a reply are those of this session.
     pub(super) fn status_mismatch(&self, done: Option<&Done>) -> Option<Mismatch> {
-        let flags = done?.status & SESSION_FLAGS;
-        let expected = self.session.status() & SESSION_FLAGS;
+        let known = match self.is_status_stale {
+            true => SESSION_FLAGS & !(status::IN_TRANS | status::IN_TRANS_READONLY),
+            false => SESSION_FLAGS,
+        };
+        let flags = done?.status & known;
+        let expected = self.session.status() & known;
         (flags != expected).then(|| Mismatch {
             kind: MismatchKind::State,
             evidence: format!("expected the status flags {expected:#06x}, got {flags:#06x}"),

@@ -19,6 +19,9 @@ pub struct Trackers {
     all_variables: bool,
     schema_on: bool,
     state_on: bool,
+    transaction_on: bool,
+    /// What is said of the next transaction: a `SET`, or nothing once it is used up.
+    characteristics: Option<&'static str>,
     variables: Vec<(&'static str, String)>,
     schema: Option<Schema>,
     state_changed: bool,
@@ -32,6 +35,8 @@ impl Default for Trackers {
             all_variables: false,
             schema_on: true,
             state_on: false,
+            transaction_on: false,
+            characteristics: None,
             variables: Vec::new(),
             schema: None,
             state_changed: false,
@@ -58,6 +63,11 @@ impl Trackers {
         if self.all_variables {
             self.variables.push(("last_insert_id", id.to_string()));
         }
+    }
+
+    /// `SET TRANSACTION` was said of the next transaction, or has been used up.
+    pub(super) fn next_transaction(&mut self, is_set: bool) {
+        self.characteristics = Some(if is_set { "SET TRANSACTION READ ONLY;" } else { "" });
     }
 
     /// A schema was chosen.
@@ -90,6 +100,10 @@ impl Trackers {
                 let text = if on { "ON" } else { "OFF" };
                 ("session_track_state_change", text.to_owned())
             }
+            "transaction_info" => {
+                self.transaction_on = value == "CHARACTERISTICS";
+                ("session_track_transaction_info", value.to_owned())
+            }
             _ => return false,
         };
         self.state_changed = true;
@@ -103,6 +117,7 @@ impl Trackers {
     pub(super) fn discard(&mut self) {
         self.variables.clear();
         self.schema = None;
+        self.characteristics = None;
         self.state_changed = false;
     }
 
@@ -127,6 +142,12 @@ impl Trackers {
             put_lenenc_bytes(&mut name, schema.name().as_bytes());
             raw.push(1);
             put_lenenc_bytes(&mut raw, &name);
+        }
+        if let Some(text) = self.characteristics.take().filter(|_| self.transaction_on) {
+            let mut content = Vec::new();
+            put_lenenc_bytes(&mut content, text.as_bytes());
+            raw.push(4);
+            put_lenenc_bytes(&mut raw, &content);
         }
         if std::mem::take(&mut self.state_changed) && self.state_on {
             raw.extend_from_slice(&[2, 2, 1, b'1']);

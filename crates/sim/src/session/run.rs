@@ -71,7 +71,7 @@ impl ModelSession {
             (Act::LockTables { .. }, _) if schema.is_some() => {
                 // What it does first, it has done.
                 self.end_transaction(data, true);
-                self.next = None;
+                self.use_next();
                 self.table_lock = None;
             }
             (_, 1213) => self.end_transaction(data, false),
@@ -177,7 +177,7 @@ impl ModelSession {
             }
             Act::Commit | Act::Rollback => {
                 self.end_transaction(data, statement.act == Act::Commit);
-                self.next = None;
+                self.use_next();
                 Ok(Answer::Done(Done::default()))
             }
             _ => self.act_on_session(statement, schema, data),
@@ -211,14 +211,14 @@ impl ModelSession {
             Act::LockTables { write } => {
                 let schema = schema.ok_or_else(no_schema)?;
                 self.end_transaction(data, true);
-                self.next = None;
+                self.use_next();
                 self.table_lock = Some((schema, *write));
                 done()
             }
             Act::UnlockTables => {
                 if self.table_lock.take().is_some() {
                     self.end_transaction(data, true);
-                    self.next = None;
+                    self.use_next();
                 }
                 done()
             }
@@ -273,12 +273,19 @@ impl ModelSession {
             return Err(only_reads());
         }
         if self.transaction.is_none() {
-            self.next = None;
+            self.use_next();
             if !self.is_autocommit() {
                 self.open_transaction(read_only);
             }
         }
         Ok(())
+    }
+
+    /// What `SET TRANSACTION` said of the next transaction is used up.
+    pub(super) fn use_next(&mut self) {
+        if self.next.take().is_some() {
+            self.trackers.next_transaction(false);
+        }
     }
 
     fn open_transaction(&mut self, read_only: bool) {
@@ -290,7 +297,7 @@ impl ModelSession {
         self.end_transaction(data, true);
         self.table_lock = None;
         let read_only = self.reads_only() || form == BeginForm::ReadOnly;
-        self.next = None;
+        self.use_next();
         self.open_transaction(read_only);
     }
 

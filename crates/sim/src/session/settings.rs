@@ -136,7 +136,7 @@ impl ModelSession {
                 self.set_variable(variable, value);
             }
             Variable::TransactionReadOnly => {
-                self.next = None;
+                self.use_next();
                 self.set_variable(variable, value);
             }
             _ => self.set_variable(variable, value),
@@ -157,13 +157,14 @@ impl ModelSession {
                 return Err(Failure::new(1568, b"25001", text));
             }
             self.next = Some(read_only.or(self.next.flatten()));
+            self.trackers.next_transaction(true);
             return Ok(Answer::Done(Done::default()));
         }
         if let Some(isolation) = isolation {
             self.set_variable(Variable::TransactionIsolation, Value::Text(isolation.value()));
         }
         if let Some(read_only) = read_only {
-            self.next = None;
+            self.use_next();
             self.set_variable(Variable::TransactionReadOnly, Value::Flag(read_only));
         }
         Ok(Answer::Done(Done::default()))

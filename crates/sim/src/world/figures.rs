@@ -97,7 +97,13 @@ impl World<'_> {
             let configs = self.operator.in_force(self.plan, self.oldest_version());
             configs.map(|config| config.setting(name)).max().unwrap_or(0)
         };
+        let lowest = |name| {
+            let configs = self.operator.in_force(self.plan, self.oldest_version());
+            configs.map(|config| config.setting(name)).min().unwrap_or(0)
+        };
         let now = u64::from(self.shared.clients());
+        // A worker that has the new limit goes by that.
+        let is_full = now >= lowest("max_connections");
         figures.push(Figure { what: Limited::Clients, now, max: highest("max_connections") });
         for (place, user) in self.user_names.iter().enumerate() {
             let configs = self.operator.in_force(self.plan, self.oldest_version());
@@ -107,6 +113,9 @@ impl World<'_> {
             figures.push(Figure { what: Limited::UserSessions(place), now, max });
         }
         let max = highest("client_buffer_max") + BYTES_SLACK;
+        if is_full {
+            self.is_full(CauseKind::ClientsFull);
+        }
         let Some(driver) = self.drivers.get_mut(worker) else { return };
         let mut clients = 0;
         let open: Vec<_> = driver.open().collect();

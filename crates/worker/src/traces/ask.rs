@@ -11,6 +11,7 @@ use super::warnings::put_remembered;
 use crate::{
     ClientId, Worker,
     client::{Statement, Waiting},
+    conn::Conn,
     dispatch::runs_a_routine,
     route::Route,
 };
@@ -62,7 +63,11 @@ impl Worker {
         if reads_last {
             // To find out about the one clears the other.
             let is_asked = session.past.is_insert_id_reported();
-            let place = match reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked) {
+            let is_insert_id = reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked);
+            let conn = last.and_then(|(conn, _)| self.conns.get(conn));
+            let is_others =
+                reads(Depends::DIAGNOSTICS) && conn.is_some_and(Conn::keeps_others_conditions);
+            let place = match is_insert_id || is_others {
                 true => Place::Gone,
                 false => self.place_of(id, last),
             };
