@@ -1,6 +1,5 @@
 //! One worker with its sockets, played: does with virtual links what the real driver
 //! (`crates/proxy/src/driver.rs`) does with the kernel's sockets, in the same order.
-
 mod connect;
 mod sockets;
 
@@ -218,6 +217,11 @@ impl Driver {
     /// A client's connection waits to be accepted.
     pub fn knock(&mut self, link: LinkId, peer: Peer) {
         self.backlog.push_back((link, peer));
+    }
+
+    /// Connections that wait to be accepted.
+    pub fn knocking(&self) -> u64 {
+        u64::try_from(self.backlog.len()).unwrap_or(u64::MAX)
     }
 
     /// Bytes or an end came.

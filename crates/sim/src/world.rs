@@ -110,6 +110,8 @@ pub(crate) struct World<'a> {
     faults: BTreeMap<&'static str, u64>,
     /// Names of the users of all configurations.
     user_names: Vec<String>,
+    /// Clients that were there before a batch, and those that came in it.
+    clients_wanted: u64,
     /// The oldest version in force when each worker's lists were looked at last.
     lists_seen: Vec<u64>,
     /// The deadline of the stop that the workers were told of.
@@ -182,6 +184,7 @@ impl<'a> World<'a> {
             faults: BTreeMap::new(),
             user_names: plan.user_names(),
             lists_seen: vec![0; plan.workers],
+            clients_wanted: 0,
             told_to_stop: None,
             rest: Rest::default(),
             batches: 0,
@@ -302,6 +305,7 @@ impl<'a> World<'a> {
             return;
         }
         self.batches += 1;
+        self.clients_wanted = u64::from(self.shared.clients()) + driver.knocking();
         let mut out = Outside {
             now,
             wire: &mut self.wire,

@@ -73,8 +73,7 @@ pub(crate) struct Conn {
 impl Conn {
     /// Whether its server may tell warnings and errors of sessions that had it before.
     pub(crate) fn keeps_others_conditions(&self) -> bool {
-        self.flavor == Flavor::MariaDb
-            && self.conditions_turn.is_some_and(|turn| turn != self.turn)
+        self.flavor == Flavor::MariaDb && self.conditions_turn.is_some_and(|turn| turn != self.turn)
     }
 
     /// A relay for the answer to a command of the proxy's own, in one packet.

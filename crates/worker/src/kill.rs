@@ -303,7 +303,7 @@ impl Worker {
             },
             _ => None,
         };
-        // What runs at a server may be over when the KILL arrives: only of a read it does not matter.
+        // What runs at a server may be over when the KILL arrives; of a read it does not matter.
         let may_be_done = match &client.phase {
             Phase::Running(statement) => {
                 matches!(statement.stage, Stage::Sent(_)) && !statement.is_read

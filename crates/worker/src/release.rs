@@ -119,8 +119,9 @@ impl Worker {
             conn.into_iter().for_each(|conn| conn.conditions_turn = Some(conn.turn));
         }
         let in_transaction = crate::held::is_in_transaction(session, analysis, outcome);
-        let reads_warnings =
-            analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
+        // One that fails leaves its own error.
+        let reads_warnings = outcome.error.is_none()
+            && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         if !reads_warnings {
             session.past.learn(statement, outcome, flavor);
         }

@@ -300,11 +300,15 @@ impl Step<'_> {
         }
         match value {
             Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unsaid(name),
+            // One of these changes another, which the same text may have set before.
+            Value::Literal(text) if CHARSET_VARIABLES.contains(&name) => {
+                self.state.set_variable(name, text);
+            }
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
             }
-            // The server's default is neither the handshake's character set nor that of `SET NAMES`.
+            // The server's default is neither the handshake's nor that of `SET NAMES`.
             Value::Default
                 if DEFAULT_DIFFERS.contains(&name) || CHARSET_VARIABLES.contains(&name) =>
             {

@@ -11,8 +11,10 @@
 //! | `shadow` | what a direct connection would have answered |
 //! | `rows` | the rows that a client alone writes |
 //! | `deed` | what is sent for a deed |
+//! | `access` | what statements do to data |
 //! | `answer` | what a reply means for the session |
 
+mod access;
 mod answer;
 mod command;
 mod deed;

@@ -2,7 +2,7 @@
 //!
 //! | answered | means |
 //! |---|---|
-//! | OK | a session of that number and the same user was there; of one that was to end, nothing that it sent afterwards is answered |
+//! | OK | a session of that number and user was there; if it was to end, it goes on with nothing |
 //! | 1094 | none was there that goes on afterwards |
 //! | 1095 | one was there that is another user's, or logs in |
 //! | 1317 | it is the client itself |
@@ -62,14 +62,16 @@ fn objection(
             lives.then(|| format!("session {} goes on", kill.number))
         }
         Some(1094) => {
-            let was_in = |session: &&SessionHistory| {
-                matches!(session.login, LoginOutcome::Accepted(then) if then <= exchange.sent_us)
+            let was_in = |session: &&SessionHistory| match session.login {
+                LoginOutcome::Accepted(then_us) => then_us <= exchange.sent_us,
+                LoginOutcome::Pending | LoginOutcome::Refused(..) => false,
             };
             let lives = there.any(|session| was_in(&session) && goes_on(session, at_us));
             lives.then(|| format!("session {} is there, and goes on", kill.number))
         }
         Some(1095) => {
-            let is_so = there.any(|session| session.user != asker.user || !is_in(session, at_us));
+            let is_so = there
+                .any(|session| session.user != asker.user || !is_in(session, exchange.sent_us));
             (!is_so).then(|| format!("session {} is its own", kill.number))
         }
         Some(1317) => {

@@ -30,7 +30,9 @@ impl World<'_> {
         self.retire_configurations();
         let mut figures = Vec::new();
         let mut pairs = Vec::new();
-        self.look_at_servers(&mut figures, &mut pairs);
+        if self.look_at_servers(&mut figures, &mut pairs) {
+            self.is_full(CauseKind::Full);
+        }
         self.look_at_clients(worker, &mut figures, &mut pairs);
         if self.batches.is_multiple_of(LISTS_EVERY) {
             self.look_at_lists(worker, &mut figures);
@@ -61,7 +63,9 @@ impl World<'_> {
         }
     }
 
-    fn look_at_servers(&self, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) {
+    /// True when one is full, by any configuration that is in force.
+    fn look_at_servers(&self, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) -> bool {
+        let mut is_full = false;
         let oldest = self.oldest_version();
         // Each worker may open one connection beyond the cap to carry a `KILL`.
         let carries = |driver: &&Driver| driver.worker().carries_kills();
@@ -70,7 +74,8 @@ impl World<'_> {
             let configs = self.operator.in_force(self.plan, oldest);
             let servers = configs.flat_map(|config| &config.servers);
             let same = servers.filter(|it| plan::key_of(it.hostgroup, it.host) == *key);
-            let max = same.map(|server| u64::from(server.max_connections)).max().unwrap_or(0);
+            let limits: Vec<_> = same.map(|server| u64::from(server.max_connections)).collect();
+            let max = limits.iter().max().copied().unwrap_or(0);
             let what = Limited::ServerConnections(place);
             let open = wide(self.conns.values().filter(|counted| **counted == place).count());
             let counted = u64::from(health.connections());
@@ -79,7 +84,9 @@ impl World<'_> {
             let what = Limited::ServerStatements(place);
             let max = open * self.depth_max(oldest);
             figures.push(Figure { what, now: u64::from(health.in_flight()), max });
+            is_full |= limits.iter().any(|limit| counted >= *limit);
         }
+        is_full
     }
 
     /// The most statements that may be in flight on one connection.
@@ -102,8 +109,8 @@ impl World<'_> {
             configs.map(|config| config.setting(name)).min().unwrap_or(0)
         };
         let now = u64::from(self.shared.clients());
-        // A worker that has the new limit goes by that.
-        let is_full = now >= lowest("max_connections");
+        // A worker that has the new limit goes by that; who came in this batch may have gone in it.
+        let is_full = now.max(self.clients_wanted) >= lowest("max_connections");
         figures.push(Figure { what: Limited::Clients, now, max: highest("max_connections") });
         for (place, user) in self.user_names.iter().enumerate() {
             let configs = self.operator.in_force(self.plan, self.oldest_version());

@@ -4,8 +4,8 @@ use super::{Habit, Script, identity, spoil};
 use crate::{
     client::spec::Deed,
     statement::{
-        Act, BeginForm, Charset, Isolation, PreparedSql, Schema, Scope, SetValue, Setting, Statement, Tag,
-        Template, Value, Variable,
+        Act, BeginForm, Charset, Isolation, PreparedSql, Schema, Scope, SetValue, Setting,
+        Statement, Tag, Template, Value, Variable,
     },
 };
 
