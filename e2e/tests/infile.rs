@@ -203,26 +203,70 @@ fn a_big_file_does_not_fill_memory() -> Result<()> {
     })
 }
 
+/// Has the command-line client load a file into `t`; how many rows that gave.
+fn load_by_program(
+    proxy: &Trunkline,
+    schema: &str,
+    rows: &str,
+    options: &[&str],
+) -> Result<String> {
+    let program = find_program("mariadb").context("no mariadb client")?;
+    let folder = TempFolder::new("infile")?;
+    let file = folder.path().join("rows");
+    std::fs::write(&file, rows)?;
+    let load =
+        format!("LOAD DATA LOCAL INFILE '{}' INTO TABLE t; SELECT ROW_COUNT()", file.display());
+    let output = Command::new(program)
+        .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--batch", "-N"])
+        .args(["--skip-ssl", "--local-infile=1"])
+        .args(options)
+        .arg(format!("--port={}", proxy.port()))
+        .arg(format!("--user={USER}"))
+        .arg(format!("--password={PASSWORD}"))
+        .args([schema, "-e", &load])
+        .output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{errors} {}", proxy.log());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 #[test]
 fn the_command_line_client_loads_its_file() -> Result<()> {
     on_both("the_command_line_client_loads_its_file", |_, proxy, schema| {
-        let program = find_program("mariadb").context("no mariadb client")?;
-        let folder = TempFolder::new("infile")?;
-        let file = folder.path().join("rows");
-        std::fs::write(&file, "1\tone\n2\ttwo\n")?;
-        let load =
-            format!("LOAD DATA LOCAL INFILE '{}' INTO TABLE t; SELECT ROW_COUNT()", file.display());
-        let output = Command::new(program)
-            .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--batch", "-N"])
-            .args(["--skip-ssl", "--local-infile=1"])
-            .arg(format!("--port={}", proxy.port()))
-            .arg(format!("--user={USER}"))
-            .arg(format!("--password={PASSWORD}"))
-            .args([schema, "-e", &load])
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success() && text.trim() == "2", "{text} {errors}");
+        let count = load_by_program(proxy, schema, "1\tone\n2\ttwo\n", &[])?;
+        ensure!(count == "2", "{count} rows");
         Ok(())
     })
+}
+
+/// Compressed packets are numbered apart from those inside, and each side counts its own.
+#[test]
+fn a_local_file_is_loaded_compressed_on_either_side() -> Result<()> {
+    let wide: String = "what repeats, and what does not: ".repeat(40);
+    let many: String = (0..15_000).map(|row| format!("{row}\t{wide}{}\n", row * 7919)).collect();
+    let files = [("1\tone\n", "1"), (&many, "15000"), ("", "0")];
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_local_file_is_loaded_compressed_on_either_side") {
+            continue;
+        }
+        let server = shared_loading(flavour)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT, b VARCHAR(2000)) ENGINE=InnoDB")?;
+        for of_server in ["", "compression = 1\n"] {
+            let config = one_server(server, 1, 2);
+            let config =
+                config.replacen("hostgroup = 0\n", &format!("hostgroup = 0\n{of_server}"), 1);
+            let proxy = Trunkline::start(&config)?;
+            for options in [&["--compress"][..], &[]] {
+                for (rows, expected) in files {
+                    let count = load_by_program(&proxy, &schema, rows, options)
+                        .with_context(|| format!("{flavour:?} {of_server} {options:?}"))?;
+                    ensure!(count == expected, "{count} rows, not {expected}");
+                }
+            }
+            let rows = server.value(&format!("SELECT COUNT(*), SUM(LENGTH(b)) FROM {schema}.t"))?;
+            ensure!(rows.as_deref() == Some("30002"), "{rows:?}");
+            server.sql(&format!("TRUNCATE {schema}.t"))?;
+        }
+    }
+    Ok(())
 }

@@ -113,6 +113,8 @@ impl Layout {
             format!("--datadir={}", self.data().display()),
             format!("--socket={}", self.socket().display()),
             format!("--pid-file={}", self.folder.join("pid").display()),
+            // A server that starts deletes the temporary tables of all others in the same folder.
+            format!("--tmpdir={}", self.folder.display()),
             format!("--port={}", self.port),
             format!("--server-id={}", self.server_id),
         ];
