@@ -110,6 +110,8 @@ pub(crate) struct World<'a> {
     faults: BTreeMap<&'static str, u64>,
     /// Names of the users of all configurations.
     user_names: Vec<String>,
+    /// The oldest configuration that a worker served by before the last batch.
+    oldest_then: u64,
     /// Clients that were there before a batch, and those that came in it.
     clients_wanted: u64,
     /// The oldest version in force when each worker's lists were looked at last.
@@ -184,6 +186,7 @@ impl<'a> World<'a> {
             faults: BTreeMap::new(),
             user_names: plan.user_names(),
             lists_seen: vec![0; plan.workers],
+            oldest_then: 0,
             clients_wanted: 0,
             told_to_stop: None,
             rest: Rest::default(),
@@ -305,6 +308,14 @@ impl<'a> World<'a> {
             return;
         }
         self.batches += 1;
+        self.oldest_then = self
+            .drivers
+            .iter()
+            .filter(|driver| !driver.is_stopped())
+            .map(Driver::version)
+            .min()
+            .unwrap_or_default();
+        let Some(driver) = self.drivers.get_mut(worker) else { return };
         self.clients_wanted = u64::from(self.shared.clients()) + driver.knocking();
         let mut out = Outside {
             now,

@@ -10,7 +10,7 @@ use trunkline_protocol::{
     response::Outcome,
 };
 use trunkline_session::tracker::{
-    Charset, PinReason, SessionState, Trust, apply_outcome, reports_change,
+    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
 };
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect},
@@ -323,11 +323,17 @@ impl Worker {
         conn.owner = None;
         conn.last_client = None;
         let was_pinned = std::mem::take(&mut conn.is_pinned);
+        let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
             if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
+                leaves_unseen = true;
             }
+        }
+        if leaves_unseen {
+            // It may choose another schema, which a reset does not take back.
+            conn.state = self.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
         }
         if conn.is_paused {
             conn.is_paused = false;

@@ -125,7 +125,6 @@ mod tests {
         check(1049, FailureKind::SchemaDenied);
         check(1040, FailureKind::TooManyConnections);
         check(1156, FailureKind::Protocol);
-        check(1049, FailureKind::Other);
     }
 
     #[test]

@@ -238,16 +238,18 @@ fn garbage(rng: &mut Rng) -> Vec<u8> {
     match rng.below(4) {
         // A packet numbered out of order.
         0 => vec![7, 0, 0, 77, 0, 0, 0, 2, 0, 0, 0],
-        // An OK that is cut.
-        1 => vec![3, 0, 0, 1, 0, 0xFC, 1],
+        // An error that is cut.
+        1 => vec![2, 0, 0, 1, 0xFF, 0x28],
         // A packet without anything in it.
         2 => vec![0, 0, 0, 1],
         _ => {
             let mut bytes = vec![0; 40];
             rng.fill(&mut bytes);
             // Short, so that nobody waits for the rest of it: servers' time is not limited.
-            if let [len @ .., _] = bytes.get_mut(..4).unwrap_or_default() {
+            // Numbered so that it is no row that nobody can tell from a good one.
+            if let [len @ .., seq] = bytes.get_mut(..4).unwrap_or_default() {
                 len.copy_from_slice(&[20, 0, 0]);
+                *seq |= 0x80;
             }
             bytes
         }

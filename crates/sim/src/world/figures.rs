@@ -66,7 +66,7 @@ impl World<'_> {
     /// True when one is full, by any configuration that is in force.
     fn look_at_servers(&self, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) -> bool {
         let mut is_full = false;
-        let oldest = self.oldest_version();
+        let oldest = self.oldest_then;
         // Each worker may open one connection beyond the cap to carry a `KILL`.
         let carries = |driver: &&Driver| driver.worker().carries_kills();
         let beyond = wide(self.drivers.iter().filter(carries).count());
@@ -101,11 +101,11 @@ impl World<'_> {
 
     fn look_at_clients(&mut self, worker: usize, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) {
         let highest = |name| {
-            let configs = self.operator.in_force(self.plan, self.oldest_version());
+            let configs = self.operator.in_force(self.plan, self.oldest_then);
             configs.map(|config| config.setting(name)).max().unwrap_or(0)
         };
         let lowest = |name| {
-            let configs = self.operator.in_force(self.plan, self.oldest_version());
+            let configs = self.operator.in_force(self.plan, self.oldest_then);
             configs.map(|config| config.setting(name)).min().unwrap_or(0)
         };
         let now = u64::from(self.shared.clients());
@@ -113,7 +113,7 @@ impl World<'_> {
         let is_full = now.max(self.clients_wanted) >= lowest("max_connections");
         figures.push(Figure { what: Limited::Clients, now, max: highest("max_connections") });
         for (place, user) in self.user_names.iter().enumerate() {
-            let configs = self.operator.in_force(self.plan, self.oldest_version());
+            let configs = self.operator.in_force(self.plan, self.oldest_then);
             let users = configs.flat_map(|config| &config.users).filter(|it| it.name == *user);
             let max = users.map(|user| u64::from(user.max_connections)).max().unwrap_or(0);
             let now = u64::from(self.shared.user_connections(user));
@@ -142,7 +142,7 @@ impl World<'_> {
 
     fn look_at_lists(&mut self, worker: usize, figures: &mut Vec<Figure>) {
         // What was in force since the last look: a queue may have grown by then.
-        let oldest = self.oldest_version();
+        let oldest = self.oldest_then;
         let since = self.lists_seen.get_mut(worker).map(|seen| std::mem::replace(seen, oldest));
         let configs = self.operator.in_force(self.plan, since.unwrap_or(oldest));
         let max = configs.map(|config| config.setting("queue_max")).max().unwrap_or(0);
