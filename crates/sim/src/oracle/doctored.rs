@@ -263,7 +263,10 @@ fn a_read_that_is_tried_too_often() {
     read(&mut world, 1, 1_000, None);
     world.runs(1_060, 3, tag(1), Effect::None);
     world.check(&[]);
+    // Once more where it stood behind one that took long.
     world.runs(1_070, 3, tag(1), Effect::None);
+    world.check(&[]);
+    world.runs(1_080, 3, tag(1), Effect::None);
     world.check(&[Breach::TriedTooOften]);
 }
 

@@ -192,8 +192,11 @@ fn verdict(places: &[Place<'_>]) -> Verdict {
     for place in places {
         let known = place.exchange.known(place.part);
         match (place.said.ends, known) {
+            (Some(Ends::Commit), Known::Done) => verdict = Verdict::Committed,
             // What commits before it fails has committed.
-            (Some(Ends::Commit), Known::Done | Known::Failed(_)) => verdict = Verdict::Committed,
+            (Some(Ends::Commit), Known::Failed(error)) if !is_of_connection(error.code) => {
+                verdict = Verdict::Committed;
+            }
             (Some(Ends::Rollback), Known::Done) => verdict = Verdict::RolledBack,
             // A deadlock's victim is rolled back whole.
             (_, Known::Failed(error)) if error.code == 1213 => verdict = Verdict::RolledBack,

@@ -189,10 +189,7 @@ fn the_real_analysis_knows_reads_from_the_rest() {
 #[test]
 fn the_real_analysis_sees_what_stays_in_the_session() {
     let effects = |act| analysed(act).effects;
-    assert_eq!(
-        effects(Act::GetLock { lock: 1, seconds: 1 }),
-        [Effect::GetLock(Some(b"l1".to_vec()))]
-    );
+    assert!(matches!(&effects(Act::GetLock { lock: 1, seconds: 1 })[..], [Effect::GetLock(_)]));
     assert_eq!(effects(Act::CalcFoundRows { rows: 2, limit: 1 }), [Effect::CalcFoundRows]);
     assert_eq!(effects(Act::LockTables { write: true }), [Effect::LockTables]);
     assert!(matches!(

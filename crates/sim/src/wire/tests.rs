@@ -70,6 +70,8 @@ fn bytes_for_an_end_that_has_closed_are_answered_with_a_reset() {
     assert_eq!(drain(&mut wire, id, End::Proxy, &mut now).1, ReadBytes::End);
     assert_eq!(wire.write(id, End::Proxy, b"late", now), Ok(4));
     drain(&mut wire, id, End::Far, &mut now);
+    // The reset is on its way back.
+    let _ = drain(&mut wire, id, End::Proxy, &mut now);
     assert_eq!(wire.write(id, End::Proxy, b"later", now), Err(Broken));
 }
 
