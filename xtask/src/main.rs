@@ -11,6 +11,7 @@ mod profile;
 mod release;
 mod run;
 mod servers;
+mod sim;
 mod test;
 mod tidy;
 
@@ -43,6 +44,9 @@ enum Task {
     Icount(icount::Arguments),
     /// Counts the instructions of each step of the way of a statement with callgrind
     Profile(profile::Arguments),
+    /// Simulates the data plane under faults, seed by seed
+    #[command(disable_help_flag = true)]
+    Sim(sim::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
+        Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {

@@ -17,8 +17,8 @@ pub enum Choice {
     Open(SlotId),
     /// Log this idle connection in as the wanted account; it left the idle list.
     ChangeUser(SlotId, ConnId),
-    /// Close this idle connection, which can't be logged in as the wanted account and has left the
-    /// idle list, and open another one in its place.
+    /// Close this idle connection, which left the idle list, and open one of the wanted account in
+    /// its place: it can't be logged in as that account, and the cap leaves no room beside it.
     Replace(SlotId, ConnId),
     /// Send the statement behind those in flight on this shared connection.
     Join(SlotId, ConnId),
@@ -185,7 +185,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             }
         }
         let mut cause = RefusalCause::AllAtMaxConnections;
-        for id in std::iter::once(drawn).chain(others) {
+        for id in std::iter::once(drawn).chain(others.iter().copied()) {
             let Some(slot) = self.slots.get_mut(id.0) else { continue };
             if !slot.has_room() || slot.counts().connecting >= CONNECTING_MAX {
                 cause = RefusalCause::AllBusy;
@@ -197,11 +197,14 @@ impl<C: Copy + PartialEq> Pool<C> {
             if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
                 return Choice::ChangeUser(id, conn);
             }
-            if let Some(conn) = slot.take_oldest_idle(|other| other != account) {
-                return Choice::Replace(id, conn);
-            }
         }
-        Choice::Wait(cause)
+        let replaced = std::iter::once(drawn).chain(others).find_map(|id| {
+            let slot = self.slots.get_mut(id.0)?;
+            let can_open = slot.has_room() && slot.counts().connecting < CONNECTING_MAX;
+            let conn = slot.take_oldest_idle(|other| can_open && other != account)?;
+            Some(Choice::Replace(id, conn))
+        });
+        replaced.unwrap_or(Choice::Wait(cause))
     }
 
     /// Chooses for a statement of `account` that may follow others on their connection. `depth`
@@ -249,16 +252,25 @@ impl<C: Copy + PartialEq> Pool<C> {
         Some(Choice::Join(drawn, conn))
     }
 
-    /// Draws a server for a connection that serves one session alone; its place under the global
-    /// cap is taken.
-    pub fn choose_dedicated(&mut self, hostgroup: HostgroupId, now_ms: u64) -> Option<SlotId> {
-        let drawn = self.draw(hostgroup, now_ms).ok()?;
+    /// Chooses for a connection that serves one session alone: opened, in place of an idle one if
+    /// need be, or none at all.
+    pub fn choose_dedicated(&mut self, hostgroup: HostgroupId, now_ms: u64) -> Choice {
+        let drawn = match self.draw(hostgroup, now_ms) {
+            Ok(drawn) => drawn,
+            Err(cause) => return Choice::Wait(cause),
+        };
         let others = self.online(hostgroup, now_ms);
-        std::iter::once(drawn).chain(others).find(|id| {
-            self.slots.get(id.0).is_some_and(|slot| {
-                slot.server.health.try_take_connection(slot.server.max_connections)
-            })
-        })
+        let by_preference = || std::iter::once(drawn).chain(others.iter().copied());
+        let has_place =
+            |slot: &Slot| slot.server.health.try_take_connection(slot.server.max_connections);
+        if let Some(id) = by_preference().find(|id| self.slots.get(id.0).is_some_and(has_place)) {
+            return Choice::Open(id);
+        }
+        let replaced = by_preference().find_map(|id| {
+            let conn = self.slots.get_mut(id.0)?.take_oldest_idle(|_| true)?;
+            Some(Choice::Replace(id, conn))
+        });
+        replaced.unwrap_or(Choice::Wait(RefusalCause::AllAtMaxConnections))
     }
 
     fn online(&self, hostgroup: HostgroupId, now_ms: u64) -> Vec<SlotId> {
@@ -388,13 +400,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_that_behaves_otherwise_gives_its_place_when_the_cap_leaves_no_room() {
+    fn what_cannot_change_its_account_makes_room_for_those_who_wait() {
         let mut pool = pool(&[server(1, 1, 1)]);
         let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
         let conn = ConnId { index: 5, generation: 0 };
         pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
         assert_eq!(choose(&mut pool), Choice::Replace(id, conn));
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
+        pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
+        assert_eq!(pool.choose_dedicated(GROUP, 0), Choice::Replace(id, conn));
     }
 
     #[test]

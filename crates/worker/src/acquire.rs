@@ -7,7 +7,7 @@ use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
     conn::ConnPhase,
-    dispatch::trace_of,
+    dispatch::reads_of_past,
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -51,6 +51,24 @@ impl Worker {
         }
     }
 
+    /// Closes an idle connection, already off its list, and opens one in its place, unless
+    /// another worker was quicker to take that.
+    pub(crate) fn replace(
+        &mut self,
+        slot: SlotId,
+        idle: ConnId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        client: ClientId,
+    ) -> Option<ConnId> {
+        self.discard_idle(idle);
+        let server = &self.pool.slot(slot)?.server;
+        if !server.health.try_take_connection(server.max_connections) {
+            return None;
+        }
+        self.open(slot, hostgroup, account, client)
+    }
+
     /// Hostgroup and account that the statement under way needs.
     pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
         let client = self.clients.get(id)?;
@@ -70,7 +88,7 @@ impl Worker {
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
-    /// nobody has used it since.
+    /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
     fn acquire_last(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else {
             return false;
@@ -81,14 +99,19 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let Some((conn_id, turn)) = trace_of(statement, session).flatten() else {
+        let Some((conn_id, turn)) = reads_of_past(statement).place(session) else {
             return false;
         };
         let Some(conn) = self.conns.get(conn_id) else {
             return false;
         };
         let is_untouched = conn.turn == turn && conn.last_client == Some(id);
-        if conn.list != ConnState::Idle || !is_untouched || conn.account != session.account {
+        let may_run_there = statement.is_read || conn.hostgroup == statement.hostgroup;
+        if conn.list != ConnState::Idle
+            || !is_untouched
+            || !may_run_there
+            || conn.account != session.account
+        {
             return false;
         }
         let (slot, account) = (conn.slot, conn.account);
@@ -237,31 +260,15 @@ impl Worker {
                 }
                 Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
                 Choice::Replace(slot, conn) => {
-                    self.replace(slot, conn, hostgroup, account, client);
+                    if self.replace(slot, conn, hostgroup, account, client).is_none() {
+                        return;
+                    }
                 }
                 Choice::Wait(RefusalCause::AllAtMaxConnections) => {
                     return self.ask_peers(hostgroup);
                 }
                 Choice::Wait(_) => return,
             }
-        }
-    }
-
-    /// Closes an idle connection, already off its list, and opens one for `client` in its place.
-    fn replace(
-        &mut self,
-        slot_id: SlotId,
-        conn: ConnId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-        client: ClientId,
-    ) {
-        self.discard_idle(conn);
-        let has_place = self.pool.slot(slot_id).is_some_and(|slot| {
-            slot.server.health.try_take_connection(slot.server.max_connections)
-        });
-        if has_place {
-            self.open(slot_id, hostgroup, account, client);
         }
     }
 
@@ -291,7 +298,7 @@ impl Worker {
         self.fail_statement(id, 9001, b"HY000", &text);
     }
 
-    fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
+    pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
         let now_ms = self.now.ms();
         let slots = self.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
         let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();

@@ -207,6 +207,8 @@ pub(crate) struct Statement {
     /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
     /// without a place in any queue.
     pub held_back: Option<Box<Waiting>>,
+    /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
+    pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.

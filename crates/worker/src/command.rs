@@ -25,7 +25,7 @@ use crate::{
     login::ignore_spaces,
     modes::modes_of,
     orders::Orders,
-    prepared::{ClientStmts, Run},
+    prepared::{ClientStmts, Run, is_unanswered},
     route::{Asking, Route, Routed},
     traces::Past,
 };
@@ -219,6 +219,9 @@ impl Worker {
         else {
             return;
         };
+        if session.lost.is_some() && is_unanswered(payload) {
+            return;
+        }
         if let Some(cause) = session.lost.take() {
             self.refuse(id, 1, 2013, b"HY000", &cause);
             return;
@@ -299,6 +302,7 @@ impl Worker {
             orders: Orders::default(),
             deadline_ms: 0,
             held_back: None,
+            may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             is_alone: false,
@@ -359,7 +363,8 @@ impl Worker {
         };
         let mut statement = statement;
         statement.attributes = attributes.flatten().map(Into::into);
-        let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
+        let goes_to_server =
+            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         statement.is_read = known.is_read();
         statement.known = Some(known);
         statement.obey(orders);
@@ -497,9 +502,20 @@ impl Worker {
     pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
         self.stats.counters.errors_sent += 1;
         self.stats.counters.statements_answered += 1;
+        self.note_error(id, code, state, text);
         self.write_client(id, |out| {
             put_err(out, 1, code, state, text);
         });
+    }
+
+    /// What the session may ask for next is the error that the proxy tells it, as if a server had
+    /// told it.
+    pub(crate) fn note_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.last_conn = None;
+            session.past.failed(code, state, text);
+        }
     }
 
     /// Sets a statement on its route.
@@ -512,6 +528,12 @@ impl Worker {
             }
             Route::Hostgroup(hostgroup) => {
                 statement.hostgroup = hostgroup;
+                self.begin(id, statement);
+                self.acquire(id);
+            }
+            Route::Reader(hostgroup) => {
+                statement.hostgroup = hostgroup;
+                statement.may_leave_reader = statement.is_read;
                 self.begin(id, statement);
                 self.acquire(id);
             }

@@ -6,7 +6,7 @@ use trunkline_pool::{AccountId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::greeting::Flavor,
-    response::{Relay, ReplyFormat},
+    response::{Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_session::{
     backend::{ServerHandshake, ServerIdentity},
@@ -63,12 +63,31 @@ pub(crate) struct Conn {
     pub turn: u64,
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
     pub schemas_defined: u64,
+    /// The turn in which the server was left with warnings or an error to be asked for, if it may
+    /// have any. MariaDB keeps them until a statement uses a table.
+    pub conditions_turn: Option<u64>,
     /// The server's epoch when it was opened.
     pub epoch: u32,
     /// When it was opened, or last became idle, ms.
     pub since_ms: u64,
     /// The fast-forward client that it is opened for.
     pub forwards: Option<ClientId>,
+}
+
+impl Conn {
+    /// Whether its server may tell warnings and errors of sessions that had it before.
+    pub(crate) fn keeps_others_conditions(&self) -> bool {
+        self.flavor == Flavor::MariaDb && self.conditions_turn.is_some_and(|turn| turn != self.turn)
+    }
+
+    /// A relay for the answer to a command of the proxy's own, in one packet.
+    pub(crate) fn own_relay(&self) -> Relay {
+        let relay = Relay::new(ResponseShape::Single, self.format, self.format, false);
+        match self.packing {
+            None => relay.numbered_from(1),
+            Some(_) => relay,
+        }
+    }
 }
 
 /// What a server connection is doing.

@@ -109,6 +109,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            conditions_turn: None,
             turn: 0,
             schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
@@ -182,6 +183,10 @@ impl Worker {
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
         conn.owner = None;
+        // What sessions left here is gone with the login before.
+        conn.last_client = None;
+        conn.conditions_turn = None;
+        conn.turn += 1;
         let Some(identity) = conn.identity.as_deref().cloned() else {
             return;
         };
@@ -302,7 +307,8 @@ impl Worker {
         if !conn.format.session_track {
             return;
         }
-        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        let relay =
+            Relay::new(ResponseShape::Query, conn.format, conn.format, false).numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         conn.tracks_transactions = false;
         let takes_attributes = conn.takes_attributes;
@@ -329,7 +335,8 @@ impl Worker {
     }
 
     /// The server refused the login. Wrong credentials are the account's fault, so those who
-    /// wait as this account are told at once; anything else counts against the server.
+    /// wait as this account are told at once; a wrong schema is the fast-forward client's that
+    /// named it; anything else counts against the server.
     fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
         let Some(conn) = self.conns.get(id) else {
             return;
@@ -341,10 +348,18 @@ impl Worker {
         let user = self.accounts.key(account).map(|key| key.user.to_string()).unwrap_or_default();
         let text = failure.message.clone();
         self.log(true, || format!("server {address} refused user {user}: {text}"));
-        let is_accounts_fault =
-            matches!(failure.kind, FailureKind::AuthenticationDenied | FailureKind::NeedsPassword);
-        if !is_accounts_fault {
-            return self.connect_failed(id, &failure.message);
+        match (failure.kind, forwards) {
+            (FailureKind::AuthenticationDenied | FailureKind::NeedsPassword, _) => {}
+            (FailureKind::SchemaDenied, Some(client)) => {
+                self.stats.server_mut(slot.index()).connect_err += 1;
+                self.drop_conn(id);
+                self.refuse(client, 1, failure.code, &failure.sqlstate, &failure.message);
+                return self.pump(hostgroup);
+            }
+            (FailureKind::SchemaDenied, None)
+            | (FailureKind::TooManyConnections | FailureKind::Protocol | FailureKind::Other, _) => {
+                return self.connect_failed(id, &failure.message);
+            }
         }
         self.stats.server_mut(slot.index()).connect_err += 1;
         self.side_conn_lost(id, 0, &failure.message);

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, ConnState};
 use trunkline_protocol::{
     codec::{
-        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
         put_u16,
     },
     command::attributes::put_query,
@@ -19,7 +19,6 @@ use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
     ClientId, Worker,
-    analysis::Known,
     client::{Phase, Purpose, Session, Stage, Statement},
     conn::{InFlight, Owner},
     held::sets_next_transaction,
@@ -65,10 +64,12 @@ impl Worker {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
         let is_dump = statement.purpose == Purpose::Dump;
-        let trace = trace_of(statement, session);
-        let needs_trace = trace.is_some_and(|trace| trace != Some((conn_id, conn.turn)));
-        let reads_insert_id = statement.known.as_ref().is_some_and(|known| reads_insert_id(known));
-        if reads_insert_id && !needs_trace && self.asks_for_insert_id(id, conn_id) {
+        let reads = reads_of_past(statement);
+        let here = (conn_id, conn.turn);
+        let is_others = reads.diagnostics && conn.keeps_others_conditions();
+        let needs_trace = is_others || reads.is_elsewhere(session, here);
+        let has_id = session.insert_conn == Some(here);
+        if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
             return;
         }
         if !self.is_prepared(id, conn_id) {
@@ -97,11 +98,13 @@ impl Worker {
         let proof = sync.set.as_deref().map(text_hash);
         let state = Arc::clone(&session.state);
         if needs_trace {
-            // The statement reads what an earlier one left behind. Another session's traces go:
-            // a `SET` clears warnings and counts, and sets this session's own last id.
-            add_last_insert_id(&mut sync, session.last_insert_id);
+            // The statement reads what an earlier one left behind. Another session's traces go.
+            add_last_insert_id(&mut sync, session.last_insert_id, conn.flavor);
             session.past.insert_id_is_set();
             session.insert_conn = Some((conn_id, conn.turn));
+            if let Some(conn) = self.conns.get_mut(conn_id) {
+                conn.conditions_turn = None;
+            }
         }
         let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
         self.send_sync(id, conn_id, state, sync, proof);
@@ -165,7 +168,8 @@ impl Worker {
         let takes_attributes = conn.takes_attributes;
         let out = conn.outbox.buf(&mut self.buffers);
         let mut expect = |set: Option<u64>| {
-            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+            let relay =
+                Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
             conn.in_flight.push_back(InFlight {
                 owner: Owner::Sync(id, set),
                 relay,
@@ -228,6 +232,11 @@ impl Worker {
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        // A server may refuse a command of many packets before it has read them all.
+        // A server may refuse a command of many packets before it has read them all.
+        if let Some((header, _, [])) = split_packet(&statement.frames) {
+            relay = relay.numbered_from(header.seq.wrapping_add(1));
+        }
         relay.set_told(session.told);
         // What shares a connection has one result, whose numbers are right: they are checked.
         if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
@@ -337,7 +346,8 @@ impl Worker {
             return;
         };
         conn.account = account;
-        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        let relay =
+            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         self.write_server(conn_id, |out| {
             let start = begin_packet(out, 0);
@@ -351,27 +361,35 @@ impl Worker {
 /// What a client is told when the connection that ran its statement has gone.
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
-/// The connection and turn where what a statement reads of its session's past was left, or
-/// `Some(None)` when that was nowhere. `None` for a statement that reads nothing of it.
-pub(crate) fn trace_of(statement: &Statement, session: &Session) -> Option<Option<(ConnId, u64)>> {
-    let known = statement.known.as_ref()?;
-    let depends = |what| known.analysis.depends.contains(what);
-    if reads_insert_id(known) {
-        return Some(session.insert_conn);
-    }
-    let reads_last = depends(Depends::ROW_COUNT)
-        || depends(Depends::FOUND_ROWS)
-        || depends(Depends::DIAGNOSTICS);
-    reads_last.then_some(session.last_conn)
+/// What a statement reads of its session's past, beyond the state that is tracked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PastReads {
+    /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
+    pub insert_id: bool,
+    /// What the last statement left: warnings, counts.
+    pub last: bool,
+    /// Of that, warnings and errors.
+    pub diagnostics: bool,
 }
 
-/// Whether the session's own last insert id has to be on the connection: it is read, or may be
-/// left unchanged by what the reply does not tell.
-fn reads_insert_id(known: &Known) -> bool {
+/// What the statement reads of its session's past.
+pub(crate) fn reads_of_past(statement: &Statement) -> PastReads {
+    let Some(known) = statement.known.as_ref() else {
+        return PastReads::default();
+    };
     let depends = |what| known.analysis.depends.contains(what);
-    depends(Depends::LAST_INSERT_ID)
-        || runs_a_routine(&known.analysis)
-        || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS)
+    // A stored routine may read anything of it.
+    let is_routine = runs_a_routine(&known.analysis);
+    PastReads {
+        insert_id: is_routine
+            || depends(Depends::LAST_INSERT_ID)
+            || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
+        last: is_routine
+            || depends(Depends::ROW_COUNT)
+            || depends(Depends::FOUND_ROWS)
+            || depends(Depends::DIAGNOSTICS),
+        diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
+    }
 }
 
 /// Whether a statement runs a stored routine, which may read anything of its session's past.
@@ -380,9 +398,30 @@ pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
         || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
 }
 
-fn add_last_insert_id(sync: &mut Sync, value: u64) {
+impl PastReads {
+    /// The connection and turn where it was left, as far as one connection has it.
+    pub(crate) fn place(self, session: &Session) -> Option<(ConnId, u64)> {
+        let insert_id = session.insert_conn.filter(|_| self.insert_id);
+        insert_id.or(session.last_conn.filter(|_| self.last))
+    }
+
+    /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
+    /// the session may have left it elsewhere before, and another session its own here.
+    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
+        self.insert_id && session.insert_conn != Some(here)
+            || self.last && session.last_conn != Some(here)
+    }
+}
+
+/// Sets this session's own last id, which clears warnings and counts: on MySQL with any `SET`, on
+/// MariaDB with one that uses a table. Anything else keeps the warnings of the statement before.
+fn add_last_insert_id(sync: &mut Sync, value: u64, flavor: Flavor) {
     let text = sync.set.get_or_insert_with(Vec::new);
     let lead = if text.is_empty() { "SET " } else { "," };
+    let value = match flavor {
+        Flavor::MySql => value.to_string(),
+        Flavor::MariaDb => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
+    };
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 

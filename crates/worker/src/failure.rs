@@ -160,11 +160,13 @@ impl Worker {
             return self.requeue(client_id);
         }
         match loss.break_off_seq {
+            // What the client has sent ahead was meant for the session that is gone.
+            Some(seq) if had_state => {
+                self.tell_failure(client_id, seq, 2013, b"HY000", &text);
+                self.close_client(client_id);
+            }
             Some(seq) => {
                 self.fail_statement_numbered(client_id, seq, 2013, b"HY000", &text);
-                if had_state {
-                    self.close_client(client_id);
-                }
             }
             // The client is in the middle of a packet: nothing but the end can follow.
             None => self.close_client(client_id),
@@ -186,12 +188,18 @@ impl Worker {
         if let (Some(slot), Some(set)) = (self.slot_of(conn_id), set) {
             self.proven.remove(&(slot, set));
         }
-        if let Some(session) =
-            self.clients.get_mut(client).and_then(|client| client.session.as_mut())
-        {
+        let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        let had_state = session.is_some_and(|session| {
+            let was_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
             session.leases.retain(|lease| lease.conn != conn_id);
-        }
+            was_held
+        });
         self.free_after_session(conn_id);
+        if had_state {
+            // Its transaction, or what else it held, goes with the connection.
+            self.tell_failure(client, 1, code, sqlstate, text);
+            return self.close_client(client);
+        }
         self.fail_statement(client, code, sqlstate, text);
     }
 

@@ -1,8 +1,8 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
-use trunkline_pool::ConnId;
+use trunkline_pool::{Choice, ConnId};
 use trunkline_protocol::capability::{Capabilities, Compression};
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
 
@@ -19,11 +19,14 @@ impl Worker {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
         let (hostgroup, account) = (session.user.default_hostgroup, session.account);
-        let Some(slot) = self.pool.choose_dedicated(hostgroup, self.now.ms()) else {
-            return self.refuse_forward(id, hostgroup);
+        let opened = match self.pool.choose_dedicated(hostgroup, self.now.ms()) {
+            Choice::Open(slot) => self.open(slot, hostgroup, account, id),
+            Choice::Replace(slot, conn) => self.replace(slot, conn, hostgroup, account, id),
+            Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
+            Choice::Wait(cause) => return self.refuse_forward(id, hostgroup, cause),
         };
-        let Some(conn_id) = self.open(slot, hostgroup, account, id) else {
-            return self.refuse_forward(id, hostgroup);
+        let Some(conn_id) = opened else {
+            return self.refuse_forward(id, hostgroup, RefusalCause::AllAtMaxConnections);
         };
         let is_local = false;
         let Some(client) = self.clients.get_mut(id) else {
@@ -57,12 +60,12 @@ impl Worker {
         }
     }
 
-    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId) {
-        let cause = self.cause_now(hostgroup);
+    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
         self.stats.refused(cause);
+        let why = self.refusal_text(hostgroup, cause);
         let text = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} for \
-                     'fast_forward' session"
+             'fast_forward' session: {why}"
         );
         self.refuse(id, 1, 9001, b"HY000", &text);
     }

@@ -20,6 +20,17 @@ const ASKED_FOR_MS: u64 = 1_000;
 /// Questions remembered.
 const ASKED_MAX: usize = 1_024;
 
+/// Another worker's wish for a connection to a server.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    key: ServerKey,
+    from: usize,
+    /// When it asked first.
+    asked_ms: u64,
+    /// Until when it counts; later each time that it asks again.
+    until_ms: u64,
+}
+
 impl Worker {
     /// Asks the other workers for connections to the servers of a hostgroup.
     pub(crate) fn ask_peers(&mut self, hostgroup: HostgroupId) {
@@ -43,12 +54,17 @@ impl Worker {
             return;
         };
         let idle = self.pool.slot_mut(slot).and_then(|slot| slot.take_oldest_idle(|_| true));
-        match idle {
-            Some(conn) => self.give(conn, from),
-            None if self.asked.len() < ASKED_MAX => {
-                self.asked.push_back((key, from, self.now.ms() + ASKED_FOR_MS));
-            }
-            None => {}
+        if let Some(conn) = idle {
+            return self.give(conn, from);
+        }
+        let now_ms = self.now.ms();
+        let until_ms = now_ms + ASKED_FOR_MS;
+        // One wish, however often it is said: a connection given for each would be given back.
+        let same = self.asked.iter_mut().find(|ask| ask.from == from && ask.key == key);
+        if let Some(ask) = same {
+            ask.until_ms = until_ms;
+        } else if self.asked.len() < ASKED_MAX {
+            self.asked.push_back(Ask { key, from, asked_ms: now_ms, until_ms });
         }
     }
 
@@ -56,9 +72,7 @@ impl Worker {
     /// worker's has waited longer. The connection is on no list.
     pub(crate) fn offer_to_peer(&mut self, id: ConnId) -> bool {
         let now_ms = self.now.ms();
-        while self.asked.front().is_some_and(|(_, _, until_ms)| *until_ms < now_ms) {
-            self.asked.pop_front();
-        }
+        self.asked.retain(|ask| ask.until_ms >= now_ms);
         if self.asked.is_empty() {
             return false;
         }
@@ -69,18 +83,18 @@ impl Worker {
         let Some(key) = self.pool.slot(conn.slot).map(|slot| slot.server.key.clone()) else {
             return false;
         };
-        let Some(place) = self.asked.iter().position(|(asked, ..)| *asked == key) else {
+        let Some(place) = self.asked.iter().position(|ask| ask.key == key) else {
             return false;
         };
-        let asked_ms = self.asked.get(place).map_or(0, |(_, _, until_ms)| until_ms - ASKED_FOR_MS);
+        let asked_ms = self.asked.get(place).map_or(0, |ask| ask.asked_ms);
         let waits_ms = self.pool.waiters(hostgroup).front().map(|waiter| waiter.since_us / 1_000);
         if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
             return false;
         }
         let is_quiet = self.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
         match self.asked.remove(place).filter(|_| is_quiet) {
-            Some((_, from, _)) => {
-                self.give(id, from);
+            Some(ask) => {
+                self.give(id, ask.from);
                 true
             }
             None => false,
@@ -157,6 +171,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            conditions_turn: None,
             turn: 0,
             // Its schema is chosen anew, unless none was ever defined.
             schemas_defined: 0,

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
-use trunkline_protocol::{
-    codec::frame::put_payload,
-    response::{Relay, ResponseShape},
-};
+use trunkline_protocol::codec::frame::put_payload;
 use trunkline_session::tracker::PinReason;
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
@@ -118,12 +115,12 @@ impl Worker {
         if self.pool.has_online(hostgroup, self.now.ms()) {
             return;
         }
-        // Those who begin a transaction on a reader wait on.
+        // Those whom a rule sent here, or who begin a transaction on a reader, wait on.
         let mut left = self.pool.waiters(hostgroup).len();
         while let Some(waiter) = self.pool.waiters(hostgroup).take(|_| left > 0) {
             left -= 1;
             match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
-                Some(Phase::Running(statement)) if statement.is_read => {
+                Some(Phase::Running(statement)) if statement.may_leave_reader => {
                     statement.hostgroup = writer;
                     self.requeue(waiter.client);
                 }
@@ -246,7 +243,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.enter(ConnState::Resetting);

@@ -5,11 +5,12 @@
 //! client, so a question goes to one worker and comes back as one answer. What has to be told to
 //! a server is `side`'s.
 
+use trunkline_protocol::packet::err::put_err;
 use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
     Action, ClientId, Worker,
-    client::{AwaitKill, Ending, Phase, Stage},
+    client::{AwaitKill, Ending, Phase, Purpose, Stage},
     conn::{ConnPhase, Owner},
 };
 
@@ -294,7 +295,22 @@ impl Worker {
         let Some(client) = self.clients.get(id) else {
             return;
         };
-        let is_running = matches!(client.phase, Phase::Running(_));
+        // The number of the packet that a statement without a reply is answered with.
+        let running_seq = match &client.phase {
+            Phase::Running(statement) => match statement.purpose {
+                Purpose::LoginSchema(_, seq) => Some(seq),
+                _ => Some(1),
+            },
+            _ => None,
+        };
+        // What runs at a server may be over when the KILL arrives; of a read it does not matter.
+        let may_be_done = match &client.phase {
+            Phase::Running(statement) => {
+                matches!(statement.stage, Stage::Sent(_)) && !statement.is_read
+            }
+            _ => false,
+        };
+        let logs_in = running_seq.filter(|seq| *seq != 1);
         let conn = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) => Some(conn),
@@ -306,8 +322,8 @@ impl Worker {
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,
         };
         let seq = match conn {
-            Some(conn) => self.break_off_seq(conn, id),
-            None => is_running.then_some(1),
+            Some(conn) => logs_in.or_else(|| self.break_off_seq(conn, id)),
+            None => running_seq,
         };
         match conn {
             Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),
@@ -315,13 +331,10 @@ impl Worker {
         }
         if let Some(seq) = seq {
             self.write_client(id, |out| {
-                trunkline_protocol::packet::err::put_err(
-                    out,
-                    seq,
-                    1317,
-                    INTERRUPTED_STATE,
-                    INTERRUPTED,
-                );
+                match may_be_done {
+                    true => put_err(out, seq, 2013, b"HY000", KILLED),
+                    false => put_err(out, seq, 1317, INTERRUPTED_STATE, INTERRUPTED),
+                };
             });
         }
         if let Some(conn) = conn {
@@ -342,6 +355,8 @@ impl Worker {
     }
 }
 
+/// What a statement is answered with whose session was ended while it ran.
+const KILLED: &str = "Lost connection to MySQL server during query (the session was killed)";
 /// What an interrupted statement is answered with.
 pub(crate) const INTERRUPTED: &str = "Query execution was interrupted";
 /// SQLSTATE of [`INTERRUPTED`].

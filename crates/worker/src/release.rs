@@ -7,7 +7,7 @@ use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
     packet::{err::put_err, greeting::Flavor, status, track::Told},
-    response::{Outcome, Relay, ResponseShape},
+    response::Outcome,
 };
 use trunkline_session::tracker::{
     Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
@@ -122,9 +122,14 @@ impl Worker {
             session.status = flags & LASTING_STATUS;
             session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
         }
+        if outcome.warnings > 0 || outcome.error.is_some() {
+            let conn = self.conns.get_mut(conn_id);
+            conn.into_iter().for_each(|conn| conn.conditions_turn = Some(conn.turn));
+        }
         let in_transaction = crate::held::is_in_transaction(session, analysis, outcome);
-        let reads_warnings =
-            analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
+        // One that fails leaves its own error.
+        let reads_warnings = outcome.error.is_none()
+            && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         if !reads_warnings {
             session.past.learn(statement, outcome, flavor);
         }
@@ -332,11 +337,17 @@ impl Worker {
         conn.owner = None;
         conn.last_client = None;
         let was_pinned = std::mem::take(&mut conn.is_pinned);
+        let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
             if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
+                leaves_unseen = true;
             }
+        }
+        if leaves_unseen {
+            // It may choose another schema, which a reset does not take back.
+            conn.state = self.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
         }
         if conn.is_paused {
             conn.is_paused = false;
@@ -384,7 +395,8 @@ impl Worker {
         if conn.kills > 0 {
             return;
         }
-        let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        conn.conditions_turn = None;
+        let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
         self.write_server(conn_id, |out| {
@@ -441,14 +453,29 @@ impl Worker {
         sqlstate: &[u8; 5],
         text: &str,
     ) {
+        if self.tell_failure(id, seq, code, sqlstate, text) {
+            self.after_statement(id);
+        }
+    }
+
+    /// The same, and nothing that the client has sent behind it begins. False when the session is
+    /// over.
+    pub(crate) fn tell_failure(
+        &mut self,
+        id: ClientId,
+        seq: u8,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) -> bool {
         let Some(client) = self.clients.get_mut(id) else {
-            return;
+            return false;
         };
         let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
                 client.phase = other;
-                return;
+                return false;
             }
         };
         self.account_failed(id, &statement, code);
@@ -458,12 +485,14 @@ impl Worker {
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
-            return self.refuse(id, seq, code, sqlstate, text);
+            self.refuse(id, seq, code, sqlstate, text);
+            return false;
         }
+        self.note_error(id, code, sqlstate, text);
         self.write_client(id, |out| {
             put_err(out, seq, code, sqlstate, text);
         });
-        self.after_statement(id);
+        true
     }
 
     /// The client goes while its statement is under way.

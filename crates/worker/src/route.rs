@@ -4,13 +4,13 @@ use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Question};
-use trunkline_sql::{hint::Hints, token::Modes};
+use trunkline_sql::{analysis::Depends, hint::Hints, token::Modes};
 use trunkline_topology::HostgroupId;
 
 use crate::{
     ClientId, Worker,
     analysis::Known,
-    client::Session,
+    client::{Lease, Session},
     orders::Orders,
     rewrite::Rewritten,
     split::{hinted, split},
@@ -26,6 +26,8 @@ pub(crate) enum Route {
     Lease(HostgroupId, ConnId),
     /// To any connection of this hostgroup.
     Hostgroup(HostgroupId),
+    /// To any connection of this reader hostgroup, by the split: its writers can serve it too.
+    Reader(HostgroupId),
     /// Nowhere: a rule answers it with an error of this text.
     Error(Arc<str>),
     /// Nowhere: a rule answers it with OK and this text.
@@ -77,10 +79,11 @@ impl Worker {
         let rewritten =
             ruling.rewritten.and_then(|new| self.take_rewrite(text, new, is_prepared, modes));
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
-        self.end_brief_pins(id, &known.analysis);
+        // One that a rule answers leaves the session as it is.
         if let Some(route) = ruling.answer {
             return Routed { route, orders, rewritten };
         }
+        self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
         {
@@ -178,7 +181,7 @@ impl Worker {
         let wanted = match decided {
             Some(hostgroup) => hostgroup,
             None => {
-                if let Some(lease) = session.leases.first() {
+                if let Some(lease) = held_lease(session, known.map(|known| &**known)) {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
                 self.split(session, known)
@@ -186,6 +189,9 @@ impl Worker {
         };
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
             Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
+            None if decided.is_none() && wanted != session.user.default_hostgroup => {
+                Route::Reader(wanted)
+            }
             None => Route::Hostgroup(wanted),
         }
     }
@@ -212,4 +218,16 @@ fn next_chance(mut number: u64) -> u64 {
     number ^= number << 13;
     number ^= number >> 7;
     number ^ number << 17
+}
+
+/// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
+/// where its last statement ran, for one that reads what that left; else the first.
+fn held_lease<'a>(session: &'a Session, known: Option<&Known>) -> Option<&'a Lease> {
+    let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
+    let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
+    // What may write does not follow a read to a reader.
+    let reads_last = known.is_some_and(Known::is_read) && left.into_iter().any(reads);
+    let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
+    let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
+    last.or(session.leases.first())
 }

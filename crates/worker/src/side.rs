@@ -53,6 +53,12 @@ pub(crate) struct SideCommand {
 }
 
 impl Worker {
+    /// Whether a `KILL` is on its way to a server, perhaps on a connection beyond the server's
+    /// `max_connections`.
+    pub fn carries_kills(&self) -> bool {
+        !self.side_commands.is_empty()
+    }
+
     /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
     pub(crate) fn kill_on_server(
         &mut self,
@@ -235,6 +241,9 @@ impl Worker {
 
     /// A server has answered a side command.
     pub(crate) fn side_answered(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+        if let (Some(_), Some(conn)) = (&outcome.error, self.conns.get_mut(via)) {
+            conn.conditions_turn = Some(conn.turn);
+        }
         let answer = match outcome.error {
             Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed {
                 code: error.code,

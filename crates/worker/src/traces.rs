@@ -143,6 +143,16 @@ impl Past {
         true
     }
 
+    /// The proxy has answered a command with an error of its own: a server would tell of that one.
+    pub(crate) fn failed(&mut self, code: u16, sqlstate: &[u8; 5], text: &str) {
+        self.row_count = Some(-1);
+        self.warnings = 0;
+        let message = text.as_bytes().into();
+        self.error = Some(Box::new(ServerError { code, sqlstate: *sqlstate, message }));
+        self.fetched = None;
+        self.awaits_warnings = None;
+    }
+
     /// The session's own last insert id was set on its connection.
     pub(crate) fn insert_id_is_set(&mut self) {
         self.insert_id = InsertId::Sure;

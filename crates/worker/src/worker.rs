@@ -19,6 +19,7 @@ use crate::{
     analysis::Analyses,
     client::{Client, Phase, Statement},
     conn::{AccountKey, Conn, ConnPhase},
+    handover::Ask,
     outbox::{Buffers, Dirty},
     prepared::Entries,
     share::Patience,
@@ -81,7 +82,7 @@ pub struct Worker {
     /// Hashes of `SET` statements that a server has accepted before.
     pub(crate) proven: HashSet<(SlotId, u64), FixedState>,
     /// Other workers that asked for an idle connection to a server.
-    pub(crate) asked: VecDeque<(ServerKey, usize, u64)>,
+    pub(crate) asked: VecDeque<Ask>,
     pub(crate) asked_peers_ms: HashMap<ServerKey, u64, FixedState>,
     pub(crate) sweep_ms: u64,
     pub(crate) conns_swept_ms: u64,
@@ -196,12 +197,18 @@ impl Worker {
 
     /// A socket with bytes to write; call until `None` after each batch.
     pub fn next_dirty(&mut self) -> Option<Side> {
-        let side = self.dirty.0.pop_front()?;
-        match side {
-            Side::Client(id) => self.clients.get_mut(id)?.outbox.is_listed = false,
-            Side::Server(id) => self.conns.get_mut(id)?.outbox.is_listed = false,
+        // One that has gone meanwhile must not keep the rest from their turn.
+        while let Some(side) = self.dirty.0.pop_front() {
+            let outbox = match side {
+                Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.outbox),
+                Side::Server(id) => self.conns.get_mut(id).map(|conn| &mut conn.outbox),
+            };
+            if let Some(outbox) = outbox {
+                outbox.is_listed = false;
+                return Some(side);
+            }
         }
-        Some(side)
+        None
     }
 
     /// Whether any socket has bytes that the driver has not been told of.
@@ -234,6 +241,8 @@ impl Worker {
                 let Some(client) = self.clients.get_mut(id) else {
                     return;
                 };
+                // It rests from its answer on, not from its question.
+                client.active_ms = self.now.ms();
                 match client.packing.as_deref_mut() {
                     None => client.outbox.advance(len, &mut self.buffers),
                     Some(packing) => packing.advance(len, &mut self.buffers),

@@ -39,7 +39,12 @@ enum Place {
     /// At or in the header of a packet that continues a payload; `head` holds what came of it.
     Continuation,
     /// In a packet that must be seen whole; `gathered` holds what came of it, of `len` bytes.
-    Gathering { len: usize },
+    Gathering {
+        /// Its bytes, header included.
+        len: usize,
+        /// What the next number was before it.
+        before: Option<u8>,
+    },
 }
 
 /// A packet that must be understood.
@@ -55,7 +60,8 @@ pub(super) struct Packet<'a> {
 ///
 /// Holds no more than one packet of at most 1 MiB (a terminator, OK or ERR that was split) and
 /// the outcome. Server packets must be numbered one after the other; the first may have any
-/// number. Where they are not, see [`Relay::renumber_from`].
+/// number, unless [`Relay::numbered_from`] says which. Where they do not follow each other, see
+/// [`Relay::renumber_from`].
 #[derive(Debug)]
 pub struct Relay {
     pub(super) stage: Stage,
@@ -127,6 +133,13 @@ impl Relay {
         }
     }
 
+    /// The first packet of the response must have this number.
+    #[must_use]
+    pub fn numbered_from(mut self, seq: u8) -> Self {
+        self.next_seq = Some(seq);
+        self
+    }
+
     /// Has the client told only these changes of session state; all of them otherwise.
     pub fn set_told(&mut self, told: Told) {
         self.told = told;
@@ -160,14 +173,26 @@ impl Relay {
     /// Never consumes bytes after the end of this response.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes cannot be this response. `out` may then hold a part of it,
-    /// and neither the relay nor the server connection is of further use.
+    /// [`Malformed`] when the bytes cannot be this response. `out` then holds what came before
+    /// the packet that is refused; the response can be broken off behind it
+    /// ([`break_off_seq`](Self::break_off_seq)). The server connection is of no further use.
     #[inline]
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Fed, Malformed> {
         let mut pass = Pass::new(input, out, self.deliver);
-        while self.stage != Stage::Ended && self.advance(&mut pass)? {}
+        let mut refused = Ok(());
+        while self.stage != Stage::Ended {
+            match self.advance(&mut pass) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(malformed) => {
+                    refused = Err(malformed);
+                    break;
+                }
+            }
+        }
         let consumed = pass.finish();
         self.outcome.bytes += consumed as u64;
+        refused?;
         let ended = self.stage == Stage::Ended;
         debug_assert!(ended || consumed == input.len());
         Ok(Fed { consumed, ended })
@@ -221,7 +246,7 @@ impl Relay {
         let next = match (self.place, self.stage) {
             (Place::Inside { .. } | Place::Continuation, _) | (_, Stage::FileAnswer) => None,
             // A gathered packet is counted already and the client has not seen it.
-            (Place::Gathering { .. }, _) => self.next_seq.map(|next| next.wrapping_sub(1)),
+            (Place::Gathering { before, .. }, _) => Some(before.unwrap_or(1)),
             (Place::Start, _) => Some(self.next_seq.unwrap_or(1)),
         };
         next.map(|next| next.wrapping_add(self.shift))
@@ -239,7 +264,7 @@ impl Relay {
             }
             Place::Inside { left, continued } => Ok(self.pass_payload(pass, left, continued)),
             Place::Continuation => self.begin_continuation(pass),
-            Place::Gathering { len } => self.gather(pass, len),
+            Place::Gathering { len, before } => self.gather(pass, len, before),
         }
     }
 
@@ -275,26 +300,32 @@ impl Relay {
         let Some((header, first, held)) = self.read_head(pass) else {
             return Ok(false);
         };
+        let before = self.next_seq;
         self.expect_seq(header.seq)?;
-        let need = self.stage.need(header, first, self.server)?;
-        match need {
-            Need::Nothing if self.translates && self.stage.has_definitions() => {
+        let begun = match self.stage.need(header, first, self.server) {
+            Ok(Need::Nothing) if self.translates && self.stage.has_definitions() => {
                 match header.payload_len > WHOLE_MAX {
                     true => Err(Malformed("packet length")),
-                    false => self.begin_whole(header, held, pass),
+                    false => self.begin_whole(header, held, before, pass),
                 }
             }
-            Need::Nothing => {
+            Ok(Need::Nothing) => {
                 self.note_column(header, held, pass);
                 if self.stage == Stage::RowsAfterEof {
                     self.insert_eof_before_row(header, held, pass);
                 }
                 self.pass_header(header, held, pass);
-                Ok(true)
+                return Ok(true);
             }
-            Need::Whole if header.payload_len > WHOLE_MAX => Err(Malformed("packet length")),
-            Need::Whole => self.begin_whole(header, held, pass),
+            Ok(Need::Whole) if header.payload_len > WHOLE_MAX => Err(Malformed("packet length")),
+            Ok(Need::Whole) => self.begin_whole(header, held, before, pass),
+            Err(malformed) => Err(malformed),
+        };
+        if begun.is_err() {
+            // The client has not seen this packet, so it does not count.
+            self.next_seq = before;
         }
+        begun
     }
 
     /// Handles the packet where it lies if all of it is there, or begins to gather it.
@@ -303,6 +334,7 @@ impl Relay {
         &mut self,
         header: Header,
         held: usize,
+        before: Option<u8>,
         pass: &mut Pass<'_, '_>,
     ) -> Result<bool, Malformed> {
         let len = HEADER_LEN + header.payload_len;
@@ -312,21 +344,26 @@ impl Relay {
             self.on_packet(&Packet { header, payload, in_input: len }, pass)?;
             return Ok(true);
         }
-        self.begin_gathering(held, len);
+        self.begin_gathering(held, len, before);
         Ok(true)
     }
 
     #[inline(never)]
-    fn begin_gathering(&mut self, held: usize, len: usize) {
+    fn begin_gathering(&mut self, held: usize, len: usize, before: Option<u8>) {
         self.gathered.clear();
         self.gathered.extend_from_slice(self.head.get(..held).unwrap_or_default());
         self.head_len = 0;
-        self.place = Place::Gathering { len };
+        self.place = Place::Gathering { len, before };
     }
 
     /// Collects the rest of a packet that must be understood.
     #[inline(never)]
-    fn gather(&mut self, pass: &mut Pass<'_, '_>, len: usize) -> Result<bool, Malformed> {
+    fn gather(
+        &mut self,
+        pass: &mut Pass<'_, '_>,
+        len: usize,
+        before: Option<u8>,
+    ) -> Result<bool, Malformed> {
         debug_assert!(self.gathered.len() <= len);
         let rest = pass.rest();
         let part = rest.get(..len - self.gathered.len()).unwrap_or(rest);
@@ -338,7 +375,11 @@ impl Relay {
         let packet = std::mem::take(&mut self.gathered);
         self.place = Place::Start;
         if let (Some(header), Some(payload)) = (Header::read(&packet), packet.get(HEADER_LEN..)) {
-            self.on_packet(&Packet { header, payload, in_input: 0 }, pass)?;
+            let taken = self.on_packet(&Packet { header, payload, in_input: 0 }, pass);
+            if taken.is_err() {
+                self.next_seq = before;
+            }
+            taken?;
         }
         self.gathered = packet;
         Ok(true)

@@ -10,8 +10,10 @@ use trunkline_protocol::{
 /// What a failure means for the server and for those who wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// The server refuses this user, password, schema or address.
+    /// The server refuses this user, password or address.
     AuthenticationDenied,
+    /// The server knows no such schema, or does not let this user use it.
+    SchemaDenied,
     /// The server, or the user's share of it, is full.
     TooManyConnections,
     /// Only a hash of the password is known, and the server's plug-in needs more: a login of a
@@ -96,9 +98,11 @@ impl std::error::Error for ServerFailure {}
 
 fn kind_of(code: u16) -> FailureKind {
     match code {
-        // Access denied to the schema, to the user, without a password; host not privileged;
-        // client too old; password expired; account locked (MySQL, MariaDB).
-        1044 | 1045 | 1698 | 1130 | 1251 | 1862 | 3118 | 4151 => FailureKind::AuthenticationDenied,
+        // Access denied to the schema; unknown schema.
+        1044 | 1049 => FailureKind::SchemaDenied,
+        // Access denied to the user, without a password; host not privileged; client too old;
+        // password expired; account locked (MySQL, MariaDB).
+        1045 | 1698 | 1130 | 1251 | 1862 | 3118 | 4151 => FailureKind::AuthenticationDenied,
         // The server's limit, the user's limit, a resource limit of the user.
         1040 | 1203 | 1226 => FailureKind::TooManyConnections,
         1043 | 1156 => FailureKind::Protocol,
@@ -117,9 +121,10 @@ mod tests {
             assert_eq!(ServerFailure::reported(&error).kind, expected, "{code}");
         };
         check(1045, FailureKind::AuthenticationDenied);
+        check(1044, FailureKind::SchemaDenied);
+        check(1049, FailureKind::SchemaDenied);
         check(1040, FailureKind::TooManyConnections);
         check(1156, FailureKind::Protocol);
-        check(1049, FailureKind::Other);
     }
 
     #[test]

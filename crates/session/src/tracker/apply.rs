@@ -300,13 +300,20 @@ impl Step<'_> {
             return self.pins.pin(PinReason::Other);
         }
         match value {
-            Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unknown.push(name.to_owned()),
+            Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unsaid(name),
+            // One of these changes another, which the same text may have set before.
+            Value::Literal(text) if CHARSET_VARIABLES.contains(&name) => {
+                self.state.set_variable(name, text);
+            }
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
             }
-            Value::Default if DEFAULT_DIFFERS.contains(&name) => {
-                self.unknown.push(name.to_owned());
+            // The server's default is neither the handshake's nor that of `SET NAMES`.
+            Value::Default
+                if DEFAULT_DIFFERS.contains(&name) || CHARSET_VARIABLES.contains(&name) =>
+            {
+                self.unsaid(name);
             }
             // Not what the session's `SET NAMES` gave, but what the server has for everybody.
             Value::Default if CHARSET_VARIABLES.contains(&name) => {
@@ -317,8 +324,15 @@ impl Step<'_> {
                 self.state.unset_variable(name);
                 self.said.push(name.to_owned());
             }
-            Value::Expression(_) => self.unknown.push(name.to_owned()),
+            Value::Expression(_) => self.unsaid(name),
         }
+    }
+
+    /// A variable has a value that only the server can tell, whatever the same statement has said
+    /// of it before.
+    fn unsaid(&mut self, name: &str) {
+        self.said.retain(|said| said != name);
+        self.unknown.push(name.to_owned());
     }
 
     fn transaction_setting(
@@ -468,6 +482,16 @@ mod tests {
         let outcome = Outcome { changes: reported(variables), ..Outcome::default() };
         let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
         (applied.state.unwrap_or(before), pins)
+    }
+
+    #[test]
+    fn a_default_character_set_is_the_servers_and_not_the_logins() {
+        let statement = "SET SESSION character_set_client = DEFAULT";
+        let (state, pins) = apply(statement, &[("character_set_client", "latin1")]);
+        assert_eq!(state.variable("character_set_client"), Some(&b"'latin1'"[..]));
+        assert!(pins.is_empty());
+        let (_, pins) = apply(statement, &[]);
+        assert!(pins.has(PinReason::UnknownVariable));
     }
 
     #[test]

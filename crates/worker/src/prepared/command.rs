@@ -323,6 +323,11 @@ fn ends_others(known: &Known) -> bool {
     known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }
 
+/// Whether a command, by its first byte, is one that nobody answers.
+pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
+    matches!(payload.first(), Some(0x18 | 0x19))
+}
+
 /// The text of a `COM_STMT_PREPARE`.
 pub(super) fn prepared_text(statement: &Statement) -> Box<[u8]> {
     let payload = crate::command::joined_payload(&statement.frames);

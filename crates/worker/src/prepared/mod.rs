@@ -30,7 +30,7 @@ mod server_stmts;
 
 pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
-pub(crate) use command::Run;
+pub(crate) use command::{Run, is_unanswered};
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use reading::{Reading, has_literals, state_for};
 pub(crate) use send::{put_statement, runs_among_others};

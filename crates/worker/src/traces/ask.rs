@@ -11,6 +11,7 @@ use super::warnings::put_remembered;
 use crate::{
     ClientId, Worker,
     client::{Statement, Waiting},
+    conn::Conn,
     dispatch::runs_a_routine,
     route::Route,
 };
@@ -62,12 +63,25 @@ impl Worker {
         if reads_last {
             // To find out about the one clears the other.
             let is_asked = session.past.is_insert_id_reported();
-            let place = match reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked) {
+            let is_insert_id = reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked);
+            let conn = last.and_then(|(conn, _)| self.conns.get(conn));
+            let is_others =
+                reads(Depends::DIAGNOSTICS) && conn.is_some_and(Conn::keeps_others_conditions);
+            let place = match is_insert_id || is_others {
                 true => Place::Gone,
                 false => self.place_of(id, last),
             };
+            let place = match place {
+                // What may write goes nowhere but to its own hostgroup.
+                Place::Leased(Route::Lease(hostgroup, _))
+                    if !statement.is_read && hostgroup != route_hostgroup(&route) =>
+                {
+                    Place::Gone
+                }
+                place => place,
+            };
             match place {
-                Place::Idle => route = Route::Hostgroup(route_hostgroup(&route)),
+                Place::Idle => route = unheld(route),
                 Place::Leased(lease) => route = lease,
                 Place::Gone => {
                     let connection_id = known.connection_id;
@@ -189,9 +203,19 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
         || runs_a_routine(&known.analysis)
 }
 
+/// The same without a held connection.
+fn unheld(route: Route) -> Route {
+    match route {
+        Route::Lease(hostgroup, _) => Route::Hostgroup(hostgroup),
+        route => route,
+    }
+}
+
 fn route_hostgroup(route: &Route) -> trunkline_topology::HostgroupId {
     match route {
-        Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) => *hostgroup,
+        Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
+            *hostgroup
+        }
         Route::Error(_) | Route::Ok(_) => trunkline_topology::HostgroupId::default(),
     }
 }

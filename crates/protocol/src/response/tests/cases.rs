@@ -289,6 +289,28 @@ fn a_response_can_be_broken_off_between_packets_only() {
 }
 
 #[test]
+fn a_response_is_broken_off_before_a_packet_that_is_refused() {
+    let events = [columns(&["a"]), row(b"\x01x"), row(b"\x01y")];
+    let before = Server::encode(&events, FORMATS[2]);
+    let relay = || Relay::new(ResponseShape::Query, FORMATS[2], FORMATS[2], true);
+    // Column count, definition and two rows are before it. Its number is wrong, or its content.
+    for garbage in [&b"\x01\0\0\x63?"[..], b"\x01\0\0\x05\xFF"] {
+        let input = [&before, garbage].concat();
+        for chunk in [1, 3, input.len()] {
+            let (mut relay, mut out) = (relay(), Vec::new());
+            let is_refused = input.chunks(chunk).any(|part| relay.feed(part, &mut out).is_err());
+            assert!(is_refused, "chunks of {chunk}");
+            assert_eq!(out, before, "chunks of {chunk}");
+            assert_eq!(relay.break_off_seq(), Some(5), "chunks of {chunk}");
+            assert!(relay.has_begun());
+        }
+    }
+    let mut relay = relay();
+    assert!(relay.feed(b"\x02\0\0\x25\xFFx", &mut Vec::new()).is_err());
+    assert_eq!((relay.break_off_seq(), relay.has_begun()), (Some(1), false));
+}
+
+#[test]
 fn an_inserted_eof_announces_no_more_results() {
     let more = status::AUTOCOMMIT | status::MORE_RESULTS | status::IN_TRANS;
     let events = [columns(&["a"]), Event::End(done(more)), columns(&["b"]), Event::End(done(3))];

@@ -1,0 +1,397 @@
+//! Everything is answered in time, with a cause that is true; and at rest nothing is left.
+//!
+//! An error may be told for one of these reasons only:
+//!
+//! | error | because |
+//! |---|---|
+//! | any | a server answered this very statement with it |
+//! | any | the client expects it: `KILL`, an unknown statement id, a rule |
+//! | any | a server refused what the proxy sent of its own (state, login) with it |
+//! | 2013 | a connection to a server was lost, this session's or on the way to it |
+//! | 9001 | the cause in its text was true while the statement waited |
+//! | 1040, 1226 | so many clients or sessions were there |
+//! | 1045 | the password is wrong, the user has gone, or a server refuses the account |
+//! | 1049 | the schema is not there |
+
+use super::{
+    Breach, Violation,
+    facts::{CauseKind, Setting},
+    history::{ClientHistory, EndedBy, Exchange, LoginOutcome, SessionHistory},
+    index::Index,
+    kills::{is_killed, is_session_killed},
+};
+use crate::{Micros, client::reply::Refused};
+
+/// What is left when clients have gone and everything had its time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rest {
+    /// When.
+    pub at_us: Micros,
+    /// Each thing that should be back or gone and is not, in words.
+    pub left: Vec<String>,
+    /// Workers that were told to stop and did not by their deadline.
+    pub unstopped: Vec<usize>,
+}
+
+/// What may pass between a cause and what is told of it, µs: links are slow, and workers look at
+/// deadlines from time to time.
+const SLACK_US: Micros = 2_000_000;
+
+pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    for (client, session) in index.sessions() {
+        login(index, client, session, found);
+        ending(index, client, session, found);
+        for (number, exchange) in session.exchanges.iter().enumerate() {
+            let look = Look { index, client, session, exchange, number };
+            look.answered(found);
+            look.cause(found);
+        }
+    }
+    let rest = index.run.rest;
+    let nobodys = |evidence| Violation {
+        breach: Breach::Leak,
+        client: None,
+        tag: None,
+        at_us: rest.at_us,
+        evidence,
+    };
+    found.extend(rest.left.iter().cloned().map(nobodys));
+    let unstopped = rest.unstopped.iter();
+    found.extend(unstopped.map(|worker| nobodys(format!("worker {worker} did not stop"))));
+}
+
+/// The longest that one turn may take: a wait for a connection, as often as it may be repeated,
+/// and the statement itself.
+fn turn_max_us(index: &Index<'_>, from_us: Micros, until_us: Micros) -> Micros {
+    let of_setting =
+        |setting: &Setting| setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
+    let settings = index.facts().settings_between(from_us, until_us);
+    settings.map(of_setting).max().unwrap_or(0) + index.facts().statement_max_us + SLACK_US
+}
+
+/// A login is answered in time, and refused for a reason.
+fn login(
+    index: &Index<'_>,
+    client: &ClientHistory,
+    session: &SessionHistory,
+    found: &mut Vec<Violation>,
+) {
+    let breach = |breach, at_us, evidence| Violation {
+        breach,
+        client: Some(client.client),
+        tag: None,
+        at_us,
+        evidence,
+    };
+    match &session.login {
+        LoginOutcome::Accepted(_) => {}
+        LoginOutcome::Refused(at_us, error) => {
+            let is_unknown_schema = session.refusal_expected == Some(1049)
+                && error.message.contains("Unknown database");
+            let is_true = session.refusal_expected == Some(error.code)
+                || is_unknown_schema
+                || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
+                || error.code == 2013
+                    && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))
+                || is_true_everywhere(index, error, session.begun_us, *at_us);
+            if !is_true {
+                let evidence = format!("refused at the login of {}: {error:?}", session.user);
+                found.push(breach(Breach::UntrueCause, *at_us, evidence));
+            }
+        }
+        LoginOutcome::Pending if session.ending.is_none() => {
+            let ended_us = index.facts().ended_us;
+            let max_us = turn_max_us(index, session.begun_us, ended_us);
+            if session.begun_us + max_us < ended_us {
+                let evidence = format!("the login of {} was never answered", session.user);
+                found.push(breach(Breach::Unanswered, ended_us, evidence));
+            }
+        }
+        LoginOutcome::Pending => {}
+    }
+}
+
+/// A session that the proxy ends, ends for a reason.
+fn ending(
+    index: &Index<'_>,
+    client: &ClientHistory,
+    session: &SessionHistory,
+    found: &mut Vec<Violation>,
+) {
+    let Some(ending) = session.ending.as_ref().filter(|ending| ending.how == EndedBy::Proxy) else {
+        return;
+    };
+    let facts = index.facts();
+    let at_us = ending.at_us;
+    // A refusal or an error came before the end; whether it is true is looked at elsewhere.
+    let was_refused = matches!(session.login, LoginOutcome::Refused(..));
+    let ends_session = |error: &Refused| ENDING.contains(&error.code);
+    let last_error = session.exchanges.iter().rev().find_map(Exchange::error);
+    let from_us = last_us(session);
+    let rested_us = at_us.saturating_sub(from_us);
+    let is_rested = facts.settings_between(from_us, at_us).any(|setting| {
+        setting.wait_timeout_us != 0 && rested_us + SLACK_US >= setting.wait_timeout_us
+            || matches!(session.login, LoginOutcome::Pending)
+                && at_us.saturating_sub(session.begun_us) + SLACK_US >= setting.login_max_us
+    });
+    let since_us = session.begun_us.saturating_sub(SLACK_US);
+    let is_true = was_refused
+        || is_rested
+        || last_error.is_some_and(ends_session)
+        || is_session_killed(index, session, at_us)
+        || facts.has_cause(CauseKind::Stopping, 0, at_us)
+        // In the middle of a packet nothing but the end can tell that the server is lost; nor can
+        // anything else to a client that has a server connection of its own. What is told may be
+        // lost as well, when the client sends something just then.
+        || (index.any_lost(since_us, at_us) || has_garbage(index, at_us))
+            && (has_open_exchange(session) || is_forwarded(index, session, at_us))
+        || is_forwarded(index, session, at_us) && has_any_wait_cause(index, since_us, at_us);
+    if !is_true {
+        found.push(Violation {
+            breach: Breach::EndedForNothing,
+            client: Some(client.client),
+            tag: None,
+            at_us,
+            evidence: format!("the session of {} was closed without a cause", session.user),
+        });
+    }
+}
+
+/// Errors after which a session may end.
+const ENDING: [u16; 10] = [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927];
+
+/// When a session last sent something. That is when it began to rest, at the earliest: its client
+/// may take answers late.
+fn last_us(session: &SessionHistory) -> Micros {
+    let begun_us = match session.login {
+        LoginOutcome::Accepted(at_us) => at_us,
+        LoginOutcome::Pending | LoginOutcome::Refused(..) => session.begun_us,
+    };
+    let last = session.exchanges.iter().map(|exchange| exchange.sent_us).max();
+    last.unwrap_or(0).max(begun_us)
+}
+
+/// Whether the session's bytes go straight to a server connection of its own.
+pub(super) fn is_forwarded(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+    let mut settings = index.facts().settings_between(session.begun_us, at_us);
+    settings.any(|it| it.users.get(&session.user).is_some_and(|user| user.is_forwarded))
+}
+
+fn has_open_exchange(session: &SessionHistory) -> bool {
+    session.exchanges.iter().any(|it| it.answered_us().is_none() && !it.is_unanswered)
+}
+
+/// One exchange with what surrounds it.
+struct Look<'a, 'b> {
+    index: &'b Index<'a>,
+    client: &'a ClientHistory,
+    session: &'a SessionHistory,
+    exchange: &'a Exchange,
+    number: usize,
+}
+
+impl Look<'_, '_> {
+    fn breach(&self, breach: Breach, at_us: Micros, evidence: &str) -> Violation {
+        Violation {
+            breach,
+            client: Some(self.client.client),
+            tag: self.exchange.statements.first().map(|said| said.tag),
+            at_us,
+            evidence: format!("{evidence}; the command was {:?}", self.exchange.text),
+        }
+    }
+
+    fn turn_us(&self) -> Micros {
+        self.session.turn_us(self.number).unwrap_or(self.exchange.sent_us)
+    }
+
+    /// In time, or the session has ended.
+    fn answered(&self, found: &mut Vec<Violation>) {
+        if self.exchange.is_unanswered {
+            return;
+        }
+        let ended_us = self.index.facts().ended_us;
+        let turn_us = self.turn_us();
+        let until_us = match (self.exchange.answered_us(), &self.session.ending) {
+            (Some(at_us), _) => at_us,
+            // Whoever leaves, does not wait.
+            (None, Some(_)) => return,
+            (None, None) => ended_us,
+        };
+        let max_us = turn_max_us(self.index, turn_us, until_us) + self.exchange.paused_us;
+        let took_us = until_us.saturating_sub(turn_us);
+        if took_us > max_us {
+            let evidence = format!("{took_us} µs after its turn; {max_us} are allowed");
+            found.push(self.breach(Breach::Unanswered, until_us, &evidence));
+        }
+    }
+
+    /// An error says what is true.
+    fn cause(&self, found: &mut Vec<Violation>) {
+        let (Some(error), Some(at_us)) = (self.exchange.error(), self.exchange.answered_us())
+        else {
+            return;
+        };
+        // A fast-forward client has waited for its server since its login.
+        let from_us = match is_forwarded(self.index, self.session, at_us) {
+            true => self.session.begun_us,
+            false => self.turn_us(),
+        };
+        let is_unknown_schema = self.session.refusal_expected == Some(1049)
+            && error.message.contains("Unknown database");
+        if self.exchange.error_expected == Some(error.code)
+            || is_unknown_schema
+            || self.is_servers_own(error)
+            || self.is_lost(error, at_us)
+            || self.is_ruled(error, at_us)
+            || self.is_killed(error, at_us)
+            || is_true_everywhere(self.index, error, from_us, at_us)
+        {
+            return;
+        }
+        let evidence = format!("{} {}", error.code, error.message);
+        found.push(self.breach(Breach::UntrueCause, at_us, &evidence));
+    }
+
+    /// A server answered one of the command's statements with it.
+    fn is_servers_own(&self, error: &Refused) -> bool {
+        let said = self.exchange.statements.iter();
+        said.flat_map(|said| self.index.ran(said.tag)).any(|ran| ran.error == Some(error.code))
+    }
+
+    /// The connection that served it, or the session before it, is gone.
+    fn is_lost(&self, error: &Refused, at_us: Micros) -> bool {
+        if error.code != 2013 {
+            return false;
+        }
+        // A server's nonsense shows when the connection is used next, however late that is.
+        if error.message.contains("can't be understood") {
+            return has_garbage(self.index, at_us);
+        }
+        let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
+        let said = before.iter().flat_map(|exchange| &exchange.statements);
+        let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
+        let mut lost = links.filter_map(|link| self.index.lost(link));
+        // On its way to a server that nothing of this session has reached.
+        let turn_us = self.turn_us().saturating_sub(SLACK_US);
+        lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
+    }
+
+    /// Somebody interrupted it, or `kills` looks at the answer.
+    fn is_killed(&self, error: &Refused, at_us: Micros) -> bool {
+        let (index, session) = (self.index, self.session);
+        error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
+            || error.code == 2013 && is_session_killed(index, session, at_us)
+            || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
+    }
+
+    fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {
+        let (user, text) = (&self.session.user, &self.exchange.text);
+        let mut settings = self.index.facts().settings_between(self.exchange.sent_us, at_us);
+        error.code == 1148 && settings.any(|setting| setting.ruled(user, text).is_answered)
+    }
+}
+
+/// Whether a server may have sent nonsense before this time.
+pub(super) fn has_garbage(index: &Index<'_>, at_us: Micros) -> bool {
+    let causes = index.facts().causes.iter();
+    causes.filter(|cause| cause.kind == CauseKind::Lost).any(|cause| cause.from_us <= at_us)
+}
+
+/// What is true for everybody alike.
+fn is_true_everywhere(
+    index: &Index<'_>,
+    error: &Refused,
+    from_us: Micros,
+    until_us: Micros,
+) -> bool {
+    let facts = index.facts();
+    let has = |kind| facts.has_cause(kind, from_us, until_us);
+    let from_server = |code| {
+        has(CauseKind::ServerError(code))
+            || facts.executions.iter().any(|ran| {
+                let is_proxys = ran.tag.is_none() && ran.error == Some(code);
+                is_proxys && (from_us..=until_us).contains(&ran.at_us)
+            })
+    };
+    let is_own = match error.code {
+        9001 => is_wait_true(index, error, from_us, until_us),
+        1040 => has(CauseKind::ClientsFull),
+        1226 => has(CauseKind::UserFull),
+        1045 => has(CauseKind::UserGone) || has(CauseKind::AccountRefused),
+        1049 => has(CauseKind::SchemaGone),
+        // While servers go down they say so.
+        1053 | 1927 => {
+            has(CauseKind::Lost) || index.any_lost(from_us, until_us.saturating_add(SLACK_US))
+        }
+        2013 => index.any_lost(from_us.saturating_sub(SLACK_US), until_us),
+        _ => false,
+    };
+    is_own || from_server(error.code)
+}
+
+/// How long servers are shunned, and statements wait because of it, µs.
+const SHUN_US: Micros = 4_000_000;
+
+/// The proxy's words for why no connection was there, and what makes them true.
+const WAITS: [(&str, &[CauseKind]); 8] = [
+    (
+        "the KILL did not reach the server",
+        &[CauseKind::Full, CauseKind::Lost, CauseKind::Unreachable, CauseKind::Slow],
+    ),
+    ("the hostgroup has no server", &[CauseKind::Offline]),
+    (
+        "servers is online",
+        &[CauseKind::Unreachable, CauseKind::Lost, CauseKind::Offline, CauseKind::Full],
+    ),
+    ("online servers are at max_connections", &[CauseKind::Full]),
+    ("servers is busy", &[CauseKind::Full, CauseKind::Slow]),
+    ("statements wait already", &[CauseKind::QueueFull]),
+    (
+        "came up in time",
+        &[CauseKind::Unreachable, CauseKind::Lost, CauseKind::Slow, CauseKind::Full],
+    ),
+    ("the proxy is stopping", &[CauseKind::Stopping]),
+];
+
+/// Whether a connection could not be had.
+fn has_any_wait_cause(index: &Index<'_>, from_us: Micros, until_us: Micros) -> bool {
+    let mut kinds = WAITS.iter().flat_map(|(_, kinds)| kinds.iter());
+    kinds.any(|kind| index.facts().has_cause(*kind, from_us, until_us))
+}
+
+fn is_wait_true(index: &Index<'_>, error: &Refused, from_us: Micros, until_us: Micros) -> bool {
+    // A shun, and what waits behind it, come after what caused them.
+    let since_us = from_us.saturating_sub(SHUN_US);
+    let has = |kind: &CauseKind| index.facts().has_cause(*kind, since_us, until_us);
+    // A fast-forward client is told less.
+    let is_forwarded = error.message.starts_with("no connection to hostgroup")
+        || error.message.contains("for 'fast_forward' session");
+    if is_forwarded {
+        return WAITS.iter().flat_map(|(_, kinds)| kinds.iter()).any(has);
+    }
+    // An unknown text names no cause.
+    let said = WAITS.iter().find(|(words, _)| error.message.contains(words));
+    said.is_some_and(|(_, kinds)| kinds.iter().any(has)) || is_queue_full(index, error, until_us)
+}
+
+/// As many statements as the error says are under way, and as many as the limit that it names.
+fn is_queue_full(index: &Index<'_>, error: &Refused, at_us: Micros) -> bool {
+    let Some((lead, _)) = error.message.split_once(" statements wait already") else {
+        return false;
+    };
+    let count = lead.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok());
+    let Some(count) = count else { return false };
+    let logs_in = |session: &SessionHistory| match session.login {
+        LoginOutcome::Accepted(then_us) | LoginOutcome::Refused(then_us, _) => then_us >= at_us,
+        LoginOutcome::Pending => true,
+    };
+    let waits = |exchange: &Exchange| {
+        let since_us = at_us.saturating_sub(SLACK_US);
+        exchange.sent_us <= at_us && exchange.answered_us().is_none_or(|then| then >= since_us)
+    };
+    let busy = index.sessions().filter(|(_, session)| {
+        session.begun_us <= at_us && (logs_in(session) || session.exchanges.iter().any(waits))
+    });
+    busy.count() > count
+}

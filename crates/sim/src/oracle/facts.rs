@@ -1,0 +1,247 @@
+//! What servers, driver and operators did, as the checks need it. The run collects it.
+
+use std::collections::BTreeMap;
+
+use crate::{HostId, LinkId, Micros, statement::Tag};
+
+/// Everything but the clients' histories.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// What servers ran, in the order in which they began it.
+    pub executions: Vec<Execution>,
+    /// Connections between the proxy and servers.
+    pub links: Vec<LinkFact>,
+    /// What went wrong, or was made to.
+    pub causes: Vec<Cause>,
+    /// Configurations, in the order published.
+    pub settings: Vec<Setting>,
+    /// Which host was the primary from when on, in order.
+    pub primaries: Vec<(Micros, HostId)>,
+    /// What is in `log` on the primary at the end: the tags of inserts, one for each row.
+    pub log: Vec<u64>,
+    /// The longest that a statement and its reply take on servers and on the way, faults included.
+    pub statement_max_us: Micros,
+    /// When the run ended.
+    pub ended_us: Micros,
+}
+
+/// One statement that a server ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execution {
+    /// When it began.
+    pub at_us: Micros,
+    /// Where.
+    pub host: HostId,
+    /// On which connection.
+    pub link: LinkId,
+    /// Whose statement; `None` for the proxy's own.
+    pub tag: Option<Tag>,
+    /// The error that it ended with.
+    pub error: Option<u16>,
+    /// What became of its changes.
+    pub effect: Effect,
+}
+
+/// What became of a statement's changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It made none.
+    None,
+    /// They are part of a transaction that is open still.
+    Open,
+    /// They are committed.
+    Committed,
+    /// They were rolled back.
+    RolledBack,
+    /// They were committed, and lost with a crash or a promotion.
+    Lost,
+}
+
+/// One connection between the proxy and a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkFact {
+    /// Its number.
+    pub link: LinkId,
+    /// To which host.
+    pub host: HostId,
+    /// When it ended, and by whom.
+    pub closed: Option<(Micros, ClosedBy)>,
+}
+
+/// Who ended a connection to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedBy {
+    /// The proxy.
+    Proxy,
+    /// The server: a crash, a kill, a timeout.
+    Server,
+    /// The network.
+    Network,
+    /// The proxy, after bytes that are not the protocol's.
+    Garbage,
+}
+
+/// A reason for errors, true from one time to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Since when.
+    pub from_us: Micros,
+    /// Until when it can show; what follows from it later (a shun, a reconnect) included.
+    pub until_us: Micros,
+    /// What.
+    pub kind: CauseKind,
+    /// Where; `None` for everywhere.
+    pub host: Option<HostId>,
+}
+
+/// What makes errors true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CauseKind {
+    /// A server that is down, refuses, hangs, or is cut off: connections do not come up.
+    Unreachable,
+    /// Connections of a server end.
+    Lost,
+    /// A server or its network is so slow that deadlines pass.
+    Slow,
+    /// The operator took a server offline, or out of the configuration.
+    Offline,
+    /// Every place of a server is taken, so that others wait.
+    Full,
+    /// The queue of a hostgroup is as long as it may be.
+    QueueFull,
+    /// The proxy has as many clients as it may.
+    ClientsFull,
+    /// A user has as many sessions as it may.
+    UserFull,
+    /// A user was taken out, or got another password.
+    UserGone,
+    /// A schema was dropped.
+    SchemaGone,
+    /// A server refuses an account.
+    AccountRefused,
+    /// A planned error of a server for a statement that is not the client's own.
+    ServerError(u16),
+    /// The proxy is told to stop.
+    Stopping,
+}
+
+/// A configuration as the operator published it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Setting {
+    /// When the first worker could take it.
+    pub from_us: Micros,
+    /// When the last worker had taken the next one; the end of time for the last.
+    pub until_us: Micros,
+    /// Hosts of each hostgroup.
+    pub hostgroups: BTreeMap<u32, Vec<HostId>>,
+    /// Pairs of writer and reader hostgroups.
+    pub splits: Vec<Split>,
+    /// Users by name.
+    pub users: BTreeMap<String, UserFact>,
+    /// Rules in their order.
+    pub rules: Vec<RuleFact>,
+    /// How often a read may be tried again.
+    pub retries_max: u32,
+    /// The longest that a statement may wait for a connection.
+    pub queue_wait_max_us: Micros,
+    /// A client that rests for longer is closed; 0 for never.
+    pub wait_timeout_us: Micros,
+    /// The longest that a login may take.
+    pub login_max_us: Micros,
+}
+
+/// A pair of hostgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Split {
+    /// Where writes go.
+    pub writer: u32,
+    /// Where reads may go.
+    pub reader: u32,
+    /// Whether the split is automatic.
+    pub is_auto: bool,
+}
+
+/// A user of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserFact {
+    /// Where its statements go.
+    pub hostgroup: u32,
+    /// Whether a transaction stays where it began whatever rules say.
+    pub is_transaction_persistent: bool,
+    /// Its bytes go straight to one server connection.
+    pub is_forwarded: bool,
+}
+
+/// A rule of the configuration. Conditions that are `None` hold always.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RuleFact {
+    /// Only for this user.
+    pub user: Option<String>,
+    /// Only for texts that contain this.
+    pub contains: Option<String>,
+    /// Where to.
+    pub hostgroup: Option<u32>,
+    /// Answered by the proxy: with OK or an error.
+    pub is_answered: bool,
+    /// Whether rules behind it are not looked at.
+    pub applies: bool,
+}
+
+impl Facts {
+    /// Configurations that some worker had at some time between these two.
+    pub fn settings_between(
+        &self,
+        from_us: Micros,
+        until_us: Micros,
+    ) -> impl Iterator<Item = &Setting> {
+        self.settings
+            .iter()
+            .filter(move |setting| setting.from_us <= until_us && setting.until_us >= from_us)
+    }
+
+    /// Whether something of this kind was true at some time between these two.
+    pub fn has_cause(&self, kind: CauseKind, from_us: Micros, until_us: Micros) -> bool {
+        let is_then = |cause: &Cause| cause.from_us <= until_us && cause.until_us >= from_us;
+        self.causes.iter().any(|cause| cause.kind == kind && is_then(cause))
+    }
+
+    /// The primary at this time.
+    pub fn primary_at(&self, at_us: Micros) -> Option<HostId> {
+        let before = self.primaries.iter().take_while(|(from_us, _)| *from_us <= at_us);
+        before.last().map(|(_, host)| *host)
+    }
+}
+
+impl Setting {
+    /// Where rules send a statement: a hostgroup, or `None` where they do not say.
+    pub fn ruled(&self, user: &str, text: &str) -> Ruled {
+        let mut ruled = Ruled { hostgroup: None, is_answered: false };
+        for rule in &self.rules {
+            let is_users = rule.user.as_deref().is_none_or(|name| name == user);
+            let is_texts = rule.contains.as_deref().is_none_or(|part| text.contains(part));
+            if !is_users || !is_texts {
+                continue;
+            }
+            ruled.hostgroup = rule.hostgroup.or(ruled.hostgroup);
+            ruled.is_answered |= rule.is_answered;
+            if rule.applies {
+                break;
+            }
+        }
+        ruled
+    }
+
+    /// Whether `host` is in `hostgroup`.
+    pub fn has_host(&self, hostgroup: u32, host: HostId) -> bool {
+        self.hostgroups.get(&hostgroup).is_some_and(|hosts| hosts.contains(&host))
+    }
+}
+
+/// What rules say of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ruled {
+    /// Where to.
+    pub hostgroup: Option<u32>,
+    /// The proxy answers it.
+    pub is_answered: bool,
+}

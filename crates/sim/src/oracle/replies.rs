@@ -1,0 +1,143 @@
+//! Every reply belongs to the statement that it answers, and shows its session's state alone.
+//!
+//! Clients compare each reply with what a direct connection would have given, and say so in the
+//! exchange. What no client can know is found here: whether a server ran the statement at all,
+//! and whether a read on the primary saw what was acknowledged before.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Breach, Violation,
+    endings::{has_garbage, is_forwarded},
+    facts::Effect,
+    history::{Access, Exchange, Known, MismatchKind, OwnRead, OwnWrite, RowId, SessionHistory},
+    index::{Index, Place, statements_of},
+};
+use crate::Micros;
+
+pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    for (client, session) in index.sessions() {
+        for exchange in &session.exchanges {
+            let violation = mismatch(client.client, exchange);
+            found.extend(violation.filter(|it| !is_servers_nonsense(index, session, it)));
+        }
+    }
+    for place in index.statements() {
+        never_ran(index, &place, found);
+    }
+    for client in index.run.clients {
+        let mut rows: BTreeMap<RowId, Row> = BTreeMap::new();
+        for session in &client.sessions {
+            for place in statements_of(client, session) {
+                own_row(index, &place, &mut rows, found);
+            }
+        }
+    }
+}
+
+/// A fast-forward client gets what its server sends, nonsense too.
+fn is_servers_nonsense(index: &Index<'_>, session: &SessionHistory, violation: &Violation) -> bool {
+    let at_us = session.ending.as_ref().map_or(violation.at_us, |ending| ending.at_us);
+    violation.breach == Breach::Nonsense
+        && is_forwarded(index, session, at_us)
+        && has_garbage(index, at_us)
+}
+
+/// What the client itself found.
+fn mismatch(client: usize, exchange: &Exchange) -> Option<Violation> {
+    let mismatch = exchange.mismatch.as_ref()?;
+    let breach = match mismatch.kind {
+        MismatchKind::Foreign => Breach::ForeignReply,
+        MismatchKind::Shape => Breach::WrongReply,
+        MismatchKind::State => Breach::ForeignState,
+        MismatchKind::Data => Breach::WrongData,
+        MismatchKind::Nonsense => Breach::Nonsense,
+    };
+    Some(Violation {
+        breach,
+        client: Some(client),
+        tag: exchange.statements.first().map(|said| said.tag),
+        at_us: exchange.answered_us().unwrap_or(exchange.sent_us),
+        evidence: format!("{}; the command was {:?}", mismatch.evidence, exchange.text),
+    })
+}
+
+/// A statement that was answered as done has been run by a server, unless a rule answers it.
+fn never_ran(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
+    let is_done = place.exchange.known(place.part) == Known::Done;
+    if !is_done || place.said.is_proxys_own || !index.ran_at(place.said.tag).is_empty() {
+        return;
+    }
+    let until_us = place.at_us();
+    let user = &place.session.user;
+    let mut settings = index.facts().settings_between(place.exchange.sent_us, until_us);
+    if !settings.any(|setting| setting.ruled(user, &place.exchange.text).is_answered) {
+        let evidence = "answered, and no server ran it".to_owned();
+        found.push(place.breach(Breach::NeverRan, until_us, evidence));
+    }
+}
+
+/// A row that one client alone writes.
+#[derive(Default)]
+struct Row {
+    /// Writes in the order sent.
+    writes: Vec<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    value: Option<u64>,
+    /// When it was certainly there: when the client was told so, and nothing took it away.
+    certain_us: Option<Micros>,
+}
+
+/// A read on the primary sees the last acknowledged write, or a later one.
+fn own_row(
+    index: &Index<'_>,
+    place: &Place<'_>,
+    rows: &mut BTreeMap<RowId, Row>,
+    found: &mut Vec<Violation>,
+) {
+    if let Some(OwnWrite { row, value }) = place.said.write {
+        let certain_us = certain_us(index, place);
+        let written = Written { value, certain_us };
+        rows.entry(row).or_default().writes.push(written);
+        return;
+    }
+    let (Some(OwnRead { row, seen }), Known::Done) =
+        (place.said.read, place.exchange.known(place.part))
+    else {
+        return;
+    };
+    // In a transaction a snapshot may be older; the client's own writes in it are its to check.
+    if place.said.unit.is_some() || place.said.access != Access::Read {
+        return;
+    }
+    let Some(ran) = index.ran(place.said.tag).next_back() else {
+        return;
+    };
+    if index.facts().primary_at(ran.at_us) != Some(ran.host) {
+        return;
+    }
+    let writes = rows.get(&row).map_or(&[][..], |row| &row.writes);
+    let sent_us = place.exchange.sent_us;
+    let is_before = |write: &Written| write.certain_us.is_some_and(|at_us| at_us <= sent_us);
+    let Some(last) = writes.iter().rposition(is_before) else {
+        return;
+    };
+    let newer = writes.get(last..).unwrap_or_default();
+    if !newer.iter().any(|write| write.value == seen) {
+        let host = ran.host.0;
+        let evidence =
+            format!("host {host} is the primary, row {row:?} showed {seen:?}, after {newer:?}");
+        found.push(place.breach(Breach::StaleRead, place.at_us(), evidence));
+    }
+}
+
+fn certain_us(index: &Index<'_>, place: &Place<'_>) -> Option<Micros> {
+    if place.said.unit.is_some() || place.exchange.known(place.part) != Known::Done {
+        return None;
+    }
+    let is_kept = index.ran(place.said.tag).any(|ran| ran.effect == Effect::Committed);
+    is_kept.then(|| place.exchange.answered_us()).flatten()
+}

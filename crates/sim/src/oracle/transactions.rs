@@ -1,0 +1,141 @@
+//! A transaction's statements ran on one server connection, in order, with nobody else's between
+//! them; and a session's statements ran in the order sent.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+
+use super::{
+    Breach, Violation,
+    history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
+    index::{Index, Place, statements_of},
+};
+use crate::LinkId;
+
+pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    let mut neighbours = Neighbours::new(index);
+    for (client, session) in index.sessions() {
+        in_order(index, client, session, found);
+        let mut units: BTreeMap<u32, Vec<Place<'_>>> = BTreeMap::new();
+        for place in statements_of(client, session) {
+            if let Some(unit) = place.said.unit {
+                units.entry(unit).or_default().push(place);
+            }
+        }
+        for places in units.values() {
+            if is_bound(index, session, places) {
+                on_one_link(index, places, found);
+            }
+            neighbours.check(index, places, found);
+        }
+    }
+}
+
+/// Whether rules may not tear the transaction apart: its user's transactions are persistent in
+/// every configuration of the time.
+fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -> bool {
+    let from_us = places.first().map_or(0, |place| place.exchange.sent_us);
+    let until_us = places.last().map_or(0, Place::at_us);
+    let mut settings = index.facts().settings_between(from_us, until_us);
+    settings.all(|setting| {
+        let user = setting.users.get(&session.user);
+        user.is_none_or(|user| user.is_transaction_persistent) || setting.rules.is_empty()
+    })
+}
+
+/// All on one connection, but for a statement that begins it: until it was answered, it may have
+/// been tried elsewhere.
+fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
+    let mut link: Option<LinkId> = None;
+    for place in places {
+        let Some(ran) = index.ran(place.said.tag).next_back() else {
+            continue;
+        };
+        if *link.get_or_insert(ran.link) != ran.link {
+            let evidence = format!("its transaction was on {link:?}, and it ran on {:?}", ran.link);
+            found.push(place.breach(Breach::TransactionScattered, ran.at_us, evidence));
+            return;
+        }
+    }
+}
+
+/// What a session sent first ran first; a later statement runs when the earlier one is answered.
+fn in_order(
+    index: &Index<'_>,
+    client: &ClientHistory,
+    session: &SessionHistory,
+    found: &mut Vec<Violation>,
+) {
+    let mut last = None;
+    for place in statements_of(client, session) {
+        // What was on a connection that was lost may run there whenever it gets there.
+        match place.exchange.known(place.part) {
+            Known::Unknown => continue,
+            Known::Failed(error) if is_of_connection(error.code) => continue,
+            Known::Done | Known::Failed(_) | Known::Skipped => {}
+        }
+        let ran_at = index.ran_at(place.said.tag);
+        // A read may run more than once: again when its answer was lost, and late where it was
+        // sent first, behind one that takes long, when it has been answered from elsewhere. The
+        // run that was answered is in its place.
+        let in_place = ran_at.iter().find(|at| last.is_none_or(|last| last < **at));
+        match in_place {
+            Some(at) => last = Some(*at),
+            None if ran_at.is_empty() => {}
+            None => {
+                let evidence = "it ran before a statement that its session sent earlier".to_owned();
+                found.push(place.breach(Breach::OutOfOrder, place.at_us(), evidence));
+            }
+        }
+    }
+}
+
+/// Executions by connection, in order, for a look at who else was there.
+struct Neighbours {
+    by_link: HashMap<LinkId, Vec<usize>, FixedState>,
+}
+
+impl Neighbours {
+    fn new(index: &Index<'_>) -> Self {
+        let mut by_link: HashMap<LinkId, Vec<usize>, FixedState> = HashMap::default();
+        for (place, execution) in index.facts().executions.iter().enumerate() {
+            by_link.entry(execution.link).or_default().push(place);
+        }
+        Self { by_link }
+    }
+
+    /// Nobody else's statement ran between the first and the last of a transaction.
+    fn check(&mut self, index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
+        let mut spans: BTreeMap<LinkId, (usize, usize)> = BTreeMap::new();
+        let all = &index.facts().executions;
+        for at in places.iter().flat_map(|place| index.ran_at(place.said.tag)) {
+            let Some(ran) = all.get(*at) else { continue };
+            let span = spans.entry(ran.link).or_insert((*at, *at));
+            *span = (span.0.min(*at), span.1.max(*at));
+        }
+        let (Some(first), Some(client)) =
+            (places.first(), places.first().map(|place| place.client.client))
+        else {
+            return;
+        };
+        for (link, (begin, end)) in spans {
+            let on_link = self.by_link.get(&link).map_or(&[][..], Vec::as_slice);
+            let from = on_link.partition_point(|at| *at < begin);
+            let between = on_link.get(from..).unwrap_or_default();
+            let foreign = between
+                .iter()
+                .take_while(|at| **at <= end)
+                .filter_map(|at| all.get(*at))
+                .find(|ran| ran.tag.is_some_and(|tag| tag.client() != Some(client)));
+            if let Some(ran) = foreign {
+                let evidence = format!("within its transaction somebody else's: {ran:?}");
+                found.push(first.breach(Breach::Intruder, ran.at_us, evidence));
+            }
+        }
+    }
+}
+
+/// Whether a statement locks or changes something, so that it can't go to a reader.
+pub(super) fn needs_writer(access: Access) -> bool {
+    matches!(access, Access::Write | Access::LockingRead)
+}

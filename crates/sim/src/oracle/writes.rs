@@ -1,0 +1,207 @@
+//! A write acknowledged is there once; one not acknowledged is there at most once; nothing that
+//! may have effects runs twice.
+//!
+//! | the client knows | the servers |
+//! |---|---|
+//! | done, in autocommit | ran it once, committed (or lost it in a crash that loses) |
+//! | failed with a server's error | ran it at most once, and left nothing |
+//! | failed with an error of the proxy's that says "not sent" | did not run it |
+//! | nothing: the connection was lost | ran it at most once |
+//! | its transaction was committed | committed every statement of it that was done |
+//! | its transaction was rolled back | committed none |
+//! | not how its transaction ended | committed all of it or none |
+
+use std::collections::BTreeMap;
+
+use super::{
+    Breach, Violation,
+    facts::{Effect, Execution},
+    history::{Access, ClientHistory, Ends, Known, SessionHistory, is_of_connection},
+    index::{Index, Place, statements_of},
+};
+use crate::statement::Tag;
+
+pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    for place in index.statements() {
+        ran_once(index, &place, found);
+        if place.said.unit.is_none() {
+            autocommitted(index, &place, found);
+        }
+    }
+    for (client, session) in index.sessions() {
+        units(index, client, session, found);
+    }
+    in_store_once(index, found);
+}
+
+/// The tables themselves: whatever the servers' histories say, no insert is there twice.
+fn in_store_once(index: &Index<'_>, found: &mut Vec<Violation>) {
+    let mut tags = index.facts().log.clone();
+    tags.sort_unstable();
+    for pair in tags.windows(2) {
+        if let [first, second] = pair
+            && first == second
+        {
+            let tag = Tag(*first);
+            found.push(Violation {
+                breach: Breach::RanTwice,
+                client: tag.client(),
+                tag: Some(tag),
+                at_us: index.facts().ended_us,
+                evidence: "two rows of it are in the table at the end".to_owned(),
+            });
+        }
+    }
+}
+
+/// Only certain reads run more than once, and no more often than they may be tried.
+fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
+    let times = index.ran_at(place.said.tag).len();
+    if times > 1 && place.said.access != Access::Read {
+        let runs: Vec<_> = index.ran(place.said.tag).collect();
+        let evidence = format!("ran {times} times: {runs:?}");
+        found.push(place.breach(Breach::RanTwice, place.at_us(), evidence));
+    }
+    let (sent_us, at_us) = (place.exchange.sent_us, place.at_us());
+    let retries = index.facts().settings_between(sent_us, at_us).map(|it| it.retries_max).max();
+    // Once more when it waits behind one that takes long, on a connection that both share.
+    let times_max = 2 + usize::try_from(retries.unwrap_or(0)).unwrap_or(usize::MAX - 1);
+    if times > times_max {
+        let evidence = format!("a read ran {times} times, and {times_max} are allowed");
+        found.push(place.breach(Breach::TriedTooOften, at_us, evidence));
+    }
+    if is_unsent(place) && times > 0 {
+        let evidence = "a server ran what the client was told is not sent".to_owned();
+        found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
+    }
+}
+
+/// What the client was told means that no server has seen the statement.
+fn is_unsent(place: &Place<'_>) -> bool {
+    match place.exchange.known(place.part) {
+        // The proxy's own: no connection in time, a rule's error, `KILL`.
+        Known::Failed(error) => match error.code {
+            9001 => place.said.access != Access::Read,
+            1094 => true,
+            1148 => true,
+            _ => false,
+        },
+        Known::Skipped => true,
+        Known::Done | Known::Unknown => false,
+    }
+}
+
+/// What became of a statement's changes on servers.
+fn effects<'a>(index: &Index<'a>, place: &Place<'_>) -> impl Iterator<Item = &'a Execution> {
+    index.ran(place.said.tag).filter(|ran| ran.effect != Effect::None)
+}
+
+fn is_committed(index: &Index<'_>, place: &Place<'_>) -> bool {
+    effects(index, place).any(|ran| matches!(ran.effect, Effect::Committed | Effect::Lost))
+}
+
+fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
+    if place.said.access != Access::Write {
+        return;
+    }
+    let at_us = place.at_us();
+    match place.exchange.known(place.part) {
+        Known::Done => {
+            let bad = effects(index, place)
+                .find(|ran| matches!(ran.effect, Effect::RolledBack | Effect::Open));
+            let is_there = !place.said.has_changed || is_committed(index, place);
+            if let Some(ran) = bad {
+                let evidence = format!("acknowledged, and not committed: {ran:?}");
+                found.push(place.breach(Breach::WriteLost, at_us, evidence));
+            } else if !is_there {
+                let evidence = "acknowledged, and no server has it".to_owned();
+                found.push(place.breach(Breach::WriteLost, at_us, evidence));
+            }
+        }
+        Known::Failed(error) if !is_of_connection(error.code) => {
+            if is_committed(index, place) {
+                let evidence = format!("failed with {}, and is committed", error.code);
+                found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
+            }
+        }
+        Known::Failed(_) | Known::Skipped | Known::Unknown => {}
+    }
+}
+
+/// How a transaction ended, as its client knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Committed,
+    RolledBack,
+    Unknown,
+}
+
+fn units(
+    index: &Index<'_>,
+    client: &ClientHistory,
+    session: &SessionHistory,
+    found: &mut Vec<Violation>,
+) {
+    let mut units: BTreeMap<u32, Vec<Place<'_>>> = BTreeMap::new();
+    for place in statements_of(client, session) {
+        if let Some(unit) = place.said.unit {
+            units.entry(unit).or_default().push(place);
+        }
+    }
+    for places in units.values() {
+        unit(index, places, found);
+    }
+}
+
+fn unit(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
+    let verdict = verdict(places);
+    let is_done = |place: &&Place<'_>| place.exchange.known(place.part) == Known::Done;
+    let writes: Vec<_> = places
+        .iter()
+        .filter(|place| place.said.access == Access::Write)
+        .filter(is_done)
+        .filter(|place| place.said.has_changed)
+        .collect();
+    let committed = writes.iter().filter(|place| is_committed(index, place)).count();
+    match verdict {
+        Verdict::Committed => {
+            for place in writes.iter().filter(|place| !is_committed(index, place)) {
+                let evidence = "its transaction was committed without it".to_owned();
+                found.push(place.breach(Breach::WriteLost, place.at_us(), evidence));
+            }
+        }
+        Verdict::RolledBack => {
+            for place in writes.iter().filter(|place| is_committed(index, place)) {
+                let evidence = "its transaction was rolled back, and it is committed".to_owned();
+                found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
+            }
+        }
+        Verdict::Unknown => {
+            if let Some(place) = writes.last().filter(|_| !matches!(committed, 0))
+                && committed != writes.len()
+            {
+                let evidence = format!("{committed} of {} writes are committed", writes.len());
+                found.push(place.breach(Breach::TransactionTorn, place.at_us(), evidence));
+            }
+        }
+    }
+}
+
+fn verdict(places: &[Place<'_>]) -> Verdict {
+    let mut verdict = Verdict::Unknown;
+    for place in places {
+        let known = place.exchange.known(place.part);
+        match (place.said.ends, known) {
+            (Some(Ends::Commit), Known::Done) => verdict = Verdict::Committed,
+            // What commits before it fails has committed.
+            (Some(Ends::Commit), Known::Failed(error)) if !is_of_connection(error.code) => {
+                verdict = Verdict::Committed;
+            }
+            (Some(Ends::Rollback), Known::Done) => verdict = Verdict::RolledBack,
+            // A deadlock's victim is rolled back whole.
+            (_, Known::Failed(error)) if error.code == 1213 => verdict = Verdict::RolledBack,
+            _ => {}
+        }
+    }
+    verdict
+}

@@ -1,0 +1,77 @@
+//! What a seed means: everything that a run begins with and that is done to it, as plain data.
+//! A plan can be cut down (`shrink`) and run again.
+
+mod act;
+mod config;
+mod draw;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use crate::{HostId, Micros, client::ClientSpec, server::ClusterSpec, wire::PipeSpec};
+pub use act::{Act, Fault};
+pub use config::{ConfigSpec, RuleSpec, ServerSpec, UserSpec, address_of, host_of, key_of};
+
+/// How large the runs may be that seeds stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at least and at most.
+    pub clients: (u64, u64),
+    /// Statements of one client at least and at most.
+    pub statements: (u64, u64),
+    /// Whether anything goes wrong at all.
+    pub faults: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { clients: (6, 20), statements: (10, 50), faults: true }
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Starts every chance that is drawn while it runs.
+    pub seed: u64,
+    /// Workers, 1 to 4.
+    pub workers: usize,
+    /// Bytes that a worker reads at once.
+    pub scratch_len: usize,
+    /// What a worker may take to wake up.
+    pub reaction_us: Micros,
+    /// What links to clients are like.
+    pub client_pipe: PipeSpec,
+    /// What links to hosts are like, host by host.
+    pub host_pipes: Vec<PipeSpec>,
+    /// The servers.
+    pub cluster: ClusterSpec,
+    /// Configurations; the first is there at the start, the others come by [`Act::Publish`].
+    pub configs: Vec<ConfigSpec>,
+    /// Clients.
+    pub clients: Vec<ClientSpec>,
+    /// What operators do, in the order of time.
+    pub acts: Vec<(Micros, Act)>,
+    /// What goes wrong, in the order of time.
+    pub faults: Vec<(Micros, Fault)>,
+    /// Places of clients that never come: the shrinker took them out.
+    pub absent: BTreeSet<usize>,
+    /// When whoever is still there is told to go.
+    pub horizon_us: Micros,
+}
+
+impl Plan {
+    /// Names of the users of all configurations, each once.
+    pub fn user_names(&self) -> Vec<String> {
+        let users = self.configs.iter().flat_map(|config| &config.users);
+        let names: BTreeSet<_> = users.map(|user| user.name.clone()).collect();
+        names.into_iter().collect()
+    }
+
+    /// Host `host`'s links.
+    pub fn host_pipe(&self, host: HostId) -> PipeSpec {
+        self.host_pipes.get(host.0).copied().unwrap_or(self.client_pipe)
+    }
+}

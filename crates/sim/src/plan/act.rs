@@ -1,0 +1,70 @@
+//! What operators do, and what goes wrong.
+
+use trunkline_topology::ServerState;
+
+use crate::{HostId, Micros, server::ServerFault};
+
+/// What an operator does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Publishes a configuration of the plan.
+    Publish(usize),
+    /// Sets the state of a server entry, as the monitor or an operator does.
+    SetState(u32, HostId, ServerState),
+    /// Looks at the statistics.
+    Report,
+    /// Tells all workers to stop within so many milliseconds.
+    Stop(u64),
+}
+
+impl Act {
+    /// Its kind, for counts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Publish(_) => "publish",
+            Self::SetState(..) => "set_state",
+            Self::Report => "report",
+            Self::Stop(_) => "stop",
+        }
+    }
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// At a server.
+    Server(ServerFault),
+    /// A client's connection is reset in the middle.
+    CutClient(usize),
+    /// A client ends its direction and goes on reading.
+    HalfCloseClient(usize),
+    /// Nothing passes between a client and the proxy for so long.
+    StallClient(usize, Micros),
+    /// A client is gone without a word; the proxy's kernel notices after so long.
+    VanishClient(usize, Micros),
+    /// The connection to a host that comes at this place is reset in the middle.
+    CutHost(HostId, usize),
+    /// One connection to a host carries nothing for so long.
+    StallHost(HostId, usize, Micros),
+    /// Nothing passes between the proxy and a host for so long; connects hang.
+    Partition(HostId, Micros),
+    /// A worker's thread does not run for so long.
+    Pause(usize, Micros),
+}
+
+impl Fault {
+    /// Its kind, for counts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Server(fault) => fault.name(),
+            Self::CutClient(_) => "cut_client",
+            Self::HalfCloseClient(_) => "half_close_client",
+            Self::StallClient(..) => "stall_client",
+            Self::VanishClient(..) => "vanish_client",
+            Self::CutHost(..) => "cut_host",
+            Self::StallHost(..) => "stall_host",
+            Self::Partition(..) => "partition",
+            Self::Pause(..) => "pause_worker",
+        }
+    }
+}

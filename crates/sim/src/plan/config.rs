@@ -1,0 +1,223 @@
+//! Configurations of a plan, as text for the real parser and as facts for the oracle.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use trunkline_config::{Config, parse};
+use trunkline_topology::{Address, HostgroupId, Server, ServerKey};
+
+use crate::{
+    HostId, Micros,
+    oracle::facts::{RuleFact, Setting, Split, UserFact},
+};
+
+/// A configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConfigSpec {
+    /// Scalar settings, by name.
+    pub settings: BTreeMap<&'static str, u64>,
+    /// Server entries.
+    pub servers: Vec<ServerSpec>,
+    /// Users.
+    pub users: Vec<UserSpec>,
+    /// Pairs of hostgroups.
+    pub splits: Vec<Split>,
+    /// Rules in their order.
+    pub rules: Vec<RuleSpec>,
+}
+
+/// A server entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Hostgroup.
+    pub hostgroup: u32,
+    /// Which host.
+    pub host: HostId,
+    /// Weight.
+    pub weight: u32,
+    /// Places.
+    pub max_connections: u32,
+    /// `OFFLINE_SOFT`.
+    pub is_drained: bool,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserSpec {
+    /// Name.
+    pub name: String,
+    /// Password, the same at the proxy and at servers.
+    pub password: String,
+    /// Where its statements go.
+    pub hostgroup: u32,
+    /// The schema of clients that name none.
+    pub schema: Option<&'static str>,
+    /// Places.
+    pub max_connections: u32,
+    /// Whether a transaction stays where it began.
+    pub is_transaction_persistent: bool,
+    /// Bytes go straight through.
+    pub is_fast_forward: bool,
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RuleSpec {
+    /// Only for this user.
+    pub user: Option<String>,
+    /// Only for texts that contain this.
+    pub contains: Option<&'static str>,
+    /// Where to.
+    pub hostgroup: Option<u32>,
+    /// Answered with an error of this text.
+    pub error: Option<&'static str>,
+    /// Whether rules behind it are not looked at.
+    pub applies: bool,
+}
+
+/// The port of every host.
+const PORT: u16 = 3_306;
+/// The last number of the first host's address.
+const FIRST_HOST: usize = 10;
+
+/// Where a host listens.
+pub fn address_of(host: HostId) -> Address {
+    Address::Tcp { host: format!("192.0.2.{}", FIRST_HOST + host.0), port: PORT }
+}
+
+/// The host that a server's address leads to.
+pub fn host_of(server: &Server) -> Option<HostId> {
+    let address = server.resolved.first()?.ip();
+    let std::net::IpAddr::V4(address) = address else { return None };
+    let [192, 0, 2, last] = address.octets() else { return None };
+    usize::from(last).checked_sub(FIRST_HOST).map(HostId)
+}
+
+/// The key of a server entry.
+pub fn key_of(hostgroup: u32, host: HostId) -> ServerKey {
+    ServerKey { hostgroup: HostgroupId(hostgroup), address: address_of(host) }
+}
+
+impl ConfigSpec {
+    /// A setting's value; 0 when it is not given.
+    pub fn setting(&self, name: &str) -> u64 {
+        self.settings.get(name).copied().unwrap_or_default()
+    }
+
+    /// The text of the configuration file.
+    pub fn to_toml(&self) -> String {
+        let mut out = String::new();
+        for (name, value) in &self.settings {
+            let _ = writeln!(out, "{name} = {value}");
+        }
+        for server in &self.servers {
+            let _ = writeln!(
+                out,
+                "[[server]]\nhostgroup = {}\naddress = \"{}\"\nweight = {}\nmax_connections = {}",
+                server.hostgroup,
+                address_of(server.host),
+                server.weight,
+                server.max_connections
+            );
+            if server.is_drained {
+                out.push_str("status = \"OFFLINE_SOFT\"\n");
+            }
+        }
+        for user in &self.users {
+            put_user(&mut out, user);
+        }
+        for split in &self.splits {
+            let how = if split.is_auto { "auto" } else { "rules" };
+            let _ = writeln!(
+                out,
+                "[[replication]]\nwriter_hostgroup = {}\nreader_hostgroup = {}\n\
+                 read_write_split = \"{how}\"",
+                split.writer, split.reader
+            );
+        }
+        for (place, rule) in self.rules.iter().enumerate() {
+            put_rule(&mut out, place + 1, rule);
+        }
+        out
+    }
+
+    /// What the real parser makes of it.
+    ///
+    /// # Panics
+    /// When the parser does not like it: plans are to be valid.
+    pub fn config(&self) -> Config {
+        let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
+        let text = self.to_toml();
+        match parse(&text, "plan.toml", &no_files) {
+            Ok(config) => config,
+            Err(errors) => panic!("the plan's configuration is wrong: {errors:?}\n{text}"),
+        }
+    }
+
+    /// What the oracle is to know of it.
+    pub fn facts(&self, from_us: Micros) -> Setting {
+        let mut hostgroups: BTreeMap<u32, Vec<HostId>> = BTreeMap::new();
+        for server in &self.servers {
+            hostgroups.entry(server.hostgroup).or_default().push(server.host);
+        }
+        let user = |user: &UserSpec| {
+            let fact = UserFact {
+                hostgroup: user.hostgroup,
+                is_transaction_persistent: user.is_transaction_persistent,
+                is_forwarded: user.is_fast_forward,
+            };
+            (user.name.clone(), fact)
+        };
+        let rule = |rule: &RuleSpec| RuleFact {
+            user: rule.user.clone(),
+            contains: rule.contains.map(str::to_owned),
+            hostgroup: rule.hostgroup,
+            is_answered: rule.error.is_some(),
+            applies: rule.applies,
+        };
+        Setting {
+            from_us,
+            until_us: Micros::MAX,
+            hostgroups,
+            splits: self.splits.clone(),
+            users: self.users.iter().map(user).collect(),
+            rules: self.rules.iter().map(rule).collect(),
+            retries_max: u32::try_from(self.setting("query_retries_on_failure")).unwrap_or(1),
+            queue_wait_max_us: self.setting("connect_timeout_server_max") * 1_000,
+            wait_timeout_us: self.setting("wait_timeout") * 1_000,
+            login_max_us: self.setting("connect_timeout_client") * 1_000,
+        }
+    }
+}
+
+fn put_user(out: &mut String, user: &UserSpec) {
+    let _ = writeln!(
+        out,
+        "[[user]]\nname = \"{}\"\npassword = \"{}\"\ndefault_hostgroup = {}\n\
+         max_connections = {}\ntransaction_persistent = {}\nfast_forward = {}",
+        user.name,
+        user.password,
+        user.hostgroup,
+        user.max_connections,
+        user.is_transaction_persistent,
+        user.is_fast_forward
+    );
+    if let Some(schema) = user.schema {
+        let _ = writeln!(out, "default_schema = \"{schema}\"");
+    }
+}
+
+fn put_rule(out: &mut String, id: usize, rule: &RuleSpec) {
+    let _ = writeln!(out, "[[rule]]\nid = {id}\napply = {}", rule.applies);
+    if let Some(user) = &rule.user {
+        let _ = writeln!(out, "username = \"{user}\"");
+    }
+    if let Some(part) = rule.contains {
+        let _ = writeln!(out, "match_pattern = \"{part}\"");
+    }
+    if let Some(hostgroup) = rule.hostgroup {
+        let _ = writeln!(out, "destination_hostgroup = {hostgroup}");
+    }
+    if let Some(text) = rule.error {
+        let _ = writeln!(out, "error_msg = \"{text}\"");
+    }
+}

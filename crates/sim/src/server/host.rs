@@ -1,0 +1,257 @@
+//! One server.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use trunkline_protocol::packet::err::put_err;
+
+use super::{
+    Record,
+    conn::{Conn, Phase, Stage},
+    lock::Locks,
+    login::{LoggedIn, greeting},
+    spec::{AccountSpec, HostSpec, ServerOutput},
+    store::{Change, Pending, Store},
+};
+use crate::{
+    HostId, LinkId, Micros,
+    oracle::facts::Effect,
+    rng::Rng,
+    statement::{Failure, Schema},
+};
+
+/// A committed transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Commit {
+    /// Its number among all commits of the run.
+    pub(super) number: usize,
+    pub(super) at: Micros,
+    pub(super) changes: Vec<(Schema, Change)>,
+}
+
+/// A server with everything it knows.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) id: HostId,
+    pub(super) spec: HostSpec,
+    pub(super) is_up: bool,
+    pub(super) hangs: bool,
+    pub(super) is_read_only: bool,
+    pub(super) store: Store,
+    /// Everything committed here, in order; the store follows from it.
+    pub(super) log: Vec<Commit>,
+    pub(super) conns: BTreeMap<LinkId, Conn>,
+    /// Connections by the server's numbers.
+    pub(super) numbers: BTreeMap<u64, LinkId>,
+    pub(super) locks: Locks,
+    /// Connections whose statement waits for a lock, the first come first.
+    pub(super) waiting: VecDeque<LinkId>,
+    /// Connections that a statement killed.
+    pub(super) killed: Vec<(LinkId, bool)>,
+    /// Errors that the next statements of clients fail with.
+    pub(super) errors: VecDeque<Failure>,
+    /// Until when statements take longer, and by which factor.
+    pub(super) slow: (Micros, u64),
+    pub(super) rng: Rng,
+    next_number: u64,
+}
+
+/// Whether a connection can go on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Again,
+    Rest,
+}
+
+/// The first packet of a connection.
+pub(super) struct Greeted {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_accepted: bool,
+}
+
+impl Host {
+    pub(super) fn new(id: HostId, spec: HostSpec, is_read_only: bool, rng: &Rng) -> Self {
+        let number = u64::try_from(id.0).unwrap_or_default();
+        Self {
+            id,
+            spec,
+            is_up: true,
+            hangs: false,
+            is_read_only,
+            store: Store::default(),
+            log: Vec::new(),
+            conns: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            locks: Locks::default(),
+            waiting: VecDeque::new(),
+            killed: Vec::new(),
+            errors: VecDeque::new(),
+            slow: (0, 1),
+            rng: rng.split("host", number),
+            next_number: (number + 1) * 1_000_000,
+        }
+    }
+
+    pub(super) fn greet(&mut self, link: LinkId, nonce: [u8; 20]) -> Greeted {
+        let mut bytes = Vec::new();
+        if self.conns.len() >= self.spec.max_connections {
+            put_err(&mut bytes, 0, 1040, b"08004", "Too many connections");
+            return Greeted { bytes, is_accepted: false };
+        }
+        self.next_number += 1;
+        greeting(self.spec.flavor, self.next_number, nonce).put(&mut bytes, 0);
+        self.conns.insert(link, Conn::new(self.next_number, nonce));
+        self.numbers.insert(self.next_number, link);
+        Greeted { bytes, is_accepted: true }
+    }
+
+    /// Takes a connection one step further.
+    pub(super) fn step(
+        &mut self,
+        link: LinkId,
+        now: Micros,
+        accounts: &BTreeMap<String, AccountSpec>,
+        record: &mut Record,
+    ) -> Step {
+        let Some(conn) = self.conns.get_mut(&link) else {
+            return Step::Rest;
+        };
+        if let Some(work) = &mut conn.work {
+            if let Stage::Replying(bytes) = &mut work.stage {
+                if work.due > now {
+                    return Step::Rest;
+                }
+                let bytes = std::mem::take(bytes);
+                conn.work = None;
+                self.send(link, bytes, record);
+                return Step::Again;
+            }
+            if work.due > now && work.stage == Stage::Serving {
+                return Step::Rest;
+            }
+            return self.work_on(link, now, record);
+        }
+        let Some((seq, payload)) = conn.take_packet() else {
+            if conn.is_deserted {
+                self.end(link, now, record);
+            }
+            return Step::Rest;
+        };
+        if let Phase::Ready(_) = conn.phase {
+            if seq == 0 {
+                return self.command(link, &payload, now, accounts, record);
+            }
+            record.unknown.push(format!("a command in packet {seq}"));
+            self.close(link, now, false, record);
+            return Step::Rest;
+        }
+        let mut out = Vec::new();
+        let logged_in = conn.login_packet(seq, &payload, self.spec.flavor, accounts, &mut out);
+        self.send(link, out, record);
+        match logged_in {
+            LoggedIn::Yes => Step::Again,
+            LoggedIn::No => {
+                self.close(link, now, false, record);
+                Step::Rest
+            }
+        }
+    }
+
+    /// How long the next statement takes.
+    pub(super) fn service_us(&mut self, now: Micros) -> Micros {
+        let (least, most) = self.spec.service_us;
+        let usual = self.rng.between(least, most);
+        match self.slow {
+            (until, factor) if now < until => usual.saturating_mul(factor),
+            _ => usual,
+        }
+    }
+
+    pub(super) fn send(&mut self, link: LinkId, mut bytes: Vec<u8>, record: &mut Record) {
+        let Some(conn) = self.conns.get_mut(&link) else {
+            return;
+        };
+        if bytes.is_empty() || conn.is_deserted {
+            return;
+        }
+        if std::mem::take(&mut conn.sends_garbage) {
+            bytes = garbage(&mut self.rng);
+        }
+        record.outputs.push(ServerOutput::Send { link, bytes });
+    }
+
+    /// Closes a connection from this end.
+    pub(super) fn close(&mut self, link: LinkId, now: Micros, reset: bool, record: &mut Record) {
+        record.outputs.push(ServerOutput::Close { link, reset });
+        self.end(link, now, record);
+    }
+
+    /// A connection has ended: what it had is undone and free.
+    pub(super) fn end(&mut self, link: LinkId, now: Micros, record: &mut Record) {
+        let Some(conn) = self.conns.remove(&link) else {
+            return;
+        };
+        self.numbers.remove(&conn.number);
+        self.waiting.retain(|waiting| *waiting != link);
+        record.mark(&conn.pending.executions, Effect::RolledBack);
+        for claim in &conn.held {
+            self.locks.give_back(link, *claim);
+        }
+        if !conn.held.is_empty() {
+            self.wake_waiting(now, record);
+        }
+    }
+
+    /// Something was unlocked: whoever waits looks again.
+    pub(super) fn wake_waiting(&mut self, now: Micros, record: &mut Record) {
+        for link in &self.waiting {
+            record.wake(now, *link);
+        }
+    }
+
+    /// A transaction takes effect.
+    pub(super) fn commit(&mut self, pending: Pending, now: Micros, record: &mut Record) {
+        if pending.changes.is_empty() {
+            return;
+        }
+        for (schema, change) in &pending.changes {
+            self.store.apply(*schema, *change);
+        }
+        record.mark(&pending.executions, Effect::Committed);
+        let number = record.commits.len();
+        record.commits.push(pending.executions);
+        self.log.push(Commit { number, at: now, changes: pending.changes });
+    }
+
+    /// Makes the store anew from the log.
+    pub(super) fn rebuild(&mut self) {
+        self.store = Store::default();
+        for commit in &self.log {
+            for (schema, change) in &commit.changes {
+                self.store.apply(*schema, *change);
+            }
+        }
+    }
+}
+
+/// Bytes that are no packets of the protocol.
+fn garbage(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(4) {
+        // A packet numbered out of order.
+        0 => vec![7, 0, 0, 77, 0, 0, 0, 2, 0, 0, 0],
+        // An error that is cut.
+        1 => vec![2, 0, 0, 1, 0xFF, 0x28],
+        // A packet without anything in it.
+        2 => vec![0, 0, 0, 1],
+        _ => {
+            let mut bytes = vec![0; 40];
+            rng.fill(&mut bytes);
+            // Short, so that nobody waits for the rest of it: servers' time is not limited.
+            // Numbered so that it is no row that nobody can tell from a good one.
+            if let [len @ .., seq] = bytes.get_mut(..4).unwrap_or_default() {
+                len.copy_from_slice(&[20, 0, 0]);
+                *seq |= 0x80;
+            }
+            bytes
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Statements that clients prepare by command.
+
+use super::{Act, Param, Statement, Tag};
+
+/// A text with parameters. The tag of each execution is one of its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Template {
+    /// [`Act::Read`]: parameters tag, key.
+    Read,
+    /// [`Act::Insert`]: parameter tag.
+    Insert,
+    /// [`Act::Put`]: parameters key, tag.
+    Put,
+    /// [`Act::Length`]: parameters tag, text; the text may come as long data.
+    Length,
+    /// [`Act::Numbers`] of width 10: parameters tag, rows; for cursors.
+    Numbers,
+    /// [`Act::ReadForUpdate`]: parameters tag, key.
+    ReadForUpdate,
+}
+
+/// Bytes of `pad` in the rows of [`Template::Numbers`].
+const WIDTH: u64 = 10;
+
+impl Template {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Insert, Self::Put, Self::Length, Self::Numbers, Self::ReadForUpdate];
+
+    /// The text; the tag of the `COM_STMT_PREPARE` is in a comment.
+    pub fn to_sql(self, tag: Tag) -> String {
+        format!("{} /* {} */", self.text(), tag.0)
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Read => "SELECT ? AS tag, v FROM kv WHERE k = ?",
+            Self::Insert => "INSERT INTO log (v) VALUES (?)",
+            Self::Put => "REPLACE INTO kv (k, v) VALUES (?, ?)",
+            Self::Length => "SELECT ? AS tag, LENGTH(?) AS v",
+            Self::Numbers => "SELECT ? AS tag, n, REPEAT('x', 10) AS pad FROM numbers WHERE n < ?",
+            Self::ReadForUpdate => "SELECT ? AS tag, v FROM kv WHERE k = ? FOR UPDATE",
+        }
+    }
+
+    /// What a `COM_STMT_PREPARE` prepares; `None` for a text that no client prepares.
+    pub fn parse(text: &str) -> Option<(Self, Option<Tag>)> {
+        let (bare, tag) = match text.rsplit_once(" /* ") {
+            Some((bare, comment)) => {
+                let number = comment.strip_suffix(" */").and_then(|text| text.parse().ok());
+                (bare, number.map(Tag))
+            }
+            None => (text, None),
+        };
+        let template = Self::ALL.into_iter().find(|template| template.text() == bare)?;
+        Some((template, tag))
+    }
+
+    /// Number of its parameters.
+    pub fn params(self) -> u16 {
+        match self {
+            Self::Insert => 1,
+            Self::Read | Self::Put | Self::Length | Self::Numbers | Self::ReadForUpdate => 2,
+        }
+    }
+
+    /// Names of its result's columns; none for a write.
+    pub fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Read | Self::Length | Self::ReadForUpdate => &["tag", "v"],
+            Self::Numbers => &["tag", "n", "pad"],
+            Self::Insert | Self::Put => &[],
+        }
+    }
+
+    /// The statement with these parameters; `None` if they do not fit.
+    pub fn bind(self, params: &[Param]) -> Option<Statement> {
+        let (tag, act) = match (self, params) {
+            (Self::Read, [Param::Number(tag), Param::Number(key)]) => {
+                (*tag, Act::Read { key: *key })
+            }
+            (Self::ReadForUpdate, [Param::Number(tag), Param::Number(key)]) => {
+                (*tag, Act::ReadForUpdate { key: *key })
+            }
+            (Self::Insert, [Param::Number(tag)]) => (*tag, Act::Insert),
+            (Self::Put, [Param::Number(key), Param::Number(tag)]) => (*tag, Act::Put { key: *key }),
+            (Self::Length, [Param::Number(tag), Param::Text(text)]) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                (*tag, Act::Length { text })
+            }
+            (Self::Numbers, [Param::Number(tag), Param::Number(rows)]) => {
+                (*tag, Act::Numbers { rows: *rows, width: WIDTH })
+            }
+            _ => return None,
+        };
+        Some(Statement::new(Tag(tag), act))
+    }
+}

@@ -1,0 +1,445 @@
+//! Everything of one run, and its loop: take the next event, let it happen, carry what follows
+//! to whom it concerns.
+
+mod actors;
+mod end;
+mod faults;
+mod figures;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+use trunkline_config::Snapshot;
+use trunkline_topology::{Server, ServerHealth, ServerKey};
+use trunkline_worker::{Shared, Worker, WorkerOptions};
+
+use crate::{
+    HostId, LinkId, Micros, Outcome,
+    client::ModelClient,
+    driver::{Driver, Hosts, Job, Mail, Outside, Wish},
+    operator::Operator,
+    oracle::{
+        Facts, Oracle, Rest,
+        facts::{ClosedBy, LinkFact},
+    },
+    plan::{self, Plan},
+    queue::Queue,
+    rng::Rng,
+    server::Cluster,
+    trace::Trace,
+    wire::{End, PipeSpec, Wire, WireEvent},
+};
+
+/// What one batch costs a worker, µs.
+const BATCH_US: Micros = 10;
+/// What mail between threads takes, µs.
+const MAIL_US: Micros = 20;
+/// What password work takes, µs.
+const PASSWORD_US: Micros = 3_000;
+/// Events that a run may have; one that has more does not come to rest.
+const EVENTS_MAX: u64 = 20_000_000;
+
+/// Something that happens.
+#[derive(Debug)]
+enum Event {
+    /// On a link.
+    Wire(WireEvent),
+    /// A worker wakes; only if nothing has changed since this was planned.
+    Wake(usize, Micros),
+    /// Mail arrives at a worker.
+    Post(usize, Mail),
+    /// A client has something to do.
+    Client(usize),
+    /// The cluster has something to do.
+    Cluster,
+    /// A client's connect reaches the proxy.
+    ClientKnocks(usize, LinkId),
+    /// A client hears that it is connected.
+    ClientUp(usize, LinkId),
+    /// A connect reaches a host.
+    HostKnocked(LinkId, HostId),
+    /// The proxy hears how its connect went.
+    HostAnswered(LinkId, Option<String>),
+    /// An act of the plan.
+    Act(usize),
+    /// A fault of the plan.
+    Fault(usize),
+    /// A vanished client's connection is noticed.
+    Lapse(LinkId),
+}
+
+/// One run.
+pub(crate) struct World<'a> {
+    plan: &'a Plan,
+    queue: Queue<Event>,
+    wire: Wire,
+    rng: Rng,
+    nonces: Rng,
+    drivers: Vec<Driver>,
+    /// When each worker wakes next, and until when it does something else.
+    wake_at: Vec<Option<Micros>>,
+    busy_until: Vec<Micros>,
+    shared: Arc<Shared>,
+    operator: Operator,
+    cluster: Cluster,
+    cluster_due: Option<Micros>,
+    clients: Vec<ModelClient>,
+    client_due: Vec<Option<Micros>>,
+    client_link: Vec<Option<LinkId>>,
+    /// Links to clients that the plan has spoilt.
+    disturbed: BTreeSet<LinkId>,
+    /// Clients that do not read now.
+    paused: BTreeSet<usize>,
+    /// Until when nothing passes to or from a host.
+    partitions: BTreeMap<HostId, Micros>,
+    /// Every server entry that there ever was, and where connections are counted.
+    healths: Vec<(ServerKey, Arc<ServerHealth>)>,
+    /// Connections to servers that are open or on their way to another worker.
+    conns: BTreeMap<LinkId, usize>,
+    /// Those on their way.
+    moving: BTreeSet<LinkId>,
+    hashes: HashMap<(Vec<u8>, Vec<u8>), bool, FixedState>,
+    hosts: PlanHosts,
+    trace: Trace,
+    oracle: Oracle,
+    facts: Facts,
+    links: BTreeMap<LinkId, LinkFact>,
+    faults: BTreeMap<&'static str, u64>,
+    /// Names of the users of all configurations.
+    user_names: Vec<String>,
+    /// The oldest configuration that a worker served by before the last batch.
+    oldest_then: u64,
+    /// Clients that were there before a batch, and those that came in it.
+    clients_wanted: u64,
+    /// The oldest version in force when each worker's lists were looked at last.
+    lists_seen: Vec<u64>,
+    /// The deadline of the stop that the workers were told of.
+    told_to_stop: Option<Micros>,
+    rest: Rest,
+    batches: u64,
+    events: u64,
+}
+
+/// Hosts by the addresses of the plan.
+#[derive(Debug)]
+struct PlanHosts {
+    pipes: Vec<PipeSpec>,
+    other: PipeSpec,
+}
+
+impl Hosts for PlanHosts {
+    fn host_of(&self, server: &Server) -> Option<HostId> {
+        plan::host_of(server)
+    }
+
+    fn pipe_to(&self, host: HostId) -> PipeSpec {
+        self.pipes.get(host.0).copied().unwrap_or(self.other)
+    }
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(plan: &'a Plan, with_trace: bool) -> Self {
+        let root = Rng::new(plan.seed);
+        let operator = Operator::new(plan);
+        let shared = Arc::new(Shared::new(Some(b"the public key".to_vec()), 1_000));
+        let greeting = operator.greeting();
+        let driver = |index| {
+            let seed = root.split("worker", index as u64).next_u64();
+            let options = WorkerOptions { index, workers: plan.workers, seed };
+            let snapshot: Arc<Snapshot> = operator.snapshot();
+            let (shared, greeting) = (Arc::clone(&shared), Arc::clone(&greeting));
+            let compressor = Box::new(trunkline_compression::Libraries::default());
+            let worker = Worker::new(options, snapshot, shared, greeting, compressor);
+            Driver::new(worker, index, plan.workers, plan.scratch_len)
+        };
+        let mut world = Self {
+            plan,
+            queue: Queue::new(),
+            wire: Wire::new(root.split("wire", 0)),
+            rng: root.split("world", 0),
+            nonces: root.split("nonces", 0),
+            drivers: (0..plan.workers).map(driver).collect(),
+            wake_at: vec![None; plan.workers],
+            busy_until: vec![0; plan.workers],
+            shared,
+            operator,
+            cluster: Cluster::new(&plan.cluster, root.split("cluster", 0)),
+            cluster_due: None,
+            clients: plan.clients.iter().cloned().map(ModelClient::new).collect(),
+            client_due: vec![None; plan.clients.len()],
+            client_link: vec![None; plan.clients.len()],
+            disturbed: BTreeSet::new(),
+            paused: BTreeSet::new(),
+            partitions: BTreeMap::new(),
+            healths: Vec::new(),
+            conns: BTreeMap::new(),
+            moving: BTreeSet::new(),
+            hashes: HashMap::default(),
+            hosts: PlanHosts { pipes: plan.host_pipes.clone(), other: plan.client_pipe },
+            trace: Trace::new(with_trace),
+            oracle: Oracle::new(),
+            facts: Facts::default(),
+            links: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            user_names: plan.user_names(),
+            lists_seen: vec![0; plan.workers],
+            oldest_then: 0,
+            clients_wanted: 0,
+            told_to_stop: None,
+            rest: Rest::default(),
+            batches: 0,
+            events: 0,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        self.note_configuration();
+        self.facts.primaries.push((0, self.plan.cluster.primary));
+        for (place, (at, _)) in self.plan.acts.iter().enumerate() {
+            self.queue.put(*at, Event::Act(place));
+        }
+        for (place, (at, _)) in self.plan.faults.iter().enumerate() {
+            self.queue.put(*at, Event::Fault(place));
+        }
+        for worker in 0..self.plan.workers {
+            self.wake(worker, 0);
+        }
+        for client in 0..self.clients.len() {
+            if !self.plan.absent.contains(&client) {
+                self.after_client(client);
+            }
+        }
+    }
+
+    /// Lets everything happen, to the end.
+    pub(crate) fn run(&mut self) {
+        self.play_until(self.plan.horizon_us, true);
+        self.finish();
+    }
+
+    /// Lets happen what happens before `until`, or, if `may_end`, until every client has gone.
+    fn play_until(&mut self, until: Micros, may_end: bool) {
+        while self.queue.next_at().is_some_and(|at| at <= until) {
+            if may_end && self.is_everybody_gone() {
+                return;
+            }
+            let Some(event) = self.queue.take() else { return };
+            self.events += 1;
+            assert!(self.events < EVENTS_MAX, "the run does not come to rest");
+            self.happen(event);
+        }
+    }
+
+    fn is_everybody_gone(&self) -> bool {
+        let clients = self.clients.iter().enumerate();
+        let mut there = clients.filter(|(place, _)| !self.plan.absent.contains(place));
+        there.all(|(_, client)| client.is_gone())
+    }
+
+    fn now(&self) -> Micros {
+        self.queue.now()
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wire(WireEvent::Arrival(link, end)) => self.arrival(link, end),
+            Event::Wire(WireEvent::Room(link, end)) => self.room(link, end),
+            Event::Wake(worker, at) => self.woken(worker, at),
+            Event::Post(worker, mail) => self.deliver(worker, mail),
+            Event::Client(client) => self.client_ticks(client),
+            Event::Cluster => self.cluster_ticks(),
+            Event::ClientKnocks(client, link) => self.client_knocks(client, link),
+            Event::ClientUp(client, link) => self.client_up(client, link),
+            Event::HostKnocked(link, host) => self.host_knocked(link, host),
+            Event::HostAnswered(link, refusal) => self.host_answered(link, refusal),
+            Event::Act(place) => self.act(place),
+            Event::Fault(place) => self.fault(place),
+            Event::Lapse(link) => self.wire.cut(link, self.now()),
+        }
+        self.follow_wire();
+    }
+
+    /// Puts what the wire announces into the queue.
+    fn follow_wire(&mut self) {
+        for (at, event) in self.wire.take_events() {
+            self.queue.put(at, Event::Wire(event));
+        }
+    }
+
+    /// Plans a worker's next batch, `at` or when it is free.
+    fn wake(&mut self, worker: usize, at: Micros) {
+        let busy_until = self.busy_until.get(worker).copied().unwrap_or_default();
+        let at = at.max(busy_until);
+        let Some(planned) = self.wake_at.get_mut(worker) else { return };
+        if planned.is_none_or(|before| before > at) {
+            *planned = Some(at);
+            self.queue.put(at, Event::Wake(worker, at));
+        }
+    }
+
+    /// Something for a worker has come: it wakes a little later.
+    fn nudge(&mut self, worker: usize) {
+        let reaction = self.rng.below(self.plan.reaction_us + 1);
+        self.wake(worker, self.now() + reaction);
+    }
+
+    fn woken(&mut self, worker: usize, planned: Micros) {
+        let now = self.now();
+        match self.wake_at.get_mut(worker) {
+            Some(at) if *at == Some(planned) => *at = None,
+            _ => return,
+        }
+        let busy_until = self.busy_until.get(worker).copied().unwrap_or_default();
+        if busy_until > now {
+            return self.wake(worker, busy_until);
+        }
+        self.batch(worker);
+    }
+
+    fn batch(&mut self, worker: usize) {
+        let now = self.now();
+        let Some(driver) = self.drivers.get_mut(worker) else { return };
+        if driver.is_stopped() {
+            return;
+        }
+        self.batches += 1;
+        self.oldest_then = self
+            .drivers
+            .iter()
+            .filter(|driver| !driver.is_stopped())
+            .map(Driver::version)
+            .min()
+            .unwrap_or_default();
+        let Some(driver) = self.drivers.get_mut(worker) else { return };
+        self.clients_wanted = u64::from(self.shared.clients()) + driver.knocking();
+        let mut out = Outside {
+            now,
+            wire: &mut self.wire,
+            trace: &mut self.trace,
+            rng: &mut self.nonces,
+            hosts: &self.hosts,
+            wishes: Vec::new(),
+        };
+        driver.batch(&mut out);
+        let wishes = out.wishes;
+        let next = match driver.has_work() {
+            true => now + BATCH_US,
+            false => now + driver.tick_within_us().max(BATCH_US),
+        };
+        let is_stopped = driver.is_stopped();
+        if let Some(busy) = self.busy_until.get_mut(worker) {
+            *busy = now + BATCH_US;
+        }
+        for wish in wishes {
+            self.grant(worker, wish);
+        }
+        if !is_stopped {
+            self.wake(worker, next);
+        }
+        self.look_at_figures(worker);
+    }
+
+    fn grant(&mut self, worker: usize, wish: Wish) {
+        let now = self.now();
+        match wish {
+            Wish::Post(to, mail) => {
+                if let Mail::HandedOver(_, link) = &mail {
+                    self.moving.insert(*link);
+                    self.count("hand_over");
+                }
+                self.queue.put(now + MAIL_US, Event::Post(to, mail));
+            }
+            Wish::Compute(job) => self.compute(worker, job),
+            Wish::Syn(link, host, health) => self.syn(link, host, &health),
+            Wish::Closed(link) => self.link_closed(link, ClosedBy::Proxy),
+        }
+    }
+
+    fn deliver(&mut self, worker: usize, mail: Mail) {
+        if let Mail::HandedOver(_, link) = &mail {
+            self.moving.remove(link);
+        }
+        let Some(driver) = self.drivers.get_mut(worker) else { return };
+        match driver.post(mail) {
+            None => self.nudge(worker),
+            // Its worker has stopped: the process ends, and the kernel closes what is left.
+            Some(Mail::HandedOver(moved, link)) => {
+                moved.give_up();
+                self.wire.close(link, End::Proxy, self.now());
+                self.link_closed(link, ClosedBy::Proxy);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn compute(&mut self, worker: usize, job: Job) {
+        let mail = match job {
+            // The played cipher is the text itself, marked.
+            Job::Decrypt(client, cipher) => {
+                Mail::Decrypted(client, cipher.strip_prefix(CIPHER).map(<[u8]>::to_vec))
+            }
+            Job::Encrypt(conn, plain) => {
+                Mail::Encrypted(conn, Some([CIPHER, plain.expose().as_slice()].concat()))
+            }
+            Job::VerifyHash(client, clear, hash) => {
+                let (clear, hash) = (clear.expose(), hash.expose());
+                let key = (clear.clone(), hash.clone());
+                let is_right = *self
+                    .hashes
+                    .entry(key)
+                    .or_insert_with(|| trunkline_protocol::auth::sha256_crypt::verify(clear, hash));
+                Mail::Verified(client, is_right)
+            }
+        };
+        let at = self.now() + PASSWORD_US / 2 + self.rng.below(PASSWORD_US);
+        self.queue.put(at, Event::Post(worker, mail));
+    }
+
+    /// The worker that has this link's socket.
+    fn holder(&self, link: LinkId) -> Option<usize> {
+        self.drivers.iter().position(|driver| driver.holds(link))
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.faults.entry(what).or_default() += 1;
+    }
+
+    fn link_closed(&mut self, link: LinkId, by: ClosedBy) {
+        let now = self.now();
+        if let Some(fact) = self.links.get_mut(&link)
+            && fact.closed.is_none()
+        {
+            fact.closed = Some((now, by));
+        }
+        if by == ClosedBy::Proxy {
+            self.conns.remove(&link);
+        }
+    }
+
+    /// What came of it.
+    pub(crate) fn into_outcome(self) -> Outcome {
+        let statements = self.facts.executions.len() as u64;
+        let clients: Vec<_> = self.clients.into_iter().map(ModelClient::into_history).collect();
+        let facts = self.facts;
+        let run = crate::oracle::Run { clients: &clients, facts: &facts, rest: &self.rest };
+        Outcome {
+            violations: self.oracle.check(&run),
+            panic: None,
+            statements,
+            events: self.events,
+            batches: self.batches,
+            bytes: self.wire.bytes(),
+            ended_us: facts.ended_us,
+            faults: self.faults,
+            trace: self.trace,
+        }
+    }
+}
+
+/// Marks what the played password work has encrypted.
+const CIPHER: &[u8] = b"cipher:";
