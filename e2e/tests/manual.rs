@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Server, Trunkline};
 
+use crate::sessions::SETTINGS;
 use crate::stage::{
     FLAVOURS, PASSWORD, USER, before, is_available, new_schema, shared_server, wait_pins,
 };
-use crate::sessions::SETTINGS;
 use crate::ties::TIES;
 use crate::wire::{MODERN, Outcome, Shape, Wire, code, login};
 

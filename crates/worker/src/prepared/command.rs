@@ -20,6 +20,7 @@ use crate::{
     client::{Purpose, Statement},
     prepared::ClientStmts,
     route::Route,
+    traces::reads_past,
 };
 
 use super::{ClientStmt, Fit, LongDataError};
@@ -47,8 +48,9 @@ pub(super) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> 
 }
 
 /// What an execution needs of a server's statement.
-pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, frames: &'a [u8]) -> Fit<'a> {
-    let Some(execution) = execution_in(frames, stmt.entry.params) else {
+pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<'a> {
+    let execution = execution_in(&statement.frames, stmt.entry.params);
+    let Some(execution) = execution.filter(|_| statement.entry.is_none()) else {
         return Fit::Unused;
     };
     match &stmt.types {
@@ -176,7 +178,10 @@ impl Worker {
         statement.stmt_id = Some(stmt_id);
         statement.is_read = entry.known.is_read();
         statement.known = Some(Rc::clone(&entry.known));
-        self.follow(id, route, statement);
+        match reads_past(&statement) {
+            true => self.follow_past_prepared(id, route, statement),
+            false => self.follow(id, route, statement),
+        }
     }
 
     /// Whether a client has agreed on this.
