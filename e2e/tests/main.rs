@@ -25,6 +25,7 @@ mod kill;
 mod pinning;
 mod prepared;
 mod routing;
+mod rules;
 mod sessions;
 mod set_property;
 mod sharing;

@@ -2,12 +2,14 @@
 
 use anyhow::{Context, Result, ensure};
 use mysql_async::prelude::Queryable;
+use trunkline_protocol::Capabilities;
 use trunkline_testkit::{Flavour, Server, Trunkline};
 
 use crate::stage::{
     FLAVOURS, PASSWORD, USER, before, client, fails, is_available, new_schema, pins, shared_server,
     status, text, wait_pins,
 };
+use crate::wire::{MODERN, Wire, code, login};
 
 fn opts(port: u16, schema: &str) -> mysql_async::OptsBuilder {
     mysql_async::OptsBuilder::default()
@@ -376,6 +378,127 @@ fn what_a_view_hides_reaches_nobody_else() -> Result<()> {
             ensure!(text(&mut other, "SELECT @@sort_buffer_size")? == usual, "{flavour:?}");
         }
         ensure!(text(&mut one, "SELECT @@sort_buffer_size")? == "65536", "{flavour:?}");
+    }
+    Ok(())
+}
+
+/// `CLIENT_IGNORE_SPACE` is a part of the SQL mode: servers differ in when they set it again.
+#[test]
+fn a_handshake_that_ignores_spaces_does_as_directly() -> Result<()> {
+    let test = "a_handshake_that_ignores_spaces_does_as_directly";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 1)?;
+        let mut other = client(&proxy, "")?;
+        let wanted = || login(USER, PASSWORD, "", MODERN.union(Capabilities::IGNORE_SPACE));
+        let mut pair = [Wire::login_with(server, wanted())?, Wire::login_with(&proxy, wanted())?];
+        let mut check = |what: &str, change: &dyn Fn(&mut Wire) -> Result<()>| -> Result<()> {
+            // The only server connection has had another mode.
+            other.sql("SET sql_mode = 'ANSI_QUOTES'; SET sql_mode = DEFAULT")?;
+            let mut modes = Vec::new();
+            for wire in &mut pair {
+                change(wire)?;
+                modes.push(wire.value("SELECT @@sql_mode")?);
+            }
+            ensure!(modes[0] == modes[1], "{flavour:?}, {what}: {modes:?}");
+            Ok(())
+        };
+        check("login", &|_| Ok(()))?;
+        check("reset", &|wire| wire.single(code::RESET_CONNECTION, b"").map(drop))?;
+        check("set", &|wire| wire.query("SET sql_mode = 'ANSI'").map(drop))?;
+        check("change of user", &|wire| wire.change_user(USER, PASSWORD, ""))?;
+        check("default", &|wire| wire.query("SET sql_mode = DEFAULT").map(drop))?;
+    }
+    Ok(())
+}
+
+/// A variable without a value is NULL, and keeps the type of the last value that it had.
+#[test]
+fn no_session_sees_the_type_of_anothers_variable() -> Result<()> {
+    let test = "no_session_sees_the_type_of_anothers_variable";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 1)?;
+        let mut one = client(&proxy, "")?;
+        let mut two = client(&proxy, "")?;
+        one.sql("SET @v = 5")?;
+        ensure!(text(&mut one, "SELECT @v")? == "5");
+        let schema = new_schema(server, "")?;
+        two.sql(&format!("CREATE TABLE {schema}.t AS SELECT @v AS v"))?;
+        let kind = server.value(&format!(
+            "SELECT DATA_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = '{schema}'"
+        ))?;
+        let kind = kind.context("no column")?;
+        ensure!(["longblob", "mediumblob"].contains(&kind.as_str()), "{flavour:?}: {kind}");
+    }
+    Ok(())
+}
+
+/// A connection that was opened with other capabilities makes room when there is no other.
+#[test]
+fn clients_that_count_found_rows_and_others_share_a_place() -> Result<()> {
+    let test = "clients_that_count_found_rows_and_others_share_a_place";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 1)?;
+        let mut one = Wire::login(&proxy, USER, PASSWORD, "")?;
+        let wanted = MODERN.union(Capabilities::FOUND_ROWS);
+        let mut two = Wire::login_with(&proxy, login(USER, PASSWORD, "", wanted))?;
+        for _ in 0..3 {
+            one.value("SELECT 1")?;
+            two.value("SELECT 1")?;
+        }
+    }
+    Ok(())
+}
+
+/// Connections keep a schema's character set as it was when they chose it.
+#[test]
+fn a_schema_has_its_new_defaults_on_every_connection() -> Result<()> {
+    let test = "a_schema_has_its_new_defaults_on_every_connection";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 2, 6)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")?;
+        let mut clients = Vec::new();
+        for _ in 0..6 {
+            clients.push(client(&proxy, &schema)?);
+        }
+        let shown = "SELECT @@character_set_database FROM t";
+        for charset in ["latin1", "utf8mb4", "ascii"] {
+            // All connections are in the schema, each held by another session at a time.
+            for client in &mut clients {
+                client.sql("BEGIN; SELECT a FROM t LOCK IN SHARE MODE")?;
+            }
+            for client in &mut clients {
+                client.sql("COMMIT")?;
+            }
+            clients[0].sql(&format!("ALTER DATABASE {schema} CHARACTER SET {charset}"))?;
+            for client in &mut clients {
+                let found = text(client, shown)?;
+                ensure!(found == charset, "{flavour:?}: {found}, not {charset}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A reset makes servers forget the schema's character set, and not the schema.
+#[test]
+fn a_connection_that_was_reset_knows_its_schema() -> Result<()> {
+    let test = "a_connection_that_was_reset_knows_its_schema";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 1)?;
+        let schema = new_schema(server, "")?;
+        server.sql(&format!("ALTER DATABASE {schema} CHARACTER SET ascii"))?;
+        let mut one = client(&proxy, &schema)?;
+        // A session that leaves a temporary table behind has its connection reset.
+        one.sql("CREATE TEMPORARY TABLE t (a INT)")?;
+        drop(one);
+        let mut two = client(&proxy, &schema)?;
+        let found = text(&mut two, "SELECT @@character_set_database")?;
+        ensure!(found == "ascii", "{flavour:?}: {found}");
     }
     Ok(())
 }

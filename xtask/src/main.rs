@@ -4,8 +4,10 @@
 
 mod bench;
 mod demo;
+mod drivers;
 mod icount;
 mod interrupt;
+mod profile;
 mod release;
 mod run;
 mod servers;
@@ -29,6 +31,8 @@ struct Arguments {
 enum Task {
     /// Gets the real servers that tests start: packages, and a MySQL tree in the cache folder
     Servers,
+    /// Gets the drivers of other languages that tests use, and builds the programs on them
+    Drivers,
     /// Runs all tests, real servers included; further arguments go to `cargo test`
     Test(test::Arguments),
     /// Shows Trunkline at work: a real primary, two replicas, and a live picture of the traffic
@@ -37,6 +41,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Counts the instructions of the hot functions with callgrind
     Icount(icount::Arguments),
+    /// Counts the instructions of each step of the way of a statement with callgrind
+    Profile(profile::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -44,10 +50,12 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::ensure(),
+        Task::Drivers => drivers::ensure(&workspace_root()),
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
+        Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {

@@ -62,7 +62,7 @@ mv "$tree.partial" "$tree"
 
 /// How root is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Privilege {
+pub(crate) enum Privilege {
     Root,
     Sudo,
     None,
@@ -103,7 +103,8 @@ fn missing_packages() -> Vec<&'static str> {
     missing.map(|(_, package)| *package).collect()
 }
 
-fn install(privilege: Privilege, packages: &[&str]) -> Result<()> {
+/// Installs packages of the distribution.
+pub(crate) fn install(privilege: Privilege, packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     let by_hand = format!(
         "these packages are missing: {list}\nrun this, then try again:\n\n    \
@@ -187,7 +188,8 @@ fn report() {
     }
 }
 
-fn privilege() -> Privilege {
+/// How root is reached here.
+pub(crate) fn privilege() -> Privilege {
     if first_line(Command::new("id").arg("-u")).as_deref() == Some("0") {
         Privilege::Root
     } else if succeeds(Command::new("sudo").args(["-n", "true"])) {

@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::SKIPPED_PREFIX;
 
+use crate::drivers;
 use crate::run::{cargo, step};
 use crate::servers;
 
@@ -32,9 +33,10 @@ struct Tally {
     skipped: Vec<String>,
 }
 
-/// Gets the servers, builds, tests, and closes with one line.
+/// Gets the servers and drivers, builds, tests, and closes with one line.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     servers::ensure()?;
+    drivers::ensure(root)?;
     // All targets, as the tests select features: otherwise dependencies were compiled twice.
     let mut build = cargo(root);
     build.args(["build", "--workspace", "--all-targets"]);

@@ -46,8 +46,6 @@ pub struct Pool<C> {
 const CONNECTING_MAX: u32 = 16;
 /// Statements in flight for each shared connection, before there is one more of them.
 const PER_SHARED: usize = 24;
-/// Statements in flight on the least busy of them, before one more is opened.
-const OPEN_AT_DEPTH: usize = 4;
 
 impl<C: Copy + PartialEq> Pool<C> {
     /// An empty pool; `seed` starts the weighted choice of servers.
@@ -231,13 +229,13 @@ impl<C: Copy + PartialEq> Pool<C> {
                 least = Some((depth, *conn));
             }
         }
-        let by_load = in_flight / PER_SHARED + 1;
-        let wanted = by_load.max(slot.shared_width().max() as usize);
-        if slot.shared().len() < wanted {
+        let by_load = u32::try_from(in_flight / PER_SHARED + 1).unwrap_or(u32::MAX);
+        slot.shared_width().keep_at_least(by_load);
+        if slot.shared().len() < slot.shared_width().max() as usize {
             if let Some(conn) = slot.pop_idle(account) {
                 return Some(Choice::Idle(drawn, conn));
             }
-            if least.is_none_or(|(depth, _)| depth >= OPEN_AT_DEPTH)
+            if least.is_none_or(|(depth, _)| depth > 0)
                 && slot.counts().connecting == 0
                 && slot.server.health.try_take_connection(slot.server.max_connections)
             {
@@ -245,7 +243,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             }
         }
         let (depth, conn) = least.filter(|(depth, _)| *depth < depth_max)?;
-        if depth >= OPEN_AT_DEPTH {
+        if depth > 0 {
             slot.shared_width().note_full();
         }
         Some(Choice::Join(drawn, conn))
@@ -321,7 +319,7 @@ pub(crate) mod tests {
         Arc::new(Server { key, resolved, weight, max_connections, compression, health })
     }
 
-    const GROUP: HostgroupId = HostgroupId(1);
+    pub(crate) const GROUP: HostgroupId = HostgroupId(1);
     const ACCOUNT: AccountId = AccountId(0);
 
     fn pool(servers: &[Arc<Server>]) -> Pool<u32> {
@@ -432,12 +430,12 @@ pub(crate) mod tests {
         assert!(matches!(share(&mut pool, 8), Some(Choice::Join(..))));
         assert_eq!(share(&mut pool, 30), Some(Choice::Idle(one, conn(1))));
         pool.slot_mut(one).expect("slot").enter_shared(conn(1));
-        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
-        assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
         let deep = pool.choose_shared(GROUP, ACCOUNT, 0, 1, |_| Some(1));
         assert_eq!(deep, None, "what is full takes no more");
         let alien = pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| None);
         assert_eq!(alien, None, "what does not fit is not joined");
+        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
+        assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
     }
 
     #[test]

@@ -11,11 +11,13 @@
 //! | a primary and replicas | [`Replication::start`] |
 //! | the proxy | [`Trunkline::start`] |
 //! | the proxy's rival, a load | [`HaProxy::start`], [`Sysbench`] |
+//! | a program on a real driver | [`Ecosystem::command`] |
 //! | SQL over any of them | [`Server::sql`], [`SqlClient`] |
 
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod drivers;
 mod folder;
 mod haproxy;
 mod http;
@@ -34,6 +36,7 @@ mod trunkline;
 mod wait;
 
 pub use accounting::{cpu_micros, rss_bytes};
+pub use drivers::{Ecosystem, drivers_dir};
 pub use folder::TempFolder;
 pub use haproxy::HaProxy;
 pub use http::http_get;

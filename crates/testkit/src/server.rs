@@ -33,7 +33,9 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    fn name(self) -> &'static str {
+    /// Its name in small letters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Flavour::MariaDb => "mariadb",
             Flavour::MySql => "mysql",

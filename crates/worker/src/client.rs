@@ -20,6 +20,7 @@ use crate::{
     analysis::Known,
     compressed::Packing,
     infile::Upload,
+    orders::Orders,
     outbox::Outbox,
     prepared::{ClientStmt, ClientStmts, Entry, Reading},
     route::Route,
@@ -57,6 +58,10 @@ pub(crate) struct Client {
     pub session: Option<Box<Session>>,
     /// Whether it counts under the cap on all clients.
     pub has_place: bool,
+    /// What of [`Worker::waiting_bytes`](crate::Worker) is its.
+    pub waiting_len: usize,
+    /// When its statement is looked at again, ms; 0 never.
+    pub timer_ms: u64,
 }
 
 /// What a client connection is doing.
@@ -195,8 +200,15 @@ pub(crate) struct Statement {
     pub prepare_error: Option<Box<ServerError>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
-    /// A `KILL` came for it before it was sent: it never is.
-    pub is_killed: bool,
+    /// It is to end, or be answered, otherwise than by itself.
+    pub ending: Option<Ending>,
+    /// What rules and hints ask for.
+    pub orders: Orders,
+    /// When it has run out of its time, ms; 0 never.
+    pub deadline_ms: u64,
+    /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
+    /// without a place in any queue.
+    pub held_back: Option<Box<Waiting>>,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
@@ -222,7 +234,18 @@ impl Statement {
     }
 }
 
-/// How a statement goes on when what it reads has been fetched.
+/// Why a statement does not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A `KILL` came for it before it was sent: it never is.
+    Killed,
+    /// It ran out of its time: it is not sent, or its server was told to end it.
+    TimedOut,
+    /// The same, and the server's answer is thrown away.
+    Withheld,
+}
+
+/// How a statement goes on when what it waits for has come.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub route: Route,

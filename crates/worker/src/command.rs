@@ -22,10 +22,12 @@ use crate::{
     compressed::answer_seq,
     infile::Upload,
     kill::{KillScope, KillText, kill_of},
+    login::ignore_spaces,
     modes::modes_of,
+    orders::Orders,
     prepared::{ClientStmts, Run},
-    route::Route,
-    traces::{Past, reads_past},
+    route::{Asking, Route, Routed},
+    traces::Past,
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
@@ -294,7 +296,10 @@ impl Worker {
             runs_last: false,
             prepare_error: None,
             is_read: false,
-            is_killed: false,
+            ending: None,
+            orders: Orders::default(),
+            deadline_ms: 0,
+            held_back: None,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             is_alone: false,
@@ -329,24 +334,40 @@ impl Worker {
         if self.refuses_local_file(id, &known.analysis) {
             return;
         }
-        self.end_brief_pins(id, &known.analysis);
-        let route = self.route_text(id, &known, text);
+        let routed = self.route_text(id, &known, text, Asking::Query, &modes);
+        let Routed { route, orders, rewritten } = routed;
+        let mut text_len = text.len();
+        let (statement, known) = match rewritten {
+            None => {
+                let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
+                if attributes.is_some() {
+                    statement.frames.clear();
+                    put_text(&mut statement.frames, text);
+                }
+                (statement, known)
+            }
+            Some(rewritten) => {
+                let frames = rewritten.frames(0x03);
+                text_len = rewritten.text.len();
+                if kill_of(&rewritten.known.analysis) != KillText::None {
+                    return self.not_supported(id, "a rule that makes a KILL of a statement");
+                }
+                if self.refuses_local_file(id, &rewritten.known.analysis) {
+                    return;
+                }
+                (self.statement(&frames, ResponseShape::Query, Purpose::Query), rewritten.known)
+            }
+        };
+        let mut statement = statement;
+        statement.attributes = attributes.flatten().map(Into::into);
         let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
-        let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
-        if let Some(attributes) = attributes {
-            statement.frames.clear();
-            put_text(&mut statement.frames, text);
-            statement.attributes = attributes.map(Into::into);
-        }
         statement.is_read = known.is_read();
         statement.known = Some(known);
+        statement.obey(orders);
         if goes_to_server && self.answer_repeated_set(id, &statement) {
             return self.buffers.give(statement.frames);
         }
-        match reads_past(&statement) {
-            true => self.follow_past(id, route, statement, text.len()),
-            false => self.follow(id, route, statement),
-        }
+        self.depart(id, route, statement, text_len);
     }
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
@@ -405,7 +426,10 @@ impl Worker {
             true => Charset::Collation(0),
             false => session.handshake_charset.clone(),
         };
-        let state = SessionState::new(session.state.schema.clone(), charset);
+        let mut state = SessionState::new(session.state.schema.clone(), charset);
+        if is_mysql {
+            ignore_spaces(&mut state, session.capabilities);
+        }
         session.modes = modes_of(&state, self.greeting.flavor(), false);
         session.state = self.states.intern(state);
         session.accepted_sets = Vec::new();
@@ -513,7 +537,12 @@ impl Worker {
         };
         if let Some(client) = self.clients.get_mut(id) {
             debug_assert!(matches!(client.phase, Phase::Idle));
+            let deadline_ms = boxed.deadline_ms;
+            let timer_ms = client.timer_ms;
             client.phase = Phase::Running(boxed);
+            if deadline_ms != timer_ms {
+                self.set_timer(id, deadline_ms);
+            }
         }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Conn {
     /// Grows when another session than the last one gets it: what a session left on it is there
     /// as long as this number stays.
     pub turn: u64,
+    /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
+    pub schemas_defined: u64,
     /// The server's epoch when it was opened.
     pub epoch: u32,
     /// When it was opened, or last became idle, ms.

@@ -110,6 +110,7 @@ impl Worker {
             busy_since_us: 0,
             last_client: None,
             turn: 0,
+            schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
             forwards: None,

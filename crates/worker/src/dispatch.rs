@@ -11,9 +11,10 @@ use trunkline_protocol::{
         put_u16,
     },
     command::attributes::put_query,
+    packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, SessionState, Sync, difference};
+use trunkline_session::tracker::{Difference, Schema, SessionState, Sync, difference};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
@@ -50,6 +51,7 @@ pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bo
 impl Worker {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
+        self.follow_definitions(conn_id);
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
         }
@@ -112,6 +114,21 @@ impl Worker {
         }
     }
 
+    /// Connections keep a schema's character set as it was when they chose it. Once a schema has
+    /// been defined, by whatever worker's client, they choose theirs anew.
+    fn follow_definitions(&mut self, conn_id: ConnId) {
+        let defined = self.shared.schemas_defined();
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let is_old = std::mem::replace(&mut conn.schemas_defined, defined) != defined;
+        if is_old && matches!(conn.state.schema, Schema::Named(_)) {
+            let mut state = (*conn.state).clone();
+            state.schema = Schema::Unknown;
+            conn.state = self.states.intern(state);
+        }
+    }
+
     /// Whether the statement must not go out before the state is confirmed. A read may: its
     /// reply is dropped if the state was refused. So may any statement behind a `SET` that this
     /// server has accepted before.
@@ -155,6 +172,12 @@ impl Worker {
                 is_statement: false,
             });
         };
+        let is_chosen_anew = conn.state.schema == Schema::Unknown && conn.flavor == Flavor::MariaDb;
+        if sync.schema.is_some() && is_chosen_anew {
+            // MariaDB does nothing when it is told to choose what is chosen already.
+            put_init_db(out, b"information_schema");
+            expect(None);
+        }
         if let Some(schema) = &sync.schema {
             put_init_db(out, schema);
             expect(None);

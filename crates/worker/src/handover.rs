@@ -158,6 +158,8 @@ impl Worker {
             busy_since_us: 0,
             last_client: None,
             turn: 0,
+            // Its schema is chosen anew, unless none was ever defined.
+            schemas_defined: 0,
             epoch: moved.epoch,
             since_ms,
             forwards: None,

@@ -34,12 +34,15 @@ use crate::{
 /// Capabilities that make a server behave differently: connections that differ in them are not
 /// interchangeable.
 pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
-    .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
     .union(Capabilities::NO_SCHEMA)
     .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
     .union(Capabilities::EXTENDED_METADATA);
+
+/// What `IGNORE_SPACE` in a handshake makes of the SQL mode. Server connections are opened without
+/// it, so that it is state like any other.
+const SPACES_IGNORED: &[u8] = b"CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPACE')";
 
 /// The most bytes that a client may send before it is authenticated: attributes are at most
 /// 64 KiB, the rest is short.
@@ -85,7 +88,9 @@ impl Worker {
             is_paused: false,
             active_ms,
             session: None,
+            waiting_len: 0,
             has_place: has_room,
+            timer_ms: 0,
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
@@ -193,6 +198,7 @@ impl Worker {
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
             return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
         }
+        let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
         let Some(place) = self.shared.take_user(&user.name, user.max_connections) else {
@@ -210,7 +216,10 @@ impl Worker {
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
         let charset = Charset::Collation(identity.collation);
-        let state = SessionState::new(Schema::None, charset.clone());
+        let mut state = SessionState::new(Schema::None, charset.clone());
+        if is_first || self.greeting.flavor() == Flavor::MySql {
+            ignore_spaces(&mut state, identity.capabilities);
+        }
         let modes = modes_of(&state, self.greeting.flavor(), false);
         let session = Session {
             _place: place,
@@ -375,10 +384,12 @@ impl Worker {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
+        self.set_timer(id, 0);
         self.leave_statement(id);
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
+            self.waiting_bytes -= client.waiting_len;
             self.numbers.remove(&client.number);
             if client.has_place {
                 self.shared.give_back_client();
@@ -414,6 +425,14 @@ fn is_oversized(bytes: &[u8]) -> bool {
     frame::Header::read(bytes).is_some_and(|header| {
         header.payload_len + HEADER_LEN > LOGIN_BYTES_MAX || header.payload_len == PAYLOAD_MAX
     })
+}
+
+/// Sets the SQL mode that a handshake with `IGNORE_SPACE` sets. MySQL sets it again with each reset
+/// and change of user, MariaDB does not.
+pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities) {
+    if capabilities.contains(Capabilities::IGNORE_SPACE) {
+        state.set_variable("sql_mode", SPACES_IGNORED);
+    }
 }
 
 /// What a login may ask of users.

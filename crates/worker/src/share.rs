@@ -72,7 +72,7 @@ impl Worker {
             && (statement.purpose == Purpose::Query
                 || statement.purpose == Purpose::Execute
                     && runs_among_others(&self.clients, id, None))
-            && known.pace.is_short()
+            && (known.pace.is_short() || statement.orders.pipeline == Some(true))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
             && session.leases.is_empty()
@@ -98,11 +98,13 @@ impl Worker {
             return false;
         };
         let wants_stmt = self.executes(id);
+        let defined = self.shared.schemas_defined();
         let (clients, conns, pool) = (&self.clients, &self.conns, &mut self.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
             let fits = conn.account == account
                 && Arc::ptr_eq(&conn.state, &state)
+                && conn.schemas_defined == defined
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
@@ -131,6 +133,7 @@ impl Worker {
     pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
+            && conn.schemas_defined == self.shared.schemas_defined()
             && self.may_share(id)
             && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
@@ -169,6 +172,7 @@ impl Worker {
         let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.patience.shared += 1;
         self.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
     }
 
@@ -196,14 +200,17 @@ impl Worker {
     }
 
     /// A statement on a shared connection has been answered: with the last one it is free.
-    pub(crate) fn settle_shared(&mut self, conn_id: ConnId) {
+    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
         if let Some(slot) = self.pool.slot_mut(slot) {
-            slot.shared_width().answered(self.now.us);
+            if let Some(took_us) = took_us {
+                slot.shared_width().answered(self.now.us, took_us);
+            }
             if is_quiet {
                 slot.leave_shared(conn_id);
             }

@@ -1,10 +1,11 @@
-//! What workers share about users: touched at login and logout only, never per statement.
+//! What workers share: about users, touched at login and logout only, and how often schemas were
+//! defined, which statements read and hardly any changes.
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -14,6 +15,7 @@ use trunkline_session::{Credential, frontend::Attribute};
 #[derive(Debug, Default)]
 pub struct Shared {
     clients: AtomicU32,
+    schemas_defined: AtomicU64,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
@@ -71,6 +73,16 @@ impl Shared {
     /// Clients connected over all workers, those that log in among them.
     pub fn clients(&self) -> u32 {
         self.clients.load(Relaxed)
+    }
+
+    /// A schema was made or has got other defaults.
+    pub(crate) fn define_schema(&self) {
+        self.schemas_defined.fetch_add(1, Relaxed);
+    }
+
+    /// How often that happened.
+    pub(crate) fn schemas_defined(&self) -> u64 {
+        self.schemas_defined.load(Relaxed)
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {

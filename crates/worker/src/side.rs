@@ -14,7 +14,7 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Phase, Stage},
+    client::{Ending, Phase, Stage},
     conn::{ConnPhase, InFlight, Owner},
     dispatch::put_own_query,
     kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
@@ -388,16 +388,25 @@ impl Worker {
         self.free_if_quiet(conn_id);
     }
 
-    /// Whether a `KILL` came for the statement before it was sent; then it ends here.
+    /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
+    /// ends here.
     pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let is_killed = self.clients.get(id).is_some_and(
-            |client| matches!(&client.phase, Phase::Running(statement) if statement.is_killed),
-        );
-        if is_killed {
-            self.settle_lease(id, conn_id);
-            self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+        let ending = self.clients.get(id).and_then(|client| match &client.phase {
+            Phase::Running(statement) => statement.ending,
+            _ => None,
+        });
+        match ending {
+            None => return false,
+            Some(Ending::Killed) => {
+                self.settle_lease(id, conn_id);
+                self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+            }
+            Some(Ending::TimedOut | Ending::Withheld) => {
+                self.settle_lease(id, conn_id);
+                self.fail_timed_out(id);
+            }
         }
-        is_killed
+        true
     }
 
     /// What the session's statement waited for on this connection has come.

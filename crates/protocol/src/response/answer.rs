@@ -3,11 +3,12 @@
 use crate::codec::frame::{HEADER_LEN, Header, begin_packet, end_packet, split_packet};
 use crate::codec::{Malformed, Reader, put_u32};
 use crate::packet::eof::{self, EofPacket};
-use crate::packet::err;
+use crate::packet::err::{self, ErrPacket, put_err};
 use crate::packet::ok::{self, OkPacket};
 use crate::packet::status;
 use crate::packet::track::{Left, Told};
 
+use super::ErrorInstead;
 use super::Prepared;
 use super::metadata::put_column_count;
 use super::pass::Pass;
@@ -186,10 +187,31 @@ impl Relay {
         if self.stage == Stage::RowsAfterEof {
             self.insert_eof(packet.header.seq, 0, pass);
         }
-        self.outcome.add_error(&error);
-        self.keep(packet, pass);
+        match self.interruption.filter(|_| error.code == INTERRUPTED) {
+            Some(instead) => self.put_instead(packet, instead, pass),
+            None => {
+                self.outcome.add_error(&error);
+                self.keep(packet, pass);
+            }
+        }
         self.stage = Stage::Ended;
         Ok(())
+    }
+
+    /// Gives the client another error than the server's.
+    fn put_instead(
+        &mut self,
+        packet: &Packet<'_>,
+        instead: &ErrorInstead,
+        pass: &mut Pass<'_, '_>,
+    ) {
+        let ErrorInstead { code, sqlstate, message } = *instead;
+        self.outcome.add_error(&ErrPacket { code, sqlstate, message: message.as_bytes() });
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        pass.put(|out| {
+            put_err(out, seq, code, &sqlstate, message);
+        });
+        pass.skip(packet.in_input);
     }
 
     #[inline]
@@ -508,6 +530,9 @@ impl Relay {
         self.shift = self.shift.wrapping_sub(1);
     }
 }
+
+/// The server's error when a `KILL QUERY` ended a statement (ER_QUERY_INTERRUPTED).
+const INTERRUPTED: u16 = 1317;
 
 /// The flags of one of the two EOF packets around OUT parameters that hold for the other too; none
 /// for another result set.

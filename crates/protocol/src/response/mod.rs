@@ -34,7 +34,7 @@ mod tests;
 
 pub use crate::packet::ok::ReplyFormat;
 pub use metadata::ClientColumns;
-pub use outcome::{Outcome, Prepared, ServerError};
+pub use outcome::{ErrorInstead, Outcome, Prepared, ServerError};
 pub use relay::{Fed, Relay};
 
 /// What a command's response looks like.

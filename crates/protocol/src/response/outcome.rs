@@ -87,3 +87,14 @@ impl Outcome {
         self.error = Some(ServerError { code, sqlstate, message: message.into() });
     }
 }
+
+/// An error that a client is given in place of a server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorInstead {
+    /// Error code.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// Text.
+    pub message: &'static str,
+}

@@ -12,7 +12,7 @@ use super::metadata::Columns;
 use super::pass::Pass;
 use super::run::scan;
 use super::stage::{Need, Stage};
-use super::{Outcome, ReplyFormat, ResponseShape};
+use super::{ErrorInstead, Outcome, ReplyFormat, ResponseShape};
 
 /// A header and the byte after it: what tells a terminator from a row.
 const HEAD_LEN: usize = HEADER_LEN + 1;
@@ -81,6 +81,8 @@ pub struct Relay {
     pub(super) translates: bool,
     /// Whether definitions follow `PREPARE_OK`.
     pub(super) has_definitions: bool,
+    /// What the client gets in place of the error of an interruption.
+    pub(super) interruption: Option<&'static ErrorInstead>,
     /// Flags of the EOF after column definitions that count at the end of the rows too.
     pub(super) carried: u16,
     /// What came of a packet that must be seen whole and was split.
@@ -117,6 +119,7 @@ impl Relay {
             renumbers: false,
             translates: server.extended_metadata != client.extended_metadata && deliver,
             has_definitions: true,
+            interruption: None,
             carried: 0,
             gathered: Vec::new(),
             columns: None,
@@ -145,6 +148,12 @@ impl Relay {
     /// Throws the rest of the response away: the client has gone.
     pub fn set_discard(&mut self) {
         self.deliver = false;
+    }
+
+    /// Gives the client this error in place of the server's that the statement was interrupted
+    /// (1317).
+    pub fn replace_interruption(&mut self, error: &'static ErrorInstead) {
+        self.interruption = Some(error);
     }
 
     /// Takes the server's next bytes, in any split, and appends to `out` what the client gets.

@@ -203,6 +203,7 @@ impl Step<'_> {
             Effect::Transaction(effect) => self.transaction(*effect),
             Effect::Xa(XaStep::Start | XaStep::End | XaStep::Recover)
             | Effect::ExecuteStatement(_)
+            | Effect::SchemaDefined
             | Effect::SetPassword
             | Effect::Savepoint
             | Effect::Call

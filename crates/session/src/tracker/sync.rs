@@ -42,8 +42,9 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     }
 }
 
-/// One `SET` for the user variables that differ. What the session never set becomes NULL, which
-/// is what it would read.
+/// One `SET` for the user variables that differ. What the session never set becomes a NULL of the
+/// type of bytes, which is what it would read: NULL by itself keeps the type of another session's
+/// value.
 fn user_text(server: &SessionState, session: &SessionState) -> Option<Vec<u8>> {
     // An equal text under another character set is another value.
     let is_same_reading = server.reads_strings_as(session);
@@ -64,11 +65,15 @@ fn user_text(server: &SessionState, session: &SessionState) -> Option<Vec<u8>> {
     };
     for (name, _) in server.user_variables() {
         if session.user_variable(name).is_none() {
+            assign(name, b"x''");
             assign(name, b"NULL");
         }
     }
     for (name, value) in session.user_variables() {
         let is_same = server.user_variable(name) == Some(value);
+        if !is_same && value.eq_ignore_ascii_case(b"NULL") {
+            assign(name, b"x''");
+        }
         if !is_same || !is_same_reading {
             assign(name, value);
         }
@@ -257,8 +262,11 @@ mod tests {
         session.set_user_variable(b"same", b"2");
         session.set_user_variable(b"a`b", b"_latin1'c'");
         let text = user_set_of(&server, &session);
-        assert_eq!(text.as_deref(), Some("SET @`theirs`=NULL,@`a``b`=_latin1'c'"));
+        assert_eq!(text.as_deref(), Some("SET @`theirs`=x'',@`theirs`=NULL,@`a``b`=_latin1'c'"));
         assert_eq!(user_set_of(&server, &server.clone()), None);
+        session.set_user_variable(b"theirs", b"null");
+        let text = user_set_of(&server, &session).unwrap_or_default();
+        assert!(text.contains("@`theirs`=x'',@`theirs`=null"), "{text}");
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub enum Effect {
     BackupLock(BackupLock),
     /// Such a lock is given back.
     BackupUnlock(BackupLock),
+    /// `CREATE DATABASE` or `ALTER DATABASE`: connections keep a schema's defaults as they were
+    /// when they chose it.
+    SchemaDefined,
     /// `SET PASSWORD …`.
     SetPassword,
     /// A `SET` that was not understood.

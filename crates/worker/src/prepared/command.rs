@@ -1,6 +1,6 @@
 //! What clients ask of their prepared statements.
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use trunkline_protocol::{
     capability::Capabilities,
@@ -17,10 +17,10 @@ use trunkline_sql::analysis::Effect;
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Purpose, Statement},
     prepared::ClientStmts,
-    route::Route,
-    traces::reads_past,
+    route::{Asking, Route, Routed},
 };
 
 use super::{ClientStmt, Fit, LongDataError};
@@ -65,10 +65,8 @@ impl Worker {
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. })) {
-            // The number may be a parameter, and is one of ours in any case.
-            let text = "This command is not supported in the prepared statement protocol yet";
-            return self.refuse_prepare(id, 1295, b"HY000", text);
+        if ends_others(&known) {
+            return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
         }
         let settings = &self.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
@@ -81,18 +79,28 @@ impl Worker {
             return self.refuse_prepare(id, 1461, b"42000", &text);
         }
         let stmt_id = stmts.next_id();
-        self.end_brief_pins(id, &known.analysis);
-        let route = match self.route_text(id, &known, text) {
-            // A rule's answer is for those who run it.
+        let routed = self.route_text(id, &known, text, Asking::Prepare, &modes);
+        let Routed { route, mut orders, rewritten } = routed;
+        // A rule's answer, and its delay, are for those who run it.
+        orders.delay_ms = 0;
+        let route = match route {
             Route::Ok(_) => self.route_plain(id),
             route => route,
         };
-        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
+        let (frames, known) = match rewritten {
+            None => (Cow::Borrowed(frames), known),
+            Some(rewritten) if ends_others(&rewritten.known) => {
+                return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
+            }
+            Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
+        };
+        let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
         // Nothing runs, so it can be tried twice.
         statement.is_read = true;
         statement.known = Some(known);
-        self.follow(id, route, statement);
+        statement.obey(orders);
+        self.depart(id, route, statement, text.len());
     }
 
     fn refuse_prepare(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
@@ -169,8 +177,9 @@ impl Worker {
             stmt.types = Some(types.into());
         }
         let entry = Rc::clone(&stmt.entry);
-        self.end_brief_pins(id, &entry.known.analysis);
-        let route = self.route_text(id, &entry.known, &entry.text);
+        let Some(modes) = self.modes(id) else { return };
+        let routed = self.route_text(id, &entry.known, &entry.text, Asking::Execute, &modes);
+        let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
             take_plain(&mut statement, stmt_id, &plain, payload);
@@ -178,10 +187,8 @@ impl Worker {
         statement.stmt_id = Some(stmt_id);
         statement.is_read = entry.known.is_read();
         statement.known = Some(Rc::clone(&entry.known));
-        match reads_past(&statement) {
-            true => self.follow_past_prepared(id, route, statement),
-            false => self.follow(id, route, statement),
-        }
+        statement.obey(routed.orders);
+        self.depart(id, route, statement, 0);
     }
 
     /// Whether a client has agreed on this.
@@ -307,6 +314,14 @@ fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, c
     statement.frames.clear();
     put_payload(&mut statement.frames, 0, &payload);
     statement.attributes = plain.has_attributes.then(|| raw.into());
+}
+
+/// What a client is told that wants to prepare what can't be.
+const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
+
+/// Whether it is a `KILL`: its number may be a parameter, and is one of ours in any case.
+fn ends_others(known: &Known) -> bool {
+    known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }
 
 /// The text of a `COM_STMT_PREPARE`.

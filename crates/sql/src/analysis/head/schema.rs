@@ -12,7 +12,7 @@ pub(super) fn head(
 ) -> Option<Head> {
     let head = match word {
         b"CREATE" => create(cursor, effects),
-        b"ALTER" => alter(cursor),
+        b"ALTER" => alter(cursor, effects),
         b"DROP" => drop_object(cursor, effects),
         b"RENAME" => match cursor.keyword().as_bytes() {
             b"TABLE" | b"TABLES" => Head::committing(StatementKind::RenameTable),
@@ -87,7 +87,10 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
         b"PROCEDURE" | b"FUNCTION" | b"EVENT" | b"PACKAGE" => {
             stored_program(StatementKind::Unknown)
         }
-        b"DATABASE" | b"SCHEMA" => Head::committing(StatementKind::CreateDatabase),
+        b"DATABASE" | b"SCHEMA" => {
+            effects.push(Effect::SchemaDefined);
+            Head::committing(StatementKind::CreateDatabase)
+        }
         b"INDEX" => Head::committing(StatementKind::CreateIndex),
         b"USER" => Head::quiet(StatementKind::CreateUser),
         _ if is_temporary => {
@@ -102,12 +105,16 @@ fn stored_program(kind: StatementKind) -> Head {
     Head { body: Body::StoredProgram, ..Head::committing(kind) }
 }
 
-fn alter(cursor: &mut Cursor<'_>) -> Head {
+fn alter(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
     skip_modifiers(cursor);
     match cursor.keyword().as_bytes() {
         b"TABLE" => Head::committing(StatementKind::AlterTable),
         b"VIEW" => Head::quiet(StatementKind::AlterView),
         b"EVENT" => stored_program(StatementKind::Unknown),
+        b"DATABASE" | b"SCHEMA" => {
+            effects.push(Effect::SchemaDefined);
+            Head::quiet(StatementKind::Unknown)
+        }
         _ => Head::quiet(StatementKind::Unknown),
     }
 }
