@@ -2,6 +2,7 @@
 
 mod bounds;
 mod elsewhere;
+mod past;
 pub mod twin;
 
 use anyhow::{Context, Result, ensure};

@@ -22,7 +22,7 @@ use crate::{
     infile::Upload,
     orders::Orders,
     outbox::Outbox,
-    prepared::{ClientStmts, Reading},
+    prepared::{ClientStmt, ClientStmts, Entry, Reading},
     route::Route,
     shared::UserPlace,
     traces::Past,
@@ -190,6 +190,8 @@ pub(crate) struct Statement {
     pub known: Option<Rc<Known>>,
     /// The client's prepared statement that it makes, runs or fetches from.
     pub stmt_id: Option<u32>,
+    /// What is run in place of the client's statement: its text with answers in it, once.
+    pub entry: Option<Rc<Entry>>,
     /// The server's id of the statement that it runs.
     pub server_stmt: u32,
     /// It is run as the statement that its connection prepares just before.
@@ -225,6 +227,13 @@ pub(crate) struct Statement {
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
     pub sent_at: u64,
+}
+
+impl Statement {
+    /// What is to be prepared and run for the client's statement.
+    pub(crate) fn entry<'a>(&'a self, stmt: &'a ClientStmt) -> &'a Rc<Entry> {
+        self.entry.as_ref().unwrap_or(&stmt.entry)
+    }
 }
 
 /// Why a statement does not end by itself.

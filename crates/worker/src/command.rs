@@ -294,6 +294,7 @@ impl Worker {
             purpose,
             known: None,
             stmt_id: None,
+            entry: None,
             server_stmt: 0,
             runs_last: false,
             prepare_error: None,

@@ -94,6 +94,7 @@ impl Worker {
         statement.known = None;
         statement.prepare_error = None;
         statement.attributes = None;
+        statement.entry = None;
         if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.spare_statements.push(statement);
         }

@@ -57,7 +57,8 @@ impl Worker {
             0 => 0,
             ms => self.now.ms() + ms,
         };
-        match statement.purpose == Purpose::Query && reads_past(&statement) {
+        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        match is_run && reads_past(&statement) {
             true => self.follow_past(id, route, statement, text_len),
             false => self.follow(id, route, statement),
         }

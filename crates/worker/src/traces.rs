@@ -6,6 +6,7 @@
 //! so nothing is asked that nobody may miss.
 
 mod ask;
+mod prepared;
 mod warnings;
 
 use trunkline_pool::{ConnId, ConnState};

@@ -48,8 +48,9 @@ pub(super) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> 
 }
 
 /// What an execution needs of a server's statement.
-pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, frames: &'a [u8]) -> Fit<'a> {
-    let Some(execution) = execution_in(frames, stmt.entry.params) else {
+pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<'a> {
+    let execution = execution_in(&statement.frames, stmt.entry.params);
+    let Some(execution) = execution.filter(|_| statement.entry.is_none()) else {
         return Fit::Unused;
     };
     match &stmt.types {

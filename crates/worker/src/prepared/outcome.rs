@@ -105,7 +105,7 @@ impl Worker {
             return;
         };
         let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
-        let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else {
+        let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
             return;
         };
         let (waits, runs_last) =

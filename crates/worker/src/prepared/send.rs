@@ -79,8 +79,8 @@ impl Worker {
         };
         let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         if let (Some(stmt), Some(conn)) = (stmt, self.conns.get_mut(conn_id)) {
-            let fit = fit_of(stmt, &statement.frames);
-            let has_it = conn.stmts.take(&stmt.entry, stmt.id, fit);
+            let fit = fit_of(stmt, statement);
+            let has_it = conn.stmts.take(statement.entry(stmt), stmt.id, fit);
             debug_assert!(has_it, "joined a connection without the statement");
         }
     }
@@ -98,8 +98,8 @@ impl Worker {
         else {
             return Ok(None);
         };
-        let fit = fit_of(stmt, &statement.frames);
-        let entry = &stmt.entry;
+        let fit = fit_of(stmt, statement);
+        let entry = statement.entry(stmt);
         if conn.stmts.take(entry, stmt_id, fit) {
             return Ok(None);
         }
@@ -226,17 +226,17 @@ pub(crate) fn runs_among_others(
         return false;
     };
     let execution = execution_in(&statement.frames, stmt.entry.params);
-    let fit = fit_of(stmt, &statement.frames);
+    let fit = fit_of(stmt, statement);
     let is_plain =
         execution.is_some_and(|execution| !execution.opens_cursor) && !matches!(fit, Fit::Unused);
-    is_plain && conn.is_none_or(|conn| conn.stmts.has(&stmt.entry, stmt.id, fit))
+    is_plain && conn.is_none_or(|conn| conn.stmts.has(statement.entry(stmt), stmt.id, fit))
 }
 
 /// Notes what the front statement is run with.
 fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
     let execution = execution_in(&statement.frames, stmt.entry.params);
     let opens_cursor = execution.is_some_and(|execution| execution.opens_cursor);
-    stmts.run(fit_of(stmt, &statement.frames), opens_cursor);
+    stmts.run(fit_of(stmt, statement), opens_cursor);
 }
 
 /// Appends a statement to a connection's outbox, under the server's id where it has one.

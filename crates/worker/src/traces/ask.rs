@@ -10,14 +10,14 @@ use trunkline_sql::{
 use super::warnings::put_remembered;
 use crate::{
     ClientId, Worker,
-    client::{Statement, Waiting},
+    client::{Purpose, Statement, Waiting},
     conn::Conn,
     dispatch::runs_a_routine,
     route::Route,
 };
 
 /// Where what a session left is still to be found.
-enum Place {
+pub(super) enum Place {
     Idle,
     Leased(Route),
     /// Another session has had the connection since, or it has gone.
@@ -34,6 +34,9 @@ impl Worker {
         mut statement: Statement,
         text_len: usize,
     ) {
+        if statement.purpose == Purpose::Execute {
+            return self.follow_past_prepared(id, route, statement);
+        }
         let Some(client) = self.clients.get(id) else {
             return;
         };
@@ -97,7 +100,7 @@ impl Worker {
     }
 
     /// Whether nobody has used a connection since the session left something there.
-    fn place_of(&self, id: ClientId, trace: Option<(ConnId, u64)>) -> Place {
+    pub(super) fn place_of(&self, id: ClientId, trace: Option<(ConnId, u64)>) -> Place {
         let Some((conn_id, turn)) = trace else {
             return Place::Gone;
         };
@@ -204,14 +207,14 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
 }
 
 /// The same without a held connection.
-fn unheld(route: Route) -> Route {
+pub(super) fn unheld(route: Route) -> Route {
     match route {
         Route::Lease(hostgroup, _) => Route::Hostgroup(hostgroup),
         route => route,
     }
 }
 
-fn route_hostgroup(route: &Route) -> trunkline_topology::HostgroupId {
+pub(super) fn route_hostgroup(route: &Route) -> trunkline_topology::HostgroupId {
     match route {
         Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
             *hostgroup

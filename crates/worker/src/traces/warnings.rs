@@ -4,6 +4,7 @@ use trunkline_protocol::{
     codec::{
         Reader,
         frame::{put_payload, split_packet},
+        put_lenenc_bytes, put_u32,
     },
     packet::{
         eof, err,
@@ -26,6 +27,9 @@ pub(super) struct Warnings {
     rows: Vec<Box<[u8]>>,
 }
 
+/// Column type `LONG`.
+const LONG: u8 = 0x03;
+
 /// Whether a row of `SHOW WARNINGS` has the level `Error`.
 fn is_error(row: &[u8]) -> bool {
     Reader::new(row).lenenc_bytes("level").is_ok_and(|level| level == b"Error")
@@ -42,6 +46,16 @@ impl Warnings {
     pub(super) fn counts(&self) -> (u64, u64) {
         let errors = self.rows.iter().filter(|row| is_error(row)).count();
         (self.rows.len() as u64, errors as u64)
+    }
+
+    /// Says that codes are numbers of 32 bits, where they were texts.
+    fn number_codes(&mut self) {
+        // The type is followed by flags, decimals and two unused bytes.
+        if let Some(code) = self.columns.get_mut(1)
+            && let Some(kind) = code.len().checked_sub(6).and_then(|at| code.get_mut(at))
+        {
+            *kind = LONG;
+        }
     }
 
     /// Reads a reply, perhaps cut off.
@@ -79,6 +93,28 @@ impl Warnings {
         format: ReplyFormat,
         status: u16,
     ) {
+        self.put_rows(out, show, format, status, |row| Some(row.to_vec()));
+    }
+
+    /// The same in the binary protocol.
+    pub(super) fn put_binary(
+        &self,
+        out: &mut Vec<u8>,
+        show: ShowDiagnostics,
+        format: ReplyFormat,
+        status: u16,
+    ) {
+        self.put_rows(out, show, format, status, binary_row);
+    }
+
+    fn put_rows(
+        &self,
+        out: &mut Vec<u8>,
+        show: ShowDiagnostics,
+        format: ReplyFormat,
+        status: u16,
+        row_of: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) {
         let columns = self.columns.iter().map(AsRef::as_ref);
         // A definition that was read can be written.
         let mut seq = put_columns(out, 1, format, self.count.into(), columns).unwrap_or(1);
@@ -86,10 +122,46 @@ impl Warnings {
             seq = eof::put_eof(out, seq, eof::EofPacket { warnings: 0, status });
         }
         let rows = self.rows.iter().filter(|row| !show.errors_only || is_error(row));
-        for row in limited(rows, show) {
-            seq = put_payload(out, seq, row);
+        for row in limited(rows, show).filter_map(|row| row_of(row)) {
+            seq = put_payload(out, seq, &row);
         }
         put_result_end(out, seq, &OkPacket { status, ..OkPacket::default() }, format);
+    }
+}
+
+/// A row of `SHOW WARNINGS` (level, code, message) as prepared statements give it: no NULL, and the
+/// code as a number of 32 bits.
+fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(row);
+    let level = reader.lenenc_bytes("level").ok()?;
+    let code = std::str::from_utf8(reader.lenenc_bytes("code").ok()?).ok()?.parse().ok()?;
+    let message = reader.lenenc_bytes("message").ok()?;
+    let mut binary = vec![0, 0];
+    put_lenenc_bytes(&mut binary, level);
+    put_u32(&mut binary, code);
+    put_lenenc_bytes(&mut binary, message);
+    Some(binary)
+}
+
+/// As [`put_remembered`], in the binary protocol.
+pub(super) fn put_remembered_binary(
+    out: &mut Vec<u8>,
+    past: (u16, Option<&ServerError>),
+    show: ShowDiagnostics,
+    format: ReplyFormat,
+    status: u16,
+) {
+    let mut text = Vec::new();
+    put_remembered(
+        &mut text,
+        past,
+        ShowDiagnostics { offset: 0, limit: u64::MAX, ..show },
+        ReplyFormat::PLAIN,
+        status,
+    );
+    if let Some(mut rows) = Warnings::read(&text) {
+        rows.number_codes();
+        rows.put_binary(out, show, format, status);
     }
 }
 

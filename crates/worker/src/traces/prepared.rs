@@ -1,0 +1,131 @@
+//! Executions that ask for what an earlier statement left, when its connection has served others
+//! since. Preparing disturbs nothing of it on either server, so where it is still there the
+//! execution goes there; elsewhere it is answered from what the session keeps, or run as a text
+//! with the numbers in it.
+
+use std::rc::Rc;
+
+use trunkline_protocol::response::Prepared;
+use trunkline_sql::{
+    analysis::Depends,
+    recall::{self, Recalled},
+};
+
+use super::{
+    ask::{Place, route_hostgroup},
+    warnings::put_remembered_binary,
+};
+use crate::{
+    ClientId, Worker,
+    client::{Statement, Waiting},
+    dispatch::runs_a_routine,
+    prepared::{Entries, Entry, EntryKey},
+    route::Route,
+};
+
+impl Worker {
+    /// Sets an execution on its way that reads what an earlier statement left.
+    pub(crate) fn follow_past_prepared(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+    ) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
+        else {
+            return;
+        };
+        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else { return };
+        if matches!(route, Route::Ok(_) | Route::Error(_)) {
+            return self.follow(id, route, statement);
+        }
+        let depends = known.analysis.depends;
+        if session.past.awaits(depends, runs_a_routine(&known.analysis)) {
+            statement.waiting = Some(Box::new(Waiting { route, text_len: 0 }));
+            return self.begin(id, statement);
+        }
+        let reads = |what| depends.contains(what);
+        let reads_last =
+            reads(Depends::ROW_COUNT) || reads(Depends::FOUND_ROWS) || reads(Depends::DIAGNOSTICS);
+        let mut recalled = Recalled::default();
+        if reads(Depends::CONNECTION_ID) {
+            recalled.connection_id = Some(client.number);
+        }
+        let mut route = route;
+        if reads_last {
+            match self.place_of(id, session.last_conn) {
+                Place::Idle => route = Route::Hostgroup(route_hostgroup(&route)),
+                Place::Leased(lease) => route = lease,
+                Place::Gone => {
+                    let connection_id = recalled.connection_id;
+                    recalled = Recalled { connection_id, ..session.past.recalled() };
+                    if self.shows_past(id, &entry) {
+                        self.buffers.give(statement.frames);
+                        return;
+                    }
+                }
+            }
+        }
+        if recalled != Recalled::default() {
+            statement.entry = self.recalled_entry(id, &entry, &recalled);
+        }
+        self.follow(id, route, statement);
+    }
+
+    /// Answers a prepared `SHOW WARNINGS` or `SHOW ERRORS`; false for anything else.
+    fn shows_past(&mut self, id: ClientId, entry: &Entry) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return false };
+        let show = recall::show_diagnostics(&entry.text, &session.modes);
+        let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
+            return false;
+        };
+        let (format, status) = (session.format, session.status);
+        let mut reply = Vec::new();
+        match &session.past.fetched {
+            Some(fetched) => fetched.put_binary(&mut reply, show, format, status),
+            None => {
+                let past = (session.past.warnings, session.past.error.as_deref());
+                put_remembered_binary(&mut reply, past, show, format, status);
+            }
+        }
+        self.stats.counters.statements_answered += 1;
+        self.write_client(id, |out| out.extend_from_slice(&reply));
+        true
+    }
+
+    /// A statement's text with what is known in it, to be prepared and run once; `None` when it
+    /// asks for none of that.
+    fn recalled_entry(
+        &mut self,
+        id: ClientId,
+        entry: &Entry,
+        recalled: &Recalled,
+    ) -> Option<Rc<Entry>> {
+        let session = self.clients.get(id)?.session.as_ref()?;
+        let modes = session.modes;
+        let counted = recall::show_diagnostics(&entry.text, &modes).filter(|show| show.counts);
+        let text = match counted {
+            Some(show) => {
+                let (name, count) = match show.errors_only {
+                    true => ("error_count", recalled.error_count),
+                    false => ("warning_count", recalled.warning_count),
+                };
+                let text = format!("SELECT CAST({} AS UNSIGNED) AS `@@session.{name}`", count?);
+                text.into_bytes()
+            }
+            None => recall::recall(&entry.text, &modes, recalled)?,
+        };
+        let known = self.analyses.know(&text, &modes);
+        let key = EntryKey {
+            account: session.account,
+            reading: std::sync::Arc::clone(&entry.reading),
+            has_literals: true,
+            text: text.into(),
+        };
+        let columns = u16::from(entry.has_rows);
+        Some(Entries::own(&key, known, Prepared { stmt_id: 0, params: entry.params, columns }))
+    }
+}
