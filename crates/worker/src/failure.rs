@@ -155,6 +155,8 @@ impl Worker {
         }
         match loss.break_off_seq {
             Some(seq) => {
+                // No command that was sent ahead may run outside of what is lost.
+                session.lost = had_state.then(|| text.clone());
                 self.fail_statement_numbered(client_id, seq, 2013, b"HY000", &text);
                 if had_state {
                     self.close_client(client_id);
