@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     let before = resident()?;
     let begin = Instant::now();
     let config = trunkline_config::parse(text, "t", &source);
-    let config = config.map_err(|errors| anyhow!("{errors:?}"));
+    let config = config.map_err(|errors| anyhow!("{:?}", errors.first()));
     std::fs::remove_file(&file)?;
     let config = config?;
     println!("{count} rules of {bytes} bytes loaded in {:.0?}", begin.elapsed());

@@ -138,13 +138,7 @@ impl Worker {
             // Bytes that the kernel never took never reached the server.
             Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
-        let has_timed_out = match statement.ending {
-            Some(Ending::Withheld) => true,
-            // What may have been carried out is not said to have been interrupted.
-            Some(Ending::TimedOut) => !was_sent,
-            Some(Ending::Killed) | None => false,
-        };
-        if has_timed_out {
+        if has_timed_out(statement.ending, was_sent) {
             if had_state {
                 session.lost = Some(text);
             }
@@ -166,6 +160,8 @@ impl Worker {
                 self.close_client(client_id);
             }
             Some(seq) => {
+                // No command that was sent ahead may run outside of what is lost.
+                session.lost = had_state.then(|| text.clone());
                 self.fail_statement_numbered(client_id, seq, 2013, b"HY000", &text);
             }
             // The client is in the middle of a packet: nothing but the end can follow.
@@ -271,6 +267,16 @@ impl Worker {
         if self.pool.sweep(slot) {
             self.proven.retain(|(known, _)| *known != slot);
         }
+    }
+}
+
+/// Whether a statement that loses its connection is to be answered that its time ran out. What may
+/// have been carried out is not said to have been interrupted.
+fn has_timed_out(ending: Option<Ending>, was_sent: bool) -> bool {
+    match ending {
+        Some(Ending::Withheld) => true,
+        Some(Ending::TimedOut) => !was_sent,
+        Some(Ending::Killed) | None => false,
     }
 }
 

@@ -90,9 +90,15 @@ impl Worker {
             let Phase::Running(statement) = &mut client.phase else {
                 continue;
             };
-            match statement.held_back.take() {
-                None => self.time_out(id),
-                Some(waiting) => {
+            let lost = client.session.as_ref().and_then(|session| session.lost.clone());
+            match (statement.held_back.take(), lost) {
+                (None, _) => self.time_out(id),
+                (Some(_), Some(cause)) => {
+                    // What it was to be a part of has gone while it was held back.
+                    self.fail_statement(id, 2013, b"HY000", &cause);
+                    self.close_client(id);
+                }
+                (Some(waiting), None) => {
                     let phase = std::mem::replace(&mut client.phase, Phase::Idle);
                     if let Phase::Running(statement) = phase {
                         let Waiting { route, text_len } = *waiting;

@@ -12,7 +12,7 @@ use trunkline_sql::{
 };
 
 use super::{
-    ask::{Place, route_hostgroup},
+    ask::{Place, route_hostgroup, unheld},
     warnings::put_remembered_binary,
 };
 use crate::{
@@ -56,9 +56,15 @@ impl Worker {
         let mut route = route;
         if reads_last {
             match self.place_of(id, session.last_conn) {
-                Place::Idle => route = Route::Hostgroup(route_hostgroup(&route)),
-                Place::Leased(lease) => route = lease,
-                Place::Gone => {
+                Place::Idle => route = unheld(route),
+                // What may write goes nowhere but to its own hostgroup.
+                Place::Leased(lease)
+                    if statement.is_read
+                        || route_hostgroup(&lease) == route_hostgroup(&route) =>
+                {
+                    route = lease;
+                }
+                Place::Leased(_) | Place::Gone => {
                     let connection_id = recalled.connection_id;
                     recalled = Recalled { connection_id, ..session.past.recalled() };
                     if self.shows_past(id, &entry) {
