@@ -128,7 +128,8 @@ impl Worker {
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
-        lease.pins.set(PinReason::Transaction, in_transaction);
+        let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
+        lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         if !reads_warnings {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
@@ -142,6 +143,9 @@ impl Worker {
         let pins = &mut lease.pins;
         let applied =
             has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
+        if has_plant!(self, TemporaryTableNotPinned) {
+            pins.unpin(PinReason::TemporaryTable);
+        }
         crate::held::follow_status(pins, analysis, outcome);
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
@@ -313,6 +317,9 @@ impl Worker {
         for lease in session.leases {
             self.free_lease(&lease);
         }
+        if has_plant!(self, UserPlaceLeaked) {
+            std::mem::forget(session._place);
+        }
     }
 
     /// Brings a connection that a session left to a known state.
@@ -380,6 +387,9 @@ impl Worker {
         }
         if conn.kills > 0 {
             return;
+        }
+        if has_plant!(self, ResetForgotten) {
+            return self.reset_done(conn_id);
         }
         conn.conditions_turn = None;
         let relay = conn.own_relay();
