@@ -66,6 +66,13 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     }
     println!("== {} in {:.0} s", tally.summary(), start.elapsed().as_secs_f64());
     ensure!(status.success(), "tests failed ({status})");
+    if whole {
+        // The simulator can fail. A feature of its own, so that no other test has bugs in it.
+        let mut plants = cargo(root);
+        plants.args(["test", "-p", "trunkline-sim", "--features", "plants", "--test", "plants"]);
+        plants.args(["--", "--nocapture"]);
+        step("planted bugs", &mut plants)?;
+    }
     Ok(())
 }
 

@@ -60,6 +60,9 @@ pub struct Plan {
     pub absent: BTreeSet<usize>,
     /// When whoever is still there is told to go.
     pub horizon_us: Micros,
+    /// The bug that is planted in every worker.
+    #[cfg(feature = "plants")]
+    pub plant: Option<trunkline_worker::plants::Plant>,
 }
 
 impl Plan {

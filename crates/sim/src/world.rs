@@ -152,7 +152,10 @@ impl<'a> World<'a> {
             let snapshot: Arc<Snapshot> = operator.snapshot();
             let (shared, greeting) = (Arc::clone(&shared), Arc::clone(&greeting));
             let compressor = Box::new(trunkline_compression::Libraries::default());
-            let worker = Worker::new(options, snapshot, shared, greeting, compressor);
+            #[cfg_attr(not(feature = "plants"), expect(unused_mut, reason = "bugs are planted"))]
+            let mut worker = Worker::new(options, snapshot, shared, greeting, compressor);
+            #[cfg(feature = "plants")]
+            plan.plant.into_iter().for_each(|plant| worker.plant(plant));
             Driver::new(worker, index, plan.workers, plan.scratch_len)
         };
         let mut world = Self {

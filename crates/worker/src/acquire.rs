@@ -47,8 +47,28 @@ impl Worker {
                 self.replace(slot, conn, hostgroup, account, id);
             }
             Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease(id, conn),
+            Choice::Wait(RefusalCause::AllAtMaxConnections)
+                if has_plant!(self, CapOffByOne) && self.opens_beyond(id, hostgroup, account) => {}
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
+    }
+
+    /// One more than a server may have; only a planted bug asks for it.
+    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
+        let is_at_cap = |slot: &Slot| {
+            slot.server.key.hostgroup == hostgroup
+                && slot.server.health.connections() == slot.server.max_connections
+        };
+        let Some(slot) = self.pool.slots().find(|(_, slot)| is_at_cap(slot)).map(|(id, _)| id)
+        else {
+            return false;
+        };
+        if let Some(slot) = self.pool.slot(slot) {
+            slot.server.health.take_connection_beyond();
+        }
+        self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+        self.open(slot, hostgroup, account, id);
+        true
     }
 
     /// Closes an idle connection, already off its list, and opens one in its place, unless
@@ -140,6 +160,9 @@ impl Worker {
             deadline_ms: self.now.ms() + settings.connect_timeout_server_max,
         };
         let max = settings.queue_max;
+        if has_plant!(self, WaiterForgotten) && self.pool.waiters(hostgroup).len() >= 2 {
+            return;
+        }
         if !self.pool.waiters(hostgroup).push(waiter, max) {
             return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
         }

@@ -157,6 +157,10 @@ impl Worker {
         client.inbox = inbox;
         // The rest of a long command may be all that is missing.
         let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
+        let stays_paused = has_plant!(self, PausedForever);
+        let Some(client) = self.clients.get_mut(id).filter(|_| !stays_paused) else {
+            return;
+        };
         if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
             client.is_paused = false;
             self.resume(Side::Client(id));

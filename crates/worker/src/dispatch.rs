@@ -63,6 +63,12 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
+        let is_online = self.pool.slot(conn.slot).is_none_or(|slot| {
+            slot.server.health.state(self.now.ms()) == trunkline_topology::ServerState::Online
+        });
+        if has_plant!(self, DrainCutsTransaction) && session.is_in_transaction() && !is_online {
+            return self.lose_conn(conn_id, "drained");
+        }
         let is_dump = statement.purpose == Purpose::Dump;
         let reads = reads_of_past(statement);
         let here = (conn_id, conn.turn);
@@ -95,6 +101,11 @@ impl Worker {
             Difference::Sync(sync) => sync,
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
+        if has_plant!(self, SyncSkipped)
+            && matches!(&client.phase, Phase::Running(statement) if statement.is_read)
+        {
+            sync.set = None;
+        }
         let proof = sync.set.as_deref().map(text_hash);
         let state = Arc::clone(&session.state);
         if needs_trace {

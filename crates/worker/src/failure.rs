@@ -144,7 +144,9 @@ impl Worker {
             }
             return self.fail_timed_out(client_id);
         }
-        let is_safe = !had_state && !loss.begun && (!was_sent || statement.is_read);
+        let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
+        let may_repeat = statement.is_read || has_plant!(self, RetryOfWrite);
+        let is_safe = !had_state && !begun && (!was_sent || may_repeat);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;
             // It may be what ended the connection: nobody is to follow it once more.
@@ -254,6 +256,9 @@ impl Worker {
             slot.set_pinned(false);
         }
         slot.server.health.give_back_connection();
+        if has_plant!(self, DoubleRelease) && slot.server.health.connections() > 0 {
+            slot.server.health.give_back_connection();
+        }
         for entry in &conn.in_flight {
             if entry.is_statement {
                 slot.server.health.end_statement();

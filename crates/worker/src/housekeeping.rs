@@ -84,7 +84,7 @@ impl Worker {
 
     fn expire_waiters(&mut self) {
         let now_ms = self.now.ms();
-        if self.waiters_checked_ms == now_ms {
+        if self.waiters_checked_ms == now_ms || has_plant!(self, QueueTimeoutForgotten) {
             return;
         }
         self.waiters_checked_ms = now_ms;

@@ -178,6 +178,8 @@ impl Worker {
     /// A client of this or another worker asks to end a client of this one.
     pub fn kill_asked(&mut self, request: KillRequest) {
         let KillRequest { number, scope, user, asker } = request;
+        let step = if has_plant!(self, KillHitsNeighbour) { self.options.workers } else { 0 };
+        let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
         let victim = self.numbers.get(&number).copied();
         let Some((id, client)) = victim.and_then(|id| Some((id, self.clients.get(id)?))) else {
             return self.answer_kill(asker, KillAnswer::Unknown);

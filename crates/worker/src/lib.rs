@@ -12,6 +12,20 @@
 //! out.
 #![forbid(unsafe_code)]
 
+/// Whether a bug is planted in this worker; `false` to the compiler without the feature.
+macro_rules! has_plant {
+    ($worker:expr, $plant:ident) => {{
+        #[cfg(feature = "plants")]
+        let has = $worker.plant == Some(crate::plants::Plant::$plant);
+        #[cfg(not(feature = "plants"))]
+        let has = false;
+        has
+    }};
+}
+
+#[cfg(feature = "plants")]
+pub mod plants;
+
 mod action;
 mod client;
 mod compressed;

@@ -137,7 +137,8 @@ impl Worker {
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
-        lease.pins.set(PinReason::Transaction, in_transaction);
+        let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
+        lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         if !reads_warnings {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
@@ -151,6 +152,9 @@ impl Worker {
         let pins = &mut lease.pins;
         let applied =
             has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
+        if has_plant!(self, TemporaryTableNotPinned) {
+            pins.unpin(PinReason::TemporaryTable);
+        }
         crate::held::follow_status(pins, analysis, outcome);
         if has_run {
             statement.orders.hold(pins);
@@ -328,6 +332,9 @@ impl Worker {
         for lease in session.leases {
             self.free_lease(&lease);
         }
+        if has_plant!(self, UserPlaceLeaked) {
+            std::mem::forget(session._place);
+        }
     }
 
     /// Brings a connection that a session left to a known state.
@@ -395,6 +402,9 @@ impl Worker {
         }
         if conn.kills > 0 {
             return;
+        }
+        if has_plant!(self, ResetForgotten) {
+            return self.reset_done(conn_id);
         }
         conn.conditions_turn = None;
         let relay = conn.own_relay();

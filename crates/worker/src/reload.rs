@@ -20,6 +20,12 @@ impl Worker {
         self.shared.retain_users(|name| users.contains_key(name));
         self.apply_servers();
         self.stats.counters.snapshots_applied += 1;
+        if has_plant!(self, SnapshotClearsLeases) {
+            for id in self.clients.keys_where(|client| client.session.is_some()) {
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                session.into_iter().for_each(|session| session.leases.clear());
+            }
+        }
     }
 
     /// What the servers greet with has become known or has changed; new clients see it.

@@ -67,7 +67,7 @@ impl Worker {
         let Some(known) = &statement.known else {
             return false;
         };
-        statement.is_read
+        (statement.is_read || has_plant!(self, WriteShared))
             && !statement.is_alone
             && (statement.purpose == Purpose::Query
                 || statement.purpose == Purpose::Execute
@@ -174,6 +174,13 @@ impl Worker {
         self.stats.counters.statements_pipelined += u64::from(depth > 0);
         self.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
+        if has_plant!(self, ReplyToNeighbour)
+            && let Some(conn) = self.conns.get_mut(conn_id)
+            && let [.., last, own] = conn.in_flight.make_contiguous()
+            && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))
+        {
+            std::mem::swap(&mut last.owner, &mut own.owner);
+        }
     }
 
     /// Those who wait longest follow on this connection, as far as they fit.
@@ -235,6 +242,7 @@ impl Worker {
     /// The statement in front takes long, or its client takes its answer slowly: those behind it
     /// are answered elsewhere, and nobody joins any more.
     pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
+        let is_delivered = has_plant!(self, OvertakenReplyDelivered);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -243,8 +251,10 @@ impl Worker {
         for entry in conn.in_flight.iter_mut().skip(1) {
             if let Owner::Client(client) = entry.owner {
                 debug_assert!(!entry.relay.has_begun());
-                entry.owner = Owner::Nobody;
-                entry.relay.set_discard();
+                if !is_delivered {
+                    entry.owner = Owner::Nobody;
+                    entry.relay.set_discard();
+                }
                 behind.push(client);
             }
         }

@@ -40,6 +40,8 @@ pub struct WorkerOptions {
 
 /// One worker of the data plane. See the crate's documentation.
 pub struct Worker {
+    #[cfg(feature = "plants")]
+    pub(crate) plant: Option<crate::plants::Plant>,
     pub(crate) options: WorkerOptions,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) shared: Arc<Shared>,
@@ -166,6 +168,8 @@ impl Worker {
             waiters_checked_ms: 0,
             stopping: None,
             is_stopped: false,
+            #[cfg(feature = "plants")]
+            plant: None,
             log_budget: LOG_LINES_PER_SEC,
             patience: Patience::default(),
             actions: Vec::new(),

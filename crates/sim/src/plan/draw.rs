@@ -49,6 +49,8 @@ impl Plan {
             faults: Vec::new(),
             absent: BTreeSet::new(),
             horizon_us: HORIZON_US,
+            #[cfg(feature = "plants")]
+            plant: None,
         };
         if !is_calm {
             draw_acts(&mut root.split("acts", 0), &mut plan);

@@ -190,7 +190,8 @@ impl Pipe {
 
     /// A reset instead of what is under way.
     pub(super) fn reset(&mut self, now: Micros) {
-        let has_ended = self.ending != Ending::Open;
+        // A reset is heard behind an end as well: what is written then is refused.
+        let has_ended = self.ending == Ending::Reset;
         self.is_finished = true;
         self.is_sealed = true;
         self.backlog.clear();

@@ -185,6 +185,9 @@ impl Worker {
 
     /// The server's statements of a connection are gone: it was reset.
     pub(crate) fn forget_stmts(&mut self, conn_id: ConnId) {
+        if has_plant!(self, StalePreparedId) {
+            return;
+        }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
