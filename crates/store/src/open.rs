@@ -1,0 +1,211 @@
+//! From a folder to a store.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{
+    SqlError, StoreError,
+    access::Gate,
+    functions,
+    tables::{self, Schema},
+};
+
+/// The file of the layer DISK.
+pub const DISK_FILE: &str = "trunkline.db";
+/// The file of numbers of the past.
+pub const STATS_FILE: &str = "trunkline_stats.db";
+/// Held locked by the process that has the folder.
+const LOCK_FILE: &str = "trunkline.lock";
+
+/// Where what is saved is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: it is lost with the process.
+    Memory,
+    /// In files of this folder.
+    Folder(PathBuf),
+}
+
+/// Says what is wrong with a variable's value: name, value.
+pub type VariableCheck = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
+
+/// The database of one process.
+pub struct Store {
+    pub(crate) conn: Connection,
+    pub(crate) gate: Gate,
+    /// Whether the layer DISK was empty when it was opened.
+    is_new: bool,
+    /// Keeps other processes out while it is open.
+    _lock: Option<File>,
+}
+
+impl Store {
+    /// Opens the database, making what is missing. `check` judges values written to
+    /// `global_variables`.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a file is not what it should be; nothing is changed then.
+    pub fn open(place: &Place, check: VariableCheck) -> Result<Self, StoreError> {
+        let mut lock = None;
+        let files = match place {
+            Place::Memory => [None, None],
+            Place::Folder(folder) => {
+                lock = Some(take_folder(folder)?);
+                [Some(folder.join(DISK_FILE)), Some(folder.join(STATS_FILE))]
+            }
+        };
+        let mut conn = connect()?;
+        let [disk, history] = files;
+        attach(&conn, Schema::Disk, disk.as_deref())?;
+        attach(&conn, Schema::Stats, None)?;
+        attach(&conn, Schema::Monitor, None)?;
+        attach(&conn, Schema::StatsHistory, history.as_deref())?;
+        let is_new = table_count(&conn, Schema::Disk)? == 0;
+        make_tables(&conn)?;
+        let gate = Gate::install(&mut conn)?;
+        functions::add(&conn, gate.clone(), check)?;
+        guard_variables(&conn)?;
+        Ok(Self { conn, gate, is_new, _lock: lock })
+    }
+
+    /// Whether nothing had been saved before it was opened.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Renames the files of a folder, so that the next [`Self::open`] begins anew. The new name of
+    /// the first one, when there was any.
+    ///
+    /// # Errors
+    /// When another process has the folder, or a file can't be renamed.
+    pub fn set_aside(folder: &Path, now_unix_sec: u64) -> Result<Option<PathBuf>, StoreError> {
+        let _lock = take_folder(folder)?;
+        let mut first = None;
+        for name in [DISK_FILE, STATS_FILE] {
+            for suffix in ["", "-wal", "-shm"] {
+                let from = folder.join(format!("{name}{suffix}"));
+                if !from.exists() {
+                    continue;
+                }
+                let to = folder.join(format!("{name}.kept-{now_unix_sec}{suffix}"));
+                fs::rename(&from, &to).map_err(|source| at(&from, source))?;
+                first.get_or_insert(to);
+            }
+        }
+        Ok(first)
+    }
+}
+
+fn at(path: &Path, source: io::Error) -> StoreError {
+    StoreError::File { path: path.to_owned(), source }
+}
+
+/// Makes the folder if needed, and keeps other processes out.
+fn take_folder(folder: &Path) -> Result<File, StoreError> {
+    fs::create_dir_all(folder).map_err(|source| at(folder, source))?;
+    let path = folder.join(LOCK_FILE);
+    let lock = own_file(&path)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(StoreError::InUse(folder.to_owned())),
+        Err(fs::TryLockError::Error(source)) => Err(at(&path, source)),
+    }
+}
+
+/// A file that nobody else may read: there are passwords in it.
+fn own_file(path: &Path) -> Result<File, StoreError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path).map_err(|source| at(path, source))
+}
+
+fn connect() -> Result<Connection, SqlError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(Connection::open_in_memory_with_flags(flags)?)
+}
+
+/// Attaches a file, or memory, as a schema.
+fn attach(conn: &Connection, schema: Schema, file: Option<&Path>) -> Result<(), StoreError> {
+    let name = schema.name();
+    let Some(path) = file else {
+        let sql = format!("ATTACH DATABASE ':memory:' AS {name}");
+        return Ok(conn.execute_batch(&sql).map_err(SqlError::from)?);
+    };
+    drop(own_file(path)?);
+    let text = path.to_str().ok_or_else(|| at(path, io::ErrorKind::InvalidFilename.into()))?;
+    let attached = conn
+        .execute(&format!("ATTACH DATABASE ?1 AS {name}"), [text])
+        .and_then(|_| check_file(conn, name));
+    match attached {
+        Ok(report) if report == "ok" => Ok(()),
+        Ok(reason) => Err(StoreError::Damaged { path: path.to_owned(), reason }),
+        Err(error) if is_damage(&error) => Err(StoreError::Damaged {
+            path: path.to_owned(),
+            reason: SqlError::from(error).to_string(),
+        }),
+        Err(error) => {
+            let reason = SqlError::from(error);
+            Err(StoreError::Sql(SqlError::Other(format!("{}: {reason}", path.display()))))
+        }
+    }
+}
+
+/// What SQLite says of a file: `ok`, or what is wrong. Written pages are on the disk before a
+/// transaction counts as done.
+fn check_file(conn: &Connection, schema: &str) -> rusqlite::Result<String> {
+    let report: String =
+        conn.query_row(&format!("PRAGMA {schema}.quick_check(1)"), [], |row| row.get(0))?;
+    if report == "ok" {
+        let pragma = format!("PRAGMA {schema}.journal_mode = WAL");
+        conn.query_row(&pragma, [], |row| row.get::<_, String>(0))?;
+        conn.execute_batch(&format!("PRAGMA {schema}.synchronous = FULL"))?;
+    }
+    Ok(report)
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+fn table_count(conn: &Connection, schema: Schema) -> Result<i64, SqlError> {
+    let sql = format!("SELECT count(*) FROM {}.sqlite_master", schema.name());
+    Ok(conn.query_row(&sql, [], |row| row.get(0))?)
+}
+
+/// Makes the tables that are missing, all or none of a schema.
+fn make_tables(conn: &Connection) -> Result<(), SqlError> {
+    for schema in Schema::ALL {
+        let name = schema.name();
+        let mut sql = String::from("BEGIN;\n");
+        for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
+            let create = table.create();
+            let made =
+                create.replacen("CREATE TABLE ", &format!("CREATE TABLE IF NOT EXISTS {name}."), 1);
+            sql.push_str(&made);
+            sql.push_str(";\n");
+        }
+        sql.push_str("COMMIT;");
+        conn.execute_batch(&sql)?;
+    }
+    Ok(())
+}
+
+/// Has values of variables judged when they are written.
+fn guard_variables(conn: &Connection) -> Result<(), SqlError> {
+    for event in ["INSERT", "UPDATE"] {
+        conn.execute_batch(&format!(
+            "CREATE TRIGGER main.variables_before_{event} BEFORE {event} ON global_variables
+             BEGIN SELECT trunkline_check_variable(NEW.variable_name, NEW.variable_value); END"
+        ))?;
+    }
+    Ok(())
+}
