@@ -2,7 +2,7 @@
 //! and the difference between two configurations.
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
-//! [`mod@file`] (text to [`Config`], all errors at once), [`snapshot`] (what the data plane gets),
+//! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once), [`snapshot`] (what the data plane gets),
 //! [`diff`] (what a reload changes), [`manual`] (the reference page).
 //!
 //! Nothing here reads a file or resolves a name: texts and addresses come in as arguments.
@@ -11,6 +11,8 @@
 pub mod variables;
 
 pub mod settings;
+
+pub mod variable;
 
 pub mod listen;
 
@@ -28,7 +30,7 @@ mod error;
 pub use config::{Config, ServerEntry};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
-pub use file::{FileSource, parse};
+pub use file::{FileSource, parse, parse_tables};
 pub use listen::ListenAddress;
 pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
 pub use snapshot::{Hostgroup, Snapshot};
