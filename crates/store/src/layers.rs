@@ -89,6 +89,20 @@ impl Store {
         })
     }
 
+    /// Adds rows to a table of a schema.
+    ///
+    /// # Errors
+    /// When a row does not fit the table; nothing has changed then.
+    pub fn append(
+        &mut self,
+        schema: Schema,
+        table: &str,
+        rows: &[Vec<Value>],
+    ) -> Result<(), SqlError> {
+        let name = format!("{}.{table}", schema.name());
+        self.transaction(|tx| insert(tx, &name, rows))
+    }
+
     /// Puts variables into a layer; those that are there already get the new value.
     ///
     /// # Errors
@@ -155,7 +169,8 @@ impl Store {
             let columns = definition.column_list();
             for (has, lacks, is_in_first) in [(first, second, true), (second, first, false)] {
                 let sql = format!(
-                    "SELECT {columns} FROM {} {condition} EXCEPT SELECT {columns} FROM {} {condition}",
+                    "SELECT {columns} FROM {} {condition} \
+                     EXCEPT SELECT {columns} FROM {} {condition}",
                     has.table(table),
                     lacks.table(table),
                 );
@@ -220,6 +235,10 @@ pub(crate) fn copy_in(
 
 fn fill(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
     tx.execute(&format!("DELETE FROM {name}"), [])?;
+    insert(tx, name, rows)
+}
+
+fn insert(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
     let Some(width) = rows.first().map(Vec::len) else { return Ok(()) };
     let places = vec!["?"; width].join(",");
     let mut stmt = tx.prepare(&format!("INSERT INTO {name} VALUES ({places})"))?;

@@ -1,0 +1,227 @@
+//! `LOAD` and `SAVE`: all or nothing, and what they have changed.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use trunkline_store::{Layer, Module, RevisionRow, Value};
+
+use super::{
+    Desk, Refused, Reply, Session,
+    document::{self, MakeError},
+    reply::texts,
+};
+use crate::sql::{Movement, Origin};
+
+/// Wrong rows that one error names; a `MySQL` error has 512 bytes, the log gets all of them.
+const NAMED_MAX: usize = 5;
+
+impl Desk {
+    /// Does a `LOAD` or `SAVE`.
+    pub(super) async fn load_or_save(
+        &self,
+        session: &Session,
+        sql: &str,
+        movement: Movement,
+    ) -> Result<Reply, Refused> {
+        let _one_at_a_time = self.loading.lock().await;
+        let module = movement.module;
+        match (movement.from, movement.to) {
+            (Origin::Layer(Layer::Memory), Layer::Runtime) => {
+                self.load_to_runtime(session, sql, module).await
+            }
+            (Origin::Layer(from), to) => {
+                let rows = self.with_store(move |store| Ok(store.copy(module, from, to)?)).await?;
+                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
+            }
+            (Origin::Revision(revision), _) => {
+                let rows =
+                    self.with_store(move |store| Ok(store.restore(module, revision)?)).await?;
+                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
+            }
+            (Origin::ConfigFile, _) => Err(Refused::new("Config file unknown")),
+        }
+    }
+
+    async fn load_to_runtime(
+        &self,
+        session: &Session,
+        sql: &str,
+        module: Module,
+    ) -> Result<Reply, Refused> {
+        let made = self
+            .with_store(move |store| {
+                check_admin(store, module)?;
+                document::make(store, &[module]).map_err(refusal)
+            })
+            .await?;
+        let name = module.name();
+        let changes = self
+            .runtime
+            .apply(made.config, format!("{name} (memory)"))
+            .await
+            .map_err(Refused::new)?;
+        for warning in &made.warnings {
+            tracing::warn!("{name}: {warning}");
+        }
+        let info = said(changes.len(), &made.warnings);
+        let (author, command) = (session.author(), sql.trim().to_owned());
+        self.with_store(move |store| {
+            store.copy(module, Layer::Memory, Layer::Runtime)?;
+            let row = RevisionRow {
+                changed_at: unix_sec(),
+                author: &author,
+                module,
+                command: &command,
+                changes: &changes.join("\n"),
+            };
+            let noted = store.record(row);
+            if let Err(error) = noted {
+                // It runs already; what can't be noted is said, and no reason to fail.
+                tracing::error!(
+                    "{} runs, but config_history has no row of it: {error}",
+                    module.name()
+                );
+            }
+            Ok(())
+        })
+        .await?;
+        let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
+        Ok(Reply::Ok { affected: 0, info, warnings })
+    }
+
+    /// What runs, as the text of a configuration file.
+    pub(super) async fn config_text(&self) -> Result<String, Refused> {
+        self.with_store(|store| Ok(document::text(store, Layer::Runtime)?)).await
+    }
+
+    /// Writes it to a new file that only its owner may read: there are passwords in it.
+    pub(super) async fn save_config(&self, path: String) -> Result<Reply, Refused> {
+        let text = self.config_text().await?;
+        let written = tokio::task::spawn_blocking(move || {
+            let mut options = fs::OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(0o600).open(&path);
+            let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map(|()| path.clone()).map_err(|error| format!("can't write {path}: {error}"))
+        });
+        match written.await {
+            Ok(Ok(path)) => Ok(Reply::said(format!("File {path} is saved."))),
+            Ok(Err(error)) => Err(Refused::new(error)),
+            Err(_) => Err(Refused::new("the file was not written")),
+        }
+    }
+
+    pub(super) async fn checksum(&self, module: Module, is_disk: bool) -> Result<Reply, Refused> {
+        let layer = if is_disk { Layer::Disk } else { Layer::Memory };
+        let sums = self
+            .with_store(move |store| {
+                let mut sums = Vec::new();
+                for table in module.tables() {
+                    let sum = fingerprint(&store.rows(layer, table)?);
+                    sums.push(vec![(*table).to_owned(), format!("0x{sum:016X}")]);
+                }
+                if let Some(prefix) = module.prefix() {
+                    let rows = store.variables(layer, prefix)?;
+                    let rows: Vec<Vec<Value>> = rows
+                        .into_iter()
+                        .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
+                        .collect();
+                    let sum = fingerprint(&rows);
+                    sums.push(vec!["global_variables".to_owned(), format!("0x{sum:016X}")]);
+                }
+                sums.truncate(1);
+                Ok(sums)
+            })
+            .await?;
+        Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
+    }
+
+    pub(super) async fn global_checksum(&self) -> Result<Reply, Refused> {
+        let sum = self
+            .with_store(|store| {
+                let mut rows = Vec::new();
+                for table in Module::ALL.iter().flat_map(|module| module.tables()) {
+                    rows.extend(store.rows(Layer::Runtime, table)?);
+                }
+                Ok(fingerprint(&rows))
+            })
+            .await?;
+        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![format!("0x{sum:016X}")]])))
+    }
+}
+
+/// What a `LOAD` says in its answer.
+fn said(changes: usize, warnings: &[String]) -> String {
+    let counted = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    };
+    match warnings.first() {
+        None => counted(changes, "change"),
+        Some(first) => format!(
+            "{}; {}, the first one: {first}",
+            counted(changes, "change"),
+            counted(warnings.len(), "warning")
+        ),
+    }
+}
+
+/// The error for rows that make no configuration.
+pub(super) fn refusal(error: MakeError) -> Refused {
+    match error {
+        MakeError::Sql(error) => error.into(),
+        MakeError::Rows(lines) => {
+            for line in &lines {
+                tracing::error!("not loaded: {line}");
+            }
+            let named: Vec<&str> = lines.iter().take(NAMED_MAX).map(String::as_str).collect();
+            let more = match lines.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" (and {more} more, in the log)"),
+            };
+            Refused::new(format!("nothing was loaded: {}{more}", named.join("; ")))
+        }
+    }
+}
+
+/// Refuses accounts of the admin port that could not be used, or by anybody.
+fn check_admin(store: &trunkline_store::Store, module: Module) -> Result<(), Refused> {
+    if module != Module::AdminVariables {
+        return Ok(());
+    }
+    let variables = store.variables(Layer::Memory, "admin-")?;
+    let accounts = crate::port::Accounts::read(&variables).map_err(Refused::wrong_value)?;
+    accounts.check_public(&variables).map_err(Refused::wrong_value)
+}
+
+/// Seconds of Unix time.
+pub(super) fn unix_sec() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A number that differs when rows differ (FNV-1a); it compares layers and is no secret.
+fn fingerprint(rows: &[Vec<Value>]) -> u64 {
+    let mut sum = 0xCBF2_9CE4_8422_2325_u64;
+    let mut eat = |bytes: &[u8]| {
+        for byte in bytes {
+            sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    };
+    for row in rows {
+        for value in row {
+            match value {
+                Value::Null => eat(b"n"),
+                Value::Integer(number) => eat(number.to_string().as_bytes()),
+                Value::Real(number) => eat(number.to_string().as_bytes()),
+                Value::Text(text) => eat(text.as_bytes()),
+                Value::Blob(bytes) => eat(bytes),
+            }
+            eat(&[0]);
+        }
+        eat(&[1]);
+    }
+    sum
+}
