@@ -30,7 +30,7 @@ mod error;
 pub use config::{Config, ServerEntry};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
-pub use file::{FileSource, parse, parse_tables};
+pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
 pub use listen::ListenAddress;
 pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
 pub use snapshot::{Hostgroup, Snapshot};

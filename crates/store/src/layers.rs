@@ -103,6 +103,34 @@ impl Store {
         self.transaction(|tx| insert(tx, &name, rows))
     }
 
+    /// Adds rows of which only some columns are given, to any tables of a layer; a row with the
+    /// same key is replaced.
+    ///
+    /// # Errors
+    /// When a row does not fit its table; nothing has changed then.
+    pub fn insert_named(
+        &mut self,
+        layer: Layer,
+        rows: &[(&str, &[(String, Value)])],
+    ) -> Result<(), SqlError> {
+        self.transaction(|tx| {
+            for (table, values) in rows {
+                let columns: Vec<&str> = values.iter().map(|(column, _)| column.as_str()).collect();
+                let places = vec!["?"; columns.len()].join(",");
+                let sql = format!(
+                    "INSERT OR REPLACE INTO {} ({}) VALUES ({places})",
+                    layer.table(table),
+                    columns.join(",")
+                );
+                let values = values.iter().map(|(_, value)| value);
+                tx.execute(&sql, rusqlite::params_from_iter(values)).map_err(|error| {
+                    SqlError::Other(format!("{table}: {}", SqlError::from(error)))
+                })?;
+            }
+            Ok(())
+        })
+    }
+
     /// Puts variables into a layer; those that are there already get the new value.
     ///
     /// # Errors

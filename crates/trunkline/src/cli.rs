@@ -35,9 +35,15 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The configuration file
-    #[arg(short, long, value_name = "FILE")]
-    pub config: PathBuf,
+    /// The configuration file; with --datadir it is read into an empty folder only
+    #[arg(short, long, value_name = "FILE", required_unless_present = "data_dir")]
+    pub config: Option<PathBuf>,
+    /// Keep the configuration in a database in this folder, and open the admin port
+    #[arg(short = 'D', long = "datadir", value_name = "FOLDER")]
+    pub data_dir: Option<PathBuf>,
+    /// Begin with an empty database; what is there is kept under another name
+    #[arg(long, requires = "data_dir")]
+    pub initial: bool,
 }
 
 #[derive(Debug, Args)]

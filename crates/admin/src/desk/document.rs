@@ -119,10 +119,23 @@ fn harmless(error: &ConfigError) -> Option<(&'static str, &'static str)> {
     found.filter(|_| is_unknown)
 }
 
+/// Whether the settings of a hostgroup ask for the automatic split.
+fn splits_reads(row: &[Value]) -> bool {
+    let is_it = |value: &Value| match value {
+        Value::Text(text) => text.replace(' ', "").contains("\"read_write_split\":\"auto\""),
+        _ => false,
+    };
+    row.iter().any(is_it)
+}
+
 fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlError> {
     let mut warnings = Vec::new();
     for (module, table) in WITHOUT_EFFECT {
-        if loading.contains(&module) && !store.rows(Layer::Memory, table)?.is_empty() {
+        if !loading.contains(&module) {
+            continue;
+        }
+        let rows = store.rows(Layer::Memory, table)?;
+        if rows.iter().any(|row| !splits_reads(row)) {
             warnings.push(format!("{table}: its rows have no effect yet"));
         }
     }
@@ -144,6 +157,8 @@ struct Rows {
     variables: Vec<(String, String)>,
     servers: Vec<Vec<Value>>,
     replication: Vec<Vec<Value>>,
+    /// Writer hostgroups whose reads Trunkline itself sends to the readers.
+    split: Vec<Value>,
     users: Vec<Vec<Value>>,
     rules: Vec<Vec<Value>>,
     fast_routing: Vec<Vec<Value>>,
@@ -168,7 +183,10 @@ impl Rows {
         }
         let servers = layer(Module::MysqlServers);
         let rules = layer(Module::MysqlQueryRules);
+        let attributes = store.rows(servers, "mysql_hostgroup_attributes")?;
+        let split = attributes.iter().filter(|row| splits_reads(row));
         Ok(Self {
+            split: split.filter_map(|row| row.first()).cloned().collect(),
             variables,
             servers: store.rows(servers, "mysql_servers")?,
             replication: store.rows(servers, "mysql_replication_hostgroups")?,
@@ -203,7 +221,7 @@ impl Rows {
                 .map(|(_, column)| column.as_str())
                 .collect();
             for row in rows {
-                document.entry(section, &table, row, rows, &skipped);
+                document.entry(section, &table, row, rows, &skipped, &self.split);
             }
         }
         document
@@ -219,6 +237,7 @@ impl Document {
         row: &[Value],
         rows: &[Vec<Value>],
         skipped: &[&str],
+        split: &[Value],
     ) {
         let fields = Fields { table, row };
         let subject = subject(section, &fields);
@@ -241,7 +260,9 @@ impl Document {
             }
         }
         if section == "replication" {
-            self.text.push_str("read_write_split = \"rules\"\n");
+            let writer = fields.value("writer_hostgroup");
+            let split = if writer.is_some_and(|id| split.contains(id)) { "auto" } else { "rules" };
+            let _ = writeln!(self.text, "read_write_split = \"{split}\"");
         }
         self.subjects.entry(section).or_default().push(subject);
     }

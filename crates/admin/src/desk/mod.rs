@@ -23,7 +23,7 @@ use trunkline_store::{Access, Answer, Layer, Prepared, Store, Value};
 
 pub use reply::{Refused, Reply};
 pub use session::{Session, VERSION};
-pub use start::{Start, StartError, Started, start};
+pub use start::{FirstRow, Start, StartError, Started, start};
 
 use crate::{
     port::Accounts,
@@ -47,9 +47,9 @@ pub struct Desk {
 
 impl Desk {
     /// For a store whose configuration runs.
-    pub fn new(started: Started, runtime: Arc<dyn Runtime>) -> Self {
+    pub fn new(store: Store, runtime: Arc<dyn Runtime>) -> Self {
         Self {
-            store: Arc::new(Mutex::new(started.store)),
+            store: Arc::new(Mutex::new(store)),
             runtime,
             loading: tokio::sync::Mutex::new(()),
             digests_before: Mutex::new(HashMap::new()),

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use trunkline_config::{Config, variable};
-use trunkline_store::{
-    Layer, Module, Place, RevisionRow, Store, StoreError, Value, tables::Schema,
-};
+use trunkline_store::{Layer, Module, Place, Store, StoreError, Value, tables::Schema};
 
 use super::{
     document::{self, MakeError},
@@ -13,17 +11,23 @@ use super::{
 };
 use crate::port::Accounts;
 
+/// A row for an empty database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstRow {
+    /// Its table.
+    pub table: &'static str,
+    /// Columns with their values; the others have their defaults.
+    pub values: Vec<(String, Value)>,
+}
+
 /// From what to start.
-#[derive(Debug, Clone)]
-pub struct Start {
+pub struct Start<'a> {
     /// Where the files are.
     pub folder: PathBuf,
     /// Whether to begin anew; what is there is kept under another name.
     pub is_initial: bool,
-    /// Rows for an empty folder: table and values. Each has all columns.
-    pub first: Vec<(String, Vec<Value>)>,
-    /// Variables for an empty folder.
-    pub first_variables: Vec<(String, String)>,
+    /// Reads what an empty database begins with, or says what is wrong with it.
+    pub first: &'a dyn Fn() -> Result<Vec<FirstRow>, Vec<String>>,
 }
 
 /// What has started.
@@ -59,7 +63,7 @@ impl From<trunkline_store::SqlError> for StartError {
 /// # Errors
 /// When the files can't be used, what was saved makes no configuration, or the admin port would be
 /// open to anybody.
-pub fn start(start: Start) -> Result<Started, StartError> {
+pub fn start(start: Start<'_>) -> Result<Started, StartError> {
     let mut warnings = Vec::new();
     if start.is_initial
         && let Some(kept) = Store::set_aside(&start.folder, unix_sec())?
@@ -90,31 +94,12 @@ pub fn start(start: Start) -> Result<Started, StartError> {
     Ok(Started { store, config: made.config, listen, warnings })
 }
 
-/// Fills an empty folder from a file, as a whole.
-fn begin(store: &mut Store, start: &Start) -> Result<(), StartError> {
-    let mut tables: Vec<(&str, Vec<Vec<Value>>)> = Vec::new();
-    for (name, row) in &start.first {
-        match tables.iter_mut().find(|(table, _)| table == name) {
-            Some((_, rows)) => rows.push(row.clone()),
-            None => tables.push((name, vec![row.clone()])),
-        }
-    }
-    store.fill(Schema::Disk, &tables)?;
-    let variables = start.first_variables.iter();
-    store.put_variables(
-        Layer::Disk,
-        variables.map(|(name, value)| (name.as_str(), value.as_str())),
-    )?;
-    if !tables.is_empty() {
-        let row = RevisionRow {
-            changed_at: unix_sec(),
-            author: "configuration file",
-            module: Module::MysqlServers,
-            command: "first start",
-            changes: "",
-        };
-        store.record(row)?;
-    }
+/// Fills an empty database from a file, as a whole.
+fn begin(store: &mut Store, start: &Start<'_>) -> Result<(), StartError> {
+    let rows = (start.first)().map_err(StartError)?;
+    let rows: Vec<(&str, &[(String, Value)])> =
+        rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
+    store.insert_named(Layer::Disk, &rows)?;
     Ok(())
 }
 

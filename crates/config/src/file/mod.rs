@@ -4,6 +4,7 @@ mod check;
 mod fast;
 mod replication;
 mod report;
+mod rows;
 mod rule;
 mod server;
 mod table;
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub(crate) use report::did_you_mean;
+pub use rows::{TableRow, table_rows};
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
 ///
