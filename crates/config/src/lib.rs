@@ -2,8 +2,9 @@
 //! and the difference between two configurations.
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
-//! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once), [`snapshot`] (what the data plane gets),
-//! [`diff`] (what a reload changes), [`manual`] (the reference page).
+//! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
+//! [`snapshot`] (what the data plane gets), [`diff`] (what a reload changes), [`manual`] (the
+//! reference page).
 //!
 //! Nothing here reads a file or resolves a name: texts and addresses come in as arguments.
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! `trunkline serve`: the process from its start to its end.
 //!
-//! Reading order: [`origin`] (what is read), [`start`](mod@start) (what happens before the first client), [`supervisor`]
-//! (what happens while clients are served), then what both use.
+//! Reading order: [`origin`] (what is read), [`start`](mod@start) (what happens before the first
+//! client), [`supervisor`] (what happens while clients are served), [`control`] (what the admin
+//! port asks for), then what they use.
 
 mod origin;
 

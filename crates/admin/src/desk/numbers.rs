@@ -98,8 +98,9 @@ impl Desk {
         self.with_store(move |store| {
             let mut rows = store.rows(Layer::Runtime, "mysql_servers")?;
             for row in &mut rows {
-                let [Value::Integer(group), Value::Text(host), Value::Integer(port), _, status, ..] =
-                    row.as_mut_slice()
+                let [group, host, port, _, status, ..] = row.as_mut_slice() else { continue };
+                let (Value::Integer(group), Value::Text(host), Value::Integer(port)) =
+                    (group, host, port)
                 else {
                     continue;
                 };

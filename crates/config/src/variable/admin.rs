@@ -63,7 +63,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "admin-mysql_ifaces",
         default: "127.0.0.1:6032",
         values: Values::Text,
-        support: Support::Admin,
+        support: Support::Setting("admin_listen"),
         meaning: "where the admin port listens: address:port or a socket's path, separated by `;`",
     },
     Variable {

@@ -5,6 +5,8 @@
 
 mod mysql;
 
+mod monitor;
+
 mod admin;
 
 #[cfg(test)]
@@ -73,15 +75,19 @@ pub enum Row {
 
 /// Every variable: ProxySQL's, then Trunkline's own.
 pub fn all() -> impl Iterator<Item = Row> {
-    let shared = mysql::VARIABLES.iter().chain(admin::VARIABLES);
     let own = SETTINGS.iter().filter(|row| is_own(row));
-    shared.map(Row::Shared).chain(own.map(Row::Own))
+    shared().map(Row::Shared).chain(own.map(Row::Own))
+}
+
+/// What ProxySQL has.
+fn shared() -> impl Iterator<Item = &'static Variable> {
+    [mysql::VARIABLES, monitor::VARIABLES, admin::VARIABLES].into_iter().flatten()
 }
 
 /// Whether a setting is a variable that ProxySQL does not have.
 fn is_own(row: &Setting) -> bool {
     let is_it = |variable: &Variable| variable.support == Support::Setting(row.name);
-    !mysql::VARIABLES.iter().any(is_it)
+    !shared().any(is_it)
 }
 
 /// The variable called `name`, whatever its case.
@@ -151,6 +157,14 @@ impl Row {
         let complain = |reason: String| Err(format!("{} {reason}", self.name()));
         if let Some(setting) = self.setting() {
             let given = given(setting, value);
+            let is_typed = match setting.kind {
+                "integer" => matches!(given, Given::Integer(_)),
+                "boolean" => matches!(given, Given::Boolean(_)),
+                _ => true,
+            };
+            if !is_typed {
+                return complain(format!("must be {}, not `{value}`", self.range()));
+            }
             return match Settings::default().set(setting.name, &given) {
                 Ok(_) => Ok(()),
                 Err(reason) if reason.contains(value) => complain(reason),
@@ -178,6 +192,7 @@ impl Row {
     pub fn range(&self) -> String {
         if let Some(setting) = self.setting() {
             return match setting.range {
+                Range::All if setting.kind == "boolean" => "true or false".to_owned(),
                 Range::All => setting.kind.to_owned(),
                 range @ (Range::Numbers(..) | Range::Text(_)) => range.to_string(),
             };
@@ -211,9 +226,7 @@ impl Row {
         match (self, self.setting().map(|setting| setting.reload)) {
             (_, Some(Reload::Live)) => "live",
             (_, Some(Reload::Restart)) => "restart",
-            (Self::Shared(Variable { support: Support::Admin, name, .. }), None) => {
-                if name.ends_with("mysql_ifaces") { "restart" } else { "live" }
-            }
+            (Self::Shared(Variable { support: Support::Admin, .. }), None) => "live",
             (_, None) => "",
         }
     }

@@ -38,7 +38,11 @@ fn what_is_wrong_is_named_with_its_value_and_what_would_be_right() {
     );
     assert_eq!(
         complaint("mysql-have_compress", "maybe"),
-        "mysql-have_compress must be a boolean, not a string, not `maybe`"
+        "mysql-have_compress must be true or false, not `maybe`"
+    );
+    assert_eq!(
+        complaint("mysql-max_connections", "x"),
+        "mysql-max_connections must be 1 to 1000000, not `x`"
     );
     assert_eq!(
         complaint("mysql-monitor_ping_interval", "abc"),

@@ -19,6 +19,7 @@ use trunkline_monitor::{
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, PlaneOptions};
 use trunkline_stats::{Configuration, Process};
+use trunkline_store::Store;
 
 use crate::{
     config_file::{Read, counted, summary},
@@ -97,11 +98,7 @@ pub(super) async fn start(
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     if let Some(database) = database {
-        let desk = Arc::new(Desk::new(database.store, Arc::new(control)));
-        for listener in admin {
-            tracing::info!("admin port on {}", listener.address());
-            tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
-        }
+        serve_admin(database.store, control, admin);
     }
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
@@ -142,6 +139,15 @@ async fn bind_admin(entries: &[String]) -> Result<Vec<AdminListener>> {
         listeners.push(listener.with_context(reason)?);
     }
     Ok(listeners)
+}
+
+/// Answers administrators until the process ends.
+fn serve_admin(store: Store, control: Control, listeners: Vec<AdminListener>) {
+    let desk = Arc::new(Desk::new(store, Arc::new(control)));
+    for listener in listeners {
+        tracing::info!("admin port on {}", listener.address());
+        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
+    }
 }
 
 /// Fails when another process listens at this port. The workers share theirs, and so would any
