@@ -8,6 +8,7 @@
 pub mod desk;
 pub mod exposition;
 pub mod http;
+pub mod import;
 pub mod port;
 pub mod source;
 pub mod sql;

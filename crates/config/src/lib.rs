@@ -3,6 +3,7 @@
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
 //! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
+//! [`cnf`] (the syntax of ProxySQL's file),
 //! [`snapshot`] (what the data plane gets), [`diff`] (what a reload changes), [`manual`] (the
 //! reference page).
 //!
@@ -18,6 +19,8 @@ pub mod variable;
 pub mod listen;
 
 pub mod file;
+
+pub mod cnf;
 
 pub mod snapshot;
 

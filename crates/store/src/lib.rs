@@ -4,7 +4,7 @@
 //! Reading order: [`tables`] (every table, once), [`module`] (what `LOAD` and `SAVE` move),
 //! [`open`](mod@open) (from a folder to a [`Store`]), [`access`] (who may do what), [`run`]
 //! (statements of users), [`layers`] (copies between layers, all or nothing), [`history`]
-//! (revisions), [`functions`] (ProxySQL's SQL functions).
+//! (revisions), [`foreign`] (ProxySQL's database), [`functions`] (ProxySQL's SQL functions).
 //!
 //! Sources: ProxySQL's documentation of its admin tables; SQLite's "Write-Ahead Logging".
 #![forbid(unsafe_code)]
@@ -22,6 +22,8 @@ pub mod run;
 pub mod layers;
 
 pub mod history;
+
+pub mod foreign;
 
 mod error;
 mod functions;

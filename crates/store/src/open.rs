@@ -20,6 +20,8 @@ use crate::{
 pub const DISK_FILE: &str = "trunkline.db";
 /// The file of numbers of the past.
 pub const STATS_FILE: &str = "trunkline_stats.db";
+/// The row of `disk.global_settings` that says that a configuration has begun.
+const BEGUN: &str = "trunkline-begun";
 /// Held locked by the process that has the folder.
 const LOCK_FILE: &str = "trunkline.lock";
 
@@ -39,7 +41,7 @@ pub type VariableCheck = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
 pub struct Store {
     pub(crate) conn: Connection,
     pub(crate) gate: Gate,
-    /// Whether the layer DISK was empty when it was opened.
+    /// Whether no configuration has begun in it yet.
     is_new: bool,
     /// Keeps other processes out while it is open.
     _lock: Option<File>,
@@ -66,17 +68,28 @@ impl Store {
         attach(&conn, Schema::Stats, None)?;
         attach(&conn, Schema::Monitor, None)?;
         attach(&conn, Schema::StatsHistory, history.as_deref())?;
-        let is_new = table_count(&conn, Schema::Disk)? == 0;
         make_tables(&conn)?;
+        let is_new = !is_begun(&conn)?;
         let gate = Gate::install(&mut conn)?;
         functions::add(&conn, gate.clone(), check)?;
         guard_variables(&conn)?;
         Ok(Self { conn, gate, is_new, _lock: lock })
     }
 
-    /// Whether nothing had been saved before it was opened.
+    /// Whether no configuration had begun in it when it was opened; see [`Self::begin`].
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Notes that a configuration has begun in it: what is there from now on is what was saved,
+    /// even if that is nothing.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn begin(&mut self) -> Result<(), SqlError> {
+        let sql = "INSERT OR REPLACE INTO disk.global_settings VALUES (?1, ?2)";
+        self.conn.execute(sql, [BEGUN, "1"])?;
+        Ok(())
     }
 
     /// Renames the files of a folder, so that the next [`Self::open`] begins anew. The new name of
@@ -176,9 +189,9 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
-fn table_count(conn: &Connection, schema: Schema) -> Result<i64, SqlError> {
-    let sql = format!("SELECT count(*) FROM {}.sqlite_master", schema.name());
-    Ok(conn.query_row(&sql, [], |row| row.get(0))?)
+fn is_begun(conn: &Connection) -> Result<bool, SqlError> {
+    let sql = "SELECT count(*) FROM disk.global_settings WHERE variable_name = ?1";
+    Ok(conn.query_row(sql, [BEGUN], |row| row.get::<_, i64>(0))? > 0)
 }
 
 /// Makes the tables that are missing, all or none of a schema.

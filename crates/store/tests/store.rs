@@ -67,6 +67,7 @@ fn what_is_saved_is_there_after_a_restart() {
     run(&mut store, "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (2, 'b')");
     run(&mut store, "INSERT INTO mysql_users (username, password) VALUES ('u', 'p')");
     assert_eq!(store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk), Ok(2));
+    store.begin().expect("noted");
     drop(store);
     let mut store = open(&folder.place()).expect("opened again");
     assert!(!store.is_new());

@@ -200,9 +200,8 @@ impl Rows {
         let mut document = Document::default();
         for (name, value) in &self.variables {
             let row = variable::find(name);
-            // The text of a path beside which no file lies.
-            let is_unset = name == "trunkline-state_file" && value.is_empty();
-            if let Some(line) = row.and_then(|row| row.toml(value)).filter(|_| !is_unset) {
+            let set = row.filter(|row| row.default_value() != *value);
+            if let Some(line) = set.and_then(|row| row.toml(value)) {
                 let _ = writeln!(document.text, "{line}");
             }
         }

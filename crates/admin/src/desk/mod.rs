@@ -4,7 +4,7 @@
 //! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
 //! [`start`](mod@start) (what runs first).
 
-mod document;
+pub(crate) mod document;
 mod load;
 mod numbers;
 mod reply;
@@ -23,7 +23,7 @@ use trunkline_store::{Access, Answer, Layer, Prepared, Store, Value};
 
 pub use reply::{Refused, Reply};
 pub use session::{Session, VERSION};
-pub use start::{FirstRow, Start, StartError, Started, start};
+pub use start::{FirstRow, Start, StartError, Started, start, start_new};
 
 use crate::{
     port::Accounts,

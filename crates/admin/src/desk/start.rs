@@ -9,7 +9,7 @@ use super::{
     document::{self, MakeError},
     load::unix_sec,
 };
-use crate::port::Accounts;
+use crate::{import::Imported, port::Accounts};
 
 /// A row for an empty database.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Start<'a> {
     /// Whether to begin anew; what is there is kept under another name.
     pub is_initial: bool,
     /// Reads what an empty database begins with, or says what is wrong with it.
-    pub first: &'a dyn Fn() -> Result<Vec<FirstRow>, Vec<String>>,
+    pub first: &'a dyn Fn() -> Result<Imported, Vec<String>>,
 }
 
 /// What has started.
@@ -58,12 +58,33 @@ impl From<trunkline_store::SqlError> for StartError {
     }
 }
 
-/// Opens the store, and makes the configuration that was saved the one that runs.
+/// Opens the store, and makes the configuration that was saved the one that runs. An empty
+/// database begins with what `first` gives, and keeps it once it is found valid.
 ///
 /// # Errors
 /// When the files can't be used, what was saved makes no configuration, or the admin port would be
 /// open to anybody.
 pub fn start(start: Start<'_>) -> Result<Started, StartError> {
+    let (store, warnings) = open(&start)?;
+    run(store, &start, warnings)
+}
+
+/// The same for an empty database only, such as that of an import.
+///
+/// # Errors
+/// As [`start()`], and when a configuration has begun there.
+pub fn start_new(start: Start<'_>) -> Result<Started, StartError> {
+    let (store, warnings) = open(&start)?;
+    if !store.is_new() {
+        let folder = start.folder.display();
+        return Err(StartError(vec![format!(
+            "{folder} holds a configuration already; --initial keeps it aside and begins anew"
+        )]));
+    }
+    run(store, &start, warnings)
+}
+
+fn open(start: &Start<'_>) -> Result<(Store, Vec<String>), StartError> {
     let mut warnings = Vec::new();
     if start.is_initial
         && let Some(kept) = Store::set_aside(&start.folder, unix_sec())?
@@ -71,36 +92,63 @@ pub fn start(start: Start<'_>) -> Result<Started, StartError> {
         warnings.push(format!("the database was kept as {}", kept.display()));
     }
     let place = Place::Folder(start.folder.clone());
-    let mut store = Store::open(&place, Box::new(variable::check))?;
+    let store = Store::open(&place, Box::new(variable::check))?;
+    Ok((store, warnings))
+}
+
+fn run(
+    mut store: Store,
+    start: &Start<'_>,
+    mut warnings: Vec<String>,
+) -> Result<Started, StartError> {
+    let is_new = store.is_new();
     describe_variables(&mut store)?;
-    if store.is_new() {
-        begin(&mut store, &start)?;
-    }
     fill_memory(&mut store)?;
+    if is_new {
+        let first = (start.first)().map_err(StartError)?;
+        warnings.extend(first.warnings);
+        fill_first(&mut store, &first.rows)?;
+    }
     let made = match document::make(&store, &Module::ALL) {
         Ok(made) => made,
         Err(MakeError::Rows(lines)) => return Err(StartError(lines)),
         Err(MakeError::Sql(error)) => return Err(error.into()),
     };
     warnings.extend(made.warnings);
+    let refuse = |reason| StartError(vec![reason]);
+    let variables = store.variables(Layer::Memory, "admin-")?;
+    let accounts = Accounts::read(&variables).map_err(refuse)?;
+    match accounts.check_public(&variables) {
+        Ok(()) => {}
+        // ProxySQL's own default; a file that was not written for Trunkline shall still do.
+        Err(reason) if is_new => {
+            warnings.push(format!("{reason}; it listens on {LOCAL} for now"));
+            let local = [("admin-mysql_ifaces", LOCAL)];
+            store.put_variables(Layer::Memory, local.into_iter())?;
+        }
+        Err(reason) => return Err(refuse(reason)),
+    }
     for module in Module::ALL {
         store.copy(module, Layer::Memory, Layer::Runtime)?;
+        if is_new {
+            store.copy(module, Layer::Memory, Layer::Disk)?;
+        }
     }
-    let variables = store.variables(Layer::Runtime, "admin-")?;
-    let refuse = |reason| StartError(vec![reason]);
-    let accounts = Accounts::read(&variables).map_err(refuse)?;
-    accounts.check_public(&variables).map_err(refuse)?;
-    let listen = accounts.listen(&variables);
+    if is_new {
+        store.begin()?;
+    }
+    let listen = accounts.listen(&store.variables(Layer::Memory, "admin-")?);
     Ok(Started { store, config: made.config, listen, warnings })
 }
 
-/// Fills an empty database from a file, as a whole.
-fn begin(store: &mut Store, start: &Start<'_>) -> Result<(), StartError> {
-    let rows = (start.first)().map_err(StartError)?;
+/// Where the admin port listens when it may not listen where it should.
+const LOCAL: &str = "127.0.0.1:6032";
+
+/// Fills MEMORY with the rows of a file.
+fn fill_first(store: &mut Store, rows: &[FirstRow]) -> Result<(), StartError> {
     let rows: Vec<(&str, &[(String, Value)])> =
         rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
-    store.insert_named(Layer::Disk, &rows)?;
-    Ok(())
+    Ok(store.insert_named(Layer::Memory, &rows)?)
 }
 
 /// MEMORY is what was saved; variables that were not have their defaults.

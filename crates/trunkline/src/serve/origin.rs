@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use trunkline_admin::desk::{self, Start};
+use trunkline_admin::{
+    desk::{self, Start},
+    import::Imported,
+};
 use trunkline_store::Store;
 
 use crate::{
     cli::ServeArgs,
     config_file::{ConfigFile, Read},
+    import::rows_of,
 };
 
 /// What the process reads, and reads again.
@@ -56,10 +60,9 @@ fn open(
     first: Option<&Path>,
     is_initial: bool,
 ) -> Result<(Origin, Read, Option<Database>), Vec<String>> {
-    let first = first.map(ConfigFile::new);
-    let read_first = || match &first {
-        Some(file) => file.rows(),
-        None => Ok(Vec::new()),
+    let read_first = || match first {
+        Some(file) => rows_of(file),
+        None => Ok(Imported::default()),
     };
     let start = Start { folder: folder.to_owned(), is_initial, first: &read_first };
     let started = desk::start(start).map_err(|error| error.0)?;
