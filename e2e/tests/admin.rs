@@ -1,11 +1,13 @@
 //! The admin port: tables become traffic, and nothing that is wrong does.
 
-use std::process::Command;
+mod bad_input;
+mod tools;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use mysql_async::{Opts, OptsBuilder, prelude::Queryable};
-use trunkline_testkit::{Server, SqlClient, Trunkline, error_code, skipped};
+use trunkline_testkit::{Server, SqlClient, Trunkline, error_code};
 
 use crate::backends::{self, Config, PASSWORD};
 
@@ -240,87 +242,6 @@ fn prepared_statements_have_types() -> Result<()> {
         conn.disconnect().await?;
         anyhow::Ok(())
     })
-}
-
-#[test]
-fn the_command_line_of_mariadb_works() -> Result<()> {
-    const TEST: &str = "the_command_line_of_mariadb";
-    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
-    let (proxy, _admin) = begin(server, "adm_cli")?;
-    let run = |sql: &str| {
-        let port = format!("-P{}", proxy.admin_port());
-        let mut command = Command::new("mariadb");
-        command.args(["-h127.0.0.1", &port, "-uadmin", "-padmin", "--batch", "-e", sql]);
-        command.output()
-    };
-    let Ok(output) = run("SELECT 1") else {
-        skipped(TEST, "there is no mariadb client");
-        return Ok(());
-    };
-    ensure!(output.status.success(), "{output:?}");
-    let said = |sql: &str| -> Result<String> {
-        let output = run(sql)?;
-        ensure!(output.status.success(), "{sql}: {output:?}");
-        Ok(String::from_utf8(output.stdout)?)
-    };
-    assert_eq!(said("SHOW DATABASES")?.lines().count(), 6);
-    let all = said(
-        "USE stats; SELECT DATABASE(); SET mysql-wait_timeout=60000; \
-         SHOW VARIABLES LIKE 'mysql-wait_timeout'; LOAD MYSQL VARIABLES TO RUNTIME; \
-         SAVE MYSQL VARIABLES TO DISK; SELECT @@version_comment LIMIT 1; SHOW WARNINGS",
-    )?;
-    assert!(all.contains("DATABASE()\nstats\n"), "{all}");
-    assert!(all.contains("mysql-wait_timeout\t60000"), "{all}");
-    let create = said("SHOW CREATE TABLE mysql_servers\\G")?;
-    assert!(create.contains("PRIMARY KEY (hostgroup_id, hostname, port)"), "{create}");
-    Ok(())
-}
-
-/// What tools that are written for ProxySQL do, with PyMySQL as they use it.
-const PYTHON: &str = r#"
-import sys, pymysql
-from pymysql.cursors import DictCursor
-db = pymysql.connect(host="127.0.0.1", port=int(sys.argv[1]), user="admin", password="admin",
-                     cursorclass=DictCursor)
-c = db.cursor()
-c.execute("SELECT version()")
-assert c.fetchone()["version()"].startswith("2.7.1"), "version"
-name, password = "o'brien\\", "p\"w'\\"
-c.execute("REPLACE INTO mysql_users (username, password, default_hostgroup) VALUES (%s, %s, %s)",
-          (name, password, 10))
-assert c.rowcount == 1
-c.execute("SELECT * FROM mysql_users WHERE username = %s", (name,))
-row = c.fetchone()
-assert (row["username"], row["password"], int(row["default_hostgroup"])) == (name, password, 10), row
-c.execute("SELECT count(*) AS `host_count` FROM mysql_servers WHERE hostgroup_id = %s", (10,))
-assert int(c.fetchone()["host_count"]) == 1
-c.execute("LOAD MYSQL USERS TO RUNTIME")
-c.execute("SAVE MYSQL USERS TO DISK")
-try:
-    c.execute("SELECT * FROM no_such")
-    raise SystemExit("no error")
-except pymysql.err.OperationalError as error:
-    assert error.args[0] == 1045 and "ProxySQL Admin Error: no such table: no_such" in error.args[1]
-db.commit()
-db.ping()
-print("done")
-"#;
-
-#[test]
-fn pymysql_works() -> Result<()> {
-    const TEST: &str = "pymysql_works";
-    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
-    let python = std::env::var("TRUNKLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let has = Command::new(&python).args(["-c", "import pymysql"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        skipped(TEST, "python3 has no pymysql");
-        return Ok(());
-    }
-    let (proxy, _admin) = begin(server, "adm_python")?;
-    let port = proxy.admin_port().to_string();
-    let output = Command::new(&python).args(["-c", PYTHON, &port]).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
 }
 
 #[test]

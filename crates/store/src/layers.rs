@@ -131,6 +131,25 @@ impl Store {
         })
     }
 
+    /// Notes a new checksum of a module that runs, with its version one higher.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn note_checksum(
+        &mut self,
+        name: &str,
+        epoch: u64,
+        checksum: &str,
+    ) -> Result<(), SqlError> {
+        self.conn.execute(
+            "INSERT OR REPLACE INTO main.runtime_checksums_values
+             SELECT ?1, ifnull((SELECT version FROM main.runtime_checksums_values
+                                WHERE name = ?1), 0) + 1, ?2, ?3",
+            rusqlite::params![name, i64::try_from(epoch).unwrap_or(i64::MAX), checksum],
+        )?;
+        Ok(())
+    }
+
     /// Puts variables into a layer; those that are there already get the new value.
     ///
     /// # Errors

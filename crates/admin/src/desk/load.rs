@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use trunkline_store::{Layer, Module, RevisionRow, Value};
+use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
     Desk, Refused, Reply, Session,
@@ -71,6 +71,7 @@ impl Desk {
         let (author, command) = (session.author(), sql.trim().to_owned());
         self.with_store(move |store| {
             store.copy(module, Layer::Memory, Layer::Runtime)?;
+            note_checksum(store, module)?;
             let row = RevisionRow {
                 changed_at: unix_sec(),
                 author: &author,
@@ -116,26 +117,10 @@ impl Desk {
 
     pub(super) async fn checksum(&self, module: Module, is_disk: bool) -> Result<Reply, Refused> {
         let layer = if is_disk { Layer::Disk } else { Layer::Memory };
-        let sums = self
-            .with_store(move |store| {
-                let mut sums = Vec::new();
-                for table in module.tables() {
-                    let sum = fingerprint(&store.rows(layer, table)?);
-                    sums.push(vec![(*table).to_owned(), format!("0x{sum:016X}")]);
-                }
-                if let Some(prefix) = module.prefix() {
-                    let rows = store.variables(layer, prefix)?;
-                    let rows: Vec<Vec<Value>> = rows
-                        .into_iter()
-                        .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
-                        .collect();
-                    let sum = fingerprint(&rows);
-                    sums.push(vec!["global_variables".to_owned(), format!("0x{sum:016X}")]);
-                }
-                sums.truncate(1);
-                Ok(sums)
-            })
-            .await?;
+        let table = module.tables().first().copied().unwrap_or("global_variables");
+        let sum =
+            self.with_store(move |store| Ok(fingerprint(&rows_of(store, module, layer)?))).await?;
+        let sums = vec![vec![table.to_owned(), shown(sum)]];
         Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
     }
 
@@ -143,13 +128,13 @@ impl Desk {
         let sum = self
             .with_store(|store| {
                 let mut rows = Vec::new();
-                for table in Module::ALL.iter().flat_map(|module| module.tables()) {
-                    rows.extend(store.rows(Layer::Runtime, table)?);
+                for module in Module::ALL {
+                    rows.extend(rows_of(store, module, Layer::Runtime)?);
                 }
                 Ok(fingerprint(&rows))
             })
             .await?;
-        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![format!("0x{sum:016X}")]])))
+        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![shown(sum)]])))
     }
 }
 
@@ -188,13 +173,58 @@ pub(super) fn refusal(error: MakeError) -> Refused {
 }
 
 /// Refuses accounts of the admin port that could not be used, or by anybody.
-fn check_admin(store: &trunkline_store::Store, module: Module) -> Result<(), Refused> {
+fn check_admin(store: &Store, module: Module) -> Result<(), Refused> {
     if module != Module::AdminVariables {
         return Ok(());
     }
     let variables = store.variables(Layer::Memory, "admin-")?;
     let accounts = crate::port::Accounts::read(&variables).map_err(Refused::wrong_value)?;
     accounts.check_public(&variables).map_err(Refused::wrong_value)
+}
+
+/// The name of a module in `runtime_checksums_values`, for those that ProxySQL has there.
+fn checksum_name(module: Module) -> Option<&'static str> {
+    match module {
+        Module::MysqlServers => Some("mysql_servers"),
+        Module::MysqlUsers => Some("mysql_users"),
+        Module::MysqlQueryRules => Some("mysql_query_rules"),
+        Module::MysqlVariables => Some("mysql_variables"),
+        Module::AdminVariables => Some("admin_variables"),
+        Module::ProxysqlServers => Some("proxysql_servers"),
+        Module::TrunklineVariables
+        | Module::MysqlFirewall
+        | Module::Scheduler
+        | Module::Restapi
+        | Module::SqliteserverVariables
+        | Module::ClickhouseVariables
+        | Module::LdapVariables
+        | Module::ClickhouseUsers => None,
+    }
+}
+
+/// Notes that a module runs.
+pub(super) fn note_checksum(store: &mut Store, module: Module) -> Result<(), SqlError> {
+    let Some(name) = checksum_name(module) else { return Ok(()) };
+    let sum = shown(fingerprint(&rows_of(store, module, Layer::Runtime)?));
+    store.note_checksum(name, unix_sec(), &sum)
+}
+
+/// All rows of a module, variables among them.
+fn rows_of(store: &Store, module: Module, layer: Layer) -> Result<Vec<Vec<Value>>, SqlError> {
+    let mut rows = Vec::new();
+    for table in module.tables() {
+        rows.extend(store.rows(layer, table)?);
+    }
+    if let Some(prefix) = module.prefix() {
+        let variables = store.variables(layer, prefix)?;
+        let pairs = variables.into_iter();
+        rows.extend(pairs.map(|(name, value)| vec![Value::Text(name), Value::Text(value)]));
+    }
+    Ok(rows)
+}
+
+fn shown(sum: u64) -> String {
+    format!("0x{sum:016X}")
 }
 
 /// Seconds of Unix time.

@@ -18,7 +18,7 @@ use std::{
 };
 
 use trunkline_config::variable;
-use trunkline_stats::DigestSums;
+use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Answer, Layer, Prepared, Store, Value};
 
 pub use reply::{Refused, Reply};
@@ -43,6 +43,8 @@ pub struct Desk {
     loading: tokio::sync::Mutex<()>,
     /// What was counted until the digests were last reset.
     digests_before: Mutex<HashMap<DigestKey, DigestSums>>,
+    /// The same for servers, by hostgroup and address.
+    servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
 }
 
 impl Desk {
@@ -53,6 +55,7 @@ impl Desk {
             runtime,
             loading: tokio::sync::Mutex::new(()),
             digests_before: Mutex::new(HashMap::new()),
+            servers_before: Mutex::new(HashMap::new()),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Tables of statistics and of what runs, filled when a statement names them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{MutexGuard, PoisonError},
+};
 
 use trunkline_config::Snapshot;
 use trunkline_stats::{
@@ -65,6 +68,9 @@ impl Desk {
             let report = self.runtime.report(DigestQuery::NONE).await;
             let snapshot = self.runtime.snapshot();
             filled.extend(tables_of(&report, &snapshot));
+            if names("stats_mysql_connection_pool_reset") {
+                filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
+            }
         }
         self.with_store(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
     }
@@ -116,6 +122,30 @@ impl Desk {
         .await
     }
 
+    /// What servers have done since this was asked last.
+    fn pool_since_reset(&self, report: &Report) -> Vec<Vec<Value>> {
+        let mut before = self.servers_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = connection_pool(report);
+        for (row, server) in rows.iter_mut().zip(&report.servers) {
+            let key = (server.hostgroup, server.address.clone());
+            let last = before.insert(key, server.counters).unwrap_or_default();
+            let now = &server.counters;
+            let since = [
+                (6, now.connect_ok.saturating_sub(last.connect_ok)),
+                (7, now.connect_err.saturating_sub(last.connect_err)),
+                (9, now.statements.saturating_sub(last.statements)),
+                (11, now.bytes_sent.saturating_sub(last.bytes_sent)),
+                (12, now.bytes_received.saturating_sub(last.bytes_received)),
+            ];
+            for (column, value) in since {
+                if let Some(place) = row.get_mut(column) {
+                    *place = number(value);
+                }
+            }
+        }
+        rows
+    }
+
     async fn digests(&self) -> Vec<DigestRow> {
         let query = DigestQuery { order: DigestOrder::SumTime, rows_max: DIGESTS_MAX };
         self.runtime.report(query).await.digests
@@ -159,10 +189,8 @@ impl Desk {
         Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
     }
 
-    fn digests_before(
-        &self,
-    ) -> std::sync::MutexGuard<'_, std::collections::HashMap<DigestKey, DigestSums>> {
-        self.digests_before.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn digests_before(&self) -> MutexGuard<'_, HashMap<DigestKey, DigestSums>> {
+        self.digests_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

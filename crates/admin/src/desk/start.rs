@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use trunkline_config::{Config, variable};
+use trunkline_protocol::{collation, packet::greeting::Flavor};
 use trunkline_store::{Layer, Module, Place, Store, StoreError, Value, tables::Schema};
 
 use super::{
     document::{self, MakeError},
-    load::unix_sec,
+    load::{note_checksum, unix_sec},
 };
 use crate::{import::Imported, port::Accounts};
 
@@ -130,6 +131,7 @@ fn run(
     }
     for module in Module::ALL {
         store.copy(module, Layer::Memory, Layer::Runtime)?;
+        note_checksum(&mut store, module)?;
         if is_new {
             store.copy(module, Layer::Memory, Layer::Disk)?;
         }
@@ -165,7 +167,7 @@ fn fill_memory(store: &mut Store) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Says what each variable does here.
+/// Says what each variable does here, and which collations there are.
 fn describe_variables(store: &mut Store) -> Result<(), StartError> {
     let text = |text: &str| Value::Text(text.to_owned());
     let rows = variable::all()
@@ -179,5 +181,12 @@ fn describe_variables(store: &mut Store) -> Result<(), StartError> {
             ]
         })
         .collect();
-    Ok(store.fill(Schema::Main, &[("trunkline_variables", rows)])?)
+    let collations = (1..=u16::from(u8::MAX)).chain(256..=400).filter_map(|id| {
+        let (charset, name) = collation::lookup(Flavor::MySql, id)?;
+        let is_default = if name.ends_with("_general_ci") { "Yes" } else { "" };
+        Some(vec![Value::Integer(i64::from(id)), text(name), text(charset), text(is_default)])
+    });
+    let collations = collations.collect();
+    let filled = [("trunkline_variables", rows), ("mysql_collations", collations)];
+    Ok(store.fill(Schema::Main, &filled)?)
 }
