@@ -197,6 +197,7 @@ fn users_of_statistics_see_numbers_only() -> Result<()> {
         "PROXYSQL SHUTDOWN",
         "SHOW MYSQL USERS",
         "SELECT CONFIG FILE",
+        "SELECT CONFIG INTO OUTFILE '/tmp/never'",
         "SHOW VARIABLES WHERE (SELECT count(password) FROM main.mysql_users) > 0",
         "SHOW TABLES WHERE (SELECT count(password) FROM main.mysql_users) > 0",
     ] {
@@ -204,6 +205,8 @@ fn users_of_statistics_see_numbers_only() -> Result<()> {
     }
     assert!(stats.sql("SHOW VARIABLES LIKE 'admin-%credentials'")?.is_empty());
     assert!(!stats.sql("SHOW VARIABLES LIKE 'mysql-wait%'")?.is_empty());
+    let secret = refusal(&mut stats, "SELECT @@admin-admin_credentials")?;
+    assert_eq!(secret.0, 1193, "{}", secret.1);
     let wrong = SqlClient::tcp(proxy.admin_port(), "admin", "stats", "");
     assert_eq!(error_code(&wrong.err().context("not refused")?), Some(1045));
     Ok(())

@@ -13,7 +13,7 @@ use trunkline_stats::{
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::Address;
 
-use super::{Desk, DigestKey, Refused, Reply, load::unix_sec};
+use super::{Desk, DigestKey, Refused, Reply, is_secret, load::unix_sec};
 
 /// The most digests that are read.
 const DIGESTS_MAX: usize = 1_000_000;
@@ -79,10 +79,9 @@ impl Desk {
     async fn fill_stats_variables(&self) -> Result<(), Refused> {
         self.with_store(|store| {
             let variables = store.variables(Layer::Runtime, "")?;
-            let is_shown = |name: &str| !name.contains("password") && !name.contains("credentials");
             let rows = variables
                 .into_iter()
-                .filter(|(name, _)| is_shown(name))
+                .filter(|(name, _)| !is_secret(name))
                 .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
                 .collect();
             Ok(store.fill(Schema::Stats, &[("global_variables", rows)])?)

@@ -5,7 +5,7 @@ use trunkline_store::{
     tables::{self, Schema},
 };
 
-use super::{Desk, Refused, Reply, Session, reply::texts};
+use super::{Desk, Refused, Reply, Session, is_secret, reply::texts};
 use crate::{
     exposition,
     sql::{Filter, Show, text::literal},
@@ -197,10 +197,6 @@ fn row_text(table: &str, row: &[Value]) -> String {
         format!("{}={value}", column.name)
     });
     shown.collect::<Vec<_>>().join(", ")
-}
-
-fn is_secret(variable: &str) -> bool {
-    variable.ends_with("credentials") || variable.ends_with("password")
 }
 
 fn schema_called(name: &str) -> Option<Schema> {

@@ -85,6 +85,16 @@ pub fn start_new(start: Start<'_>) -> Result<Started, StartError> {
     run(store, &start, warnings)
 }
 
+/// The same with a store of its own, for tests.
+#[cfg(test)]
+pub(super) fn in_memory(
+    store: Store,
+    first: &dyn Fn() -> Result<Imported, Vec<String>>,
+) -> Result<Started, StartError> {
+    let start = Start { folder: PathBuf::new(), is_initial: false, first };
+    run(store, &start, Vec::new())
+}
+
 fn open(start: &Start<'_>) -> Result<(Store, Vec<String>), StartError> {
     let mut warnings = Vec::new();
     if start.is_initial
