@@ -95,13 +95,16 @@ fn may_administer(context: &AuthContext<'_>) -> bool {
     }
 }
 
+/// The schema that describes the others.
+const DESCRIBED: &str = "information_schema";
+
 /// Rows that are made from what runs are not edited, and neither is the history.
 fn is_edited(table: &str, schema: Option<&str>) -> bool {
     let is_in = |wanted: Schema| schema == Some(wanted.name());
     let is_made = table.starts_with("runtime_")
         || matches!(table, "trunkline_variables" | "config_history" | "mysql_collations")
         || table.starts_with("sqlite_") && table != "sqlite_sequence";
-    !is_made && !is_in(Schema::Stats)
+    !is_made && !is_in(Schema::Stats) && schema != Some(DESCRIBED)
 }
 
 fn may_read_stats(context: &AuthContext<'_>) -> bool {
@@ -110,7 +113,9 @@ fn may_read_stats(context: &AuthContext<'_>) -> bool {
         AuthAction::Select | AuthAction::Recursive => true,
         AuthAction::Read { .. } => {
             // Without a database it is a row that the statement makes itself.
-            context.database_name.is_none_or(|name| readable.iter().any(|s| s.name() == name))
+            context.database_name.is_none_or(|name| {
+                name == DESCRIBED || readable.iter().any(|schema| schema.name() == name)
+            })
         }
         AuthAction::Function { function_name } => is_harmless(function_name),
         _ => false,

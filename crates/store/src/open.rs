@@ -68,6 +68,7 @@ impl Store {
         attach(&conn, Schema::Stats, None)?;
         attach(&conn, Schema::Monitor, None)?;
         attach(&conn, Schema::StatsHistory, history.as_deref())?;
+        attach_described(&conn)?;
         make_tables(&conn)?;
         let is_new = !is_begun(&conn)?;
         let gate = Gate::install(&mut conn)?;
@@ -192,6 +193,60 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 fn is_begun(conn: &Connection) -> Result<bool, SqlError> {
     let sql = "SELECT count(*) FROM disk.global_settings WHERE variable_name = ?1";
     Ok(conn.query_row(sql, [BEGUN], |row| row.get::<_, i64>(0))? > 0)
+}
+
+/// MySQL's description of schemas, tables and columns, as far as tools that show them ask for it.
+const DESCRIBED: &str = "
+    ATTACH DATABASE ':memory:' AS information_schema;
+    CREATE TABLE information_schema.SCHEMATA (
+        CATALOG_NAME, SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME);
+    CREATE TABLE information_schema.TABLES (
+        TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, CREATE_TIME,
+        TABLE_COLLATION, TABLE_COMMENT);
+    CREATE TABLE information_schema.COLUMNS (
+        TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, COLUMN_DEFAULT,
+        IS_NULLABLE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,
+        COLUMN_TYPE, COLUMN_KEY, EXTRA, COLUMN_COMMENT, GENERATION_EXPRESSION);";
+
+/// Attaches that description, made from the definitions.
+fn attach_described(conn: &Connection) -> Result<(), SqlError> {
+    conn.execute_batch(DESCRIBED)?;
+    let mut tables = conn.prepare(
+        "INSERT INTO information_schema.TABLES
+         VALUES ('def', ?1, ?2, 'BASE TABLE', 'SQLite', NULL, NULL, 'utf8mb4_general_ci', '')",
+    )?;
+    let mut columns = conn.prepare(
+        "INSERT INTO information_schema.COLUMNS
+         VALUES ('def', ?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, ?7, ?8, '', '', '')",
+    )?;
+    for schema in Schema::ALL {
+        let name = schema.name();
+        conn.execute(
+            "INSERT INTO information_schema.SCHEMATA
+             VALUES ('def', ?1, 'utf8mb4', 'utf8mb4_general_ci')",
+            [name],
+        )?;
+        for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
+            tables.execute([name, table.name])?;
+            for (at, column) in table.columns.iter().enumerate() {
+                let position = i64::try_from(at + 1).unwrap_or(i64::MAX);
+                let null = if column.is_needed { "NO" } else { "YES" };
+                let kind = if column.is_number() { "bigint" } else { "varchar" };
+                let key = if column.key == tables::Key::None { "" } else { "PRI" };
+                columns.execute(rusqlite::params![
+                    name,
+                    table.name,
+                    column.name,
+                    position,
+                    column.default,
+                    null,
+                    kind,
+                    key
+                ])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes the tables that are missing, all or none of a schema.

@@ -122,6 +122,7 @@ fn administrators_change_rows_and_nothing_else() {
         "DELETE FROM stats.stats_mysql_global",
         "INSERT INTO runtime_mysql_servers (hostname) VALUES ('a')",
         "DELETE FROM disk.config_history",
+        "DELETE FROM information_schema.TABLES",
         "BEGIN",
         "VACUUM",
         "SELECT load_extension('x')",
@@ -149,6 +150,7 @@ fn users_of_statistics_see_statistics() {
     for sql in [
         "SELECT * FROM stats_mysql_global",
         "SELECT 1 + 1",
+        "SELECT * FROM INFORMATION_SCHEMA.COLUMNS",
         "SELECT count(*) FROM stats.stats_mysql_users",
     ] {
         store.run(sql, &[], Access::Stats).unwrap_or_else(|error| panic!("{sql}: {error}"));

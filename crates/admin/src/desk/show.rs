@@ -47,7 +47,8 @@ impl Desk {
         match show {
             Show::Tables { schema, filter } => self.show_tables(session, schema, &filter).await,
             Show::Databases => {
-                self.query("SELECT seq, name, '' AS file FROM pragma_database_list".into()).await
+                let from = "pragma_database_list WHERE name <> 'information_schema'";
+                self.query(format!("SELECT seq, name, '' AS file FROM {from}")).await
             }
             Show::CreateTable(name) => create_table(&name),
             Show::Columns(name) => columns_of(&name),
