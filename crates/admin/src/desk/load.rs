@@ -16,6 +16,8 @@ use super::{
 };
 use crate::sql::{Movement, Origin};
 
+/// Changes of one load that the history keeps, a line each.
+const CHANGES_NOTED_MAX: usize = 1_000;
 /// Wrong rows that one error names; a `MySQL` error has 512 bytes, the log gets all of them.
 const NAMED_MAX: usize = 5;
 
@@ -77,7 +79,7 @@ impl Desk {
                 author: &author,
                 module,
                 command: &command,
-                changes: &changes.join("\n"),
+                changes: &noted(&changes),
             };
             let noted = store.record(row);
             if let Err(error) = noted {
@@ -135,6 +137,15 @@ impl Desk {
             })
             .await?;
         Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![shown(sum)]])))
+    }
+}
+
+/// The changes as the history keeps them.
+fn noted(changes: &[String]) -> String {
+    let first = changes.get(..CHANGES_NOTED_MAX).unwrap_or(changes).join("\n");
+    match changes.len().saturating_sub(CHANGES_NOTED_MAX) {
+        0 => first,
+        more => format!("{first}\nand {more} more"),
     }
 }
 

@@ -46,6 +46,9 @@ const STOP_TICK: Duration = Duration::from_millis(20);
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long workers may take to say why one of them has ended.
 const POST_MORTEM_TIME_MAX: Duration = Duration::from_secs(2);
+/// Changes of one configuration that are lines of the log; a hundred thousand users may change at
+/// once.
+const CHANGES_LOGGED_MAX: usize = 1_000;
 /// Outcomes of the monitor's loops that may wait for the supervisor.
 const OUTCOMES_MAX: usize = 1;
 
@@ -164,8 +167,11 @@ impl Supervisor {
     async fn apply(&mut self, config: Config, source: &str) -> Vec<String> {
         let running = Arc::clone(&self.parts.snapshot);
         let changes = difference(&running, &config);
-        for change in &changes {
+        for change in changes.iter().take(CHANGES_LOGGED_MAX) {
             tracing::info!("{change}");
+        }
+        if let Some(more @ 1..) = changes.len().checked_sub(CHANGES_LOGGED_MAX) {
+            tracing::info!("and {}", counted(more, "more change"));
         }
         if changes.iter().all(|change| change.needs_restart) {
             let what = if changes.is_empty() { "nothing new" } else { "nothing new for now" };
