@@ -9,7 +9,7 @@ use crate::{Access, SqlError, Store};
 /// How long one statement of a user may run.
 pub const STATEMENT_TIME_MAX: Duration = Duration::from_secs(60);
 /// The most bytes of values in one result.
-pub const RESULT_BYTES_MAX: usize = 1 << 30;
+pub const RESULT_BYTES_MAX: usize = 256 << 20;
 /// How many steps of SQLite's machine pass between two looks at the clock.
 const STEPS_BETWEEN_LOOKS: i32 = 100_000;
 

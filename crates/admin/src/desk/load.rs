@@ -10,7 +10,7 @@ use std::{
 use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
-    Desk, Refused, Reply, Session,
+    Desk, FirstRow, Refused, Reply, Session,
     document::{self, MakeError},
     reply::texts,
 };
@@ -44,7 +44,7 @@ impl Desk {
                     self.with_store(move |store| Ok(store.restore(module, revision)?)).await?;
                 Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
             }
-            (Origin::ConfigFile, _) => Err(Refused::new("Config file unknown")),
+            (Origin::ConfigFile, _) => self.load_from_file(module).await,
         }
     }
 
@@ -92,8 +92,40 @@ impl Desk {
             Ok(())
         })
         .await?;
+        if module == Module::AdminVariables {
+            self.renew_accounts().await?;
+        }
         let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
         Ok(Reply::Ok { affected: 0, info, warnings })
+    }
+
+    /// Puts the file's rows of a module into MEMORY, all or none; others stay there.
+    async fn load_from_file(&self, module: Module) -> Result<Reply, Refused> {
+        let Some(file) = self.file.clone() else {
+            return Err(Refused::new("Config file unknown"));
+        };
+        let read = tokio::task::spawn_blocking(move || file());
+        let imported = match read.await {
+            Ok(Ok(imported)) => imported,
+            Ok(Err(lines)) => return Err(refusal(MakeError::Rows(lines))),
+            Err(_) => return Err(Refused::new("the file was not read")),
+        };
+        let is_of_module = |row: &FirstRow| match module.prefix() {
+            None => module.tables().contains(&row.table),
+            Some(prefix) => row.values.iter().any(|(column, value)| {
+                let is_name = column == "variable_name";
+                is_name && matches!(value, Value::Text(name) if name.starts_with(prefix))
+            }),
+        };
+        let rows: Vec<FirstRow> = imported.rows.into_iter().filter(is_of_module).collect();
+        let affected = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        self.with_store(move |store| {
+            let rows: Vec<(&str, &[(String, Value)])> =
+                rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
+            Ok(store.insert_named(Layer::Memory, &rows)?)
+        })
+        .await?;
+        Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
     }
 
     /// What runs, as the text of a configuration file.

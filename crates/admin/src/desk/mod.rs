@@ -29,6 +29,7 @@ pub use session::{Session, VERSION};
 pub use start::{FirstRow, Start, StartError, Started, start, start_new};
 
 use crate::{
+    import::Imported,
     port::Accounts,
     source::Runtime,
     sql::{self, Assignment, Command, Statement, select, text::Text},
@@ -38,15 +39,27 @@ use session::Asked;
 /// What identifies a row of the digest table: digest, hostgroup, user, schema.
 type DigestKey = (u64, u32, String, String);
 
+fn read_accounts(store: &Store) -> Result<Accounts, Refused> {
+    let variables = store.variables(Layer::Runtime, "admin-")?;
+    Accounts::read(&variables).map_err(Refused::wrong_value)
+}
+
 /// Whether only administrators may see the value of a variable.
 fn is_secret(variable: &str) -> bool {
     variable.contains("password") || variable.contains("credentials")
 }
 
+/// Reads the configuration file that a database began with, or could have.
+pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Sync>;
+
 /// The admin port without its sockets.
 pub struct Desk {
     store: Arc<Mutex<Store>>,
     runtime: Arc<dyn Runtime>,
+    /// For `LOAD … FROM CONFIG`.
+    file: Option<Arc<FileReader>>,
+    /// Who may come in. Logging in does not wait for the store.
+    accounts: Mutex<Option<Accounts>>,
     /// Held while a configuration is loaded: one after the other.
     loading: tokio::sync::Mutex<()>,
     /// What was counted until the digests were last reset.
@@ -56,9 +69,12 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// For a store whose configuration runs.
-    pub fn new(store: Store, runtime: Arc<dyn Runtime>) -> Self {
+    /// For a store whose configuration runs. `file` is what `LOAD … FROM CONFIG` reads.
+    pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
+        let accounts = read_accounts(&store).ok();
         Self {
+            file: file.map(Arc::new),
+            accounts: Mutex::new(accounts),
             store: Arc::new(Mutex::new(store)),
             runtime,
             loading: tokio::sync::Mutex::new(()),
@@ -202,12 +218,15 @@ impl Desk {
     }
 
     /// Who may come in now.
-    pub(crate) async fn accounts(&self) -> Result<Accounts, Refused> {
-        self.with_store(|store| {
-            let variables = store.variables(Layer::Runtime, "admin-")?;
-            Accounts::read(&variables).map_err(Refused::wrong_value)
-        })
-        .await
+    pub(crate) fn accounts(&self) -> Option<Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other accounts run.
+    async fn renew_accounts(&self) -> Result<(), Refused> {
+        let accounts = self.with_store(|store| read_accounts(store)).await?;
+        *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(accounts);
+        Ok(())
     }
 
     async fn rewritten(&self, session: &Session, sql: &str) -> Result<String, Refused> {

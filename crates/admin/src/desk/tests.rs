@@ -45,6 +45,11 @@ impl Runtime for Kept {
     fn stop(&self, _: bool) {}
 }
 
+const FILE: &str = "
+mysql_variables = { wait_timeout=4000 }
+mysql_servers = ( { address=\"a\", hostgroup=1 }, { address=\"b\", hostgroup=1, weight=7 } )
+mysql_users = ( { username=\"u\", password=\"p\" } )";
+
 struct Fixture {
     desk: Desk,
     kept: Arc<Kept>,
@@ -59,7 +64,11 @@ impl Fixture {
         let started = start::in_memory(store, &first).expect("started");
         let snapshot = Arc::new(Snapshot::build(started.config, None));
         let kept = Arc::new(Kept(Mutex::new(snapshot)));
-        let desk = Desk::new(started.store, Arc::clone(&kept) as Arc<dyn Runtime>);
+        let desk = Desk::new(
+            started.store,
+            Arc::clone(&kept) as Arc<dyn Runtime>,
+            Some(Box::new(|| crate::import::cnf_rows(FILE, "test.cnf"))),
+        );
         let session = Session {
             user: "admin".to_owned(),
             peer: "here".to_owned(),
@@ -288,4 +297,23 @@ fn every_table_of_statistics_can_be_read() {
     assert!(!fixture.rows("SHOW COLLATION").rows.is_empty());
     fixture.rows("HELP");
     fixture.rows("SHOW PROMETHEUS METRICS");
+}
+
+#[test]
+fn the_file_is_loaded_module_by_module() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'b'), (1, 'c')");
+    let affected = match fixture.reply("LOAD MYSQL SERVERS FROM CONFIG") {
+        Reply::Ok { affected, .. } => affected,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(affected, 2);
+    let servers = "SELECT group_concat(hostname || weight) FROM \
+                   (SELECT hostname, weight FROM mysql_servers ORDER BY hostname)";
+    assert_eq!(fixture.value(servers), text("a1,b7,c1"));
+    assert_eq!(fixture.value("SELECT count(*) FROM mysql_users"), Value::Integer(0));
+    fixture.done("LOAD MYSQL VARIABLES FROM CONFIG");
+    let timeout = "SELECT variable_value FROM global_variables \
+                   WHERE variable_name = 'mysql-wait_timeout'";
+    assert_eq!(fixture.value(timeout), text("4000"));
 }

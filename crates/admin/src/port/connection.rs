@@ -170,7 +170,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     id: u32,
     desk: &Desk,
 ) -> Result<(Session, ReplyFormat), End> {
-    let accounts = desk.accounts().await.map_err(|_| End::Gone)?;
+    let accounts = desk.accounts().ok_or(End::Gone)?;
     let asked = Asked { accounts, peer, host: peer.host() };
     let greeting = Greeting {
         protocol_version: 10,

@@ -27,6 +27,8 @@ pub(super) struct Database {
     pub store: Store,
     /// Where the admin port listens.
     pub listen: Vec<String>,
+    /// The file of the command line.
+    pub file: Option<PathBuf>,
 }
 
 impl Origin {
@@ -67,6 +69,7 @@ fn open(
     let start = Start { folder: folder.to_owned(), is_initial, first: &read_first };
     let started = desk::start(start).map_err(|error| error.0)?;
     let read = Read { config: started.config, warnings: started.warnings };
-    let database = Database { store: started.store, listen: started.listen };
+    let file = first.map(Path::to_owned);
+    let database = Database { store: started.store, listen: started.listen, file };
     Ok((Origin::Database(folder.to_owned()), read, Some(database)))
 }

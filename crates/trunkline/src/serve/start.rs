@@ -11,7 +11,10 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use tokio::{net::TcpListener, sync::watch};
-use trunkline_admin::{desk::Desk, port::AdminListener};
+use trunkline_admin::{
+    desk::{Desk, FileReader},
+    port::AdminListener,
+};
 use trunkline_config::{ListenAddress, Settings, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
@@ -19,10 +22,10 @@ use trunkline_monitor::{
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, PlaneOptions};
 use trunkline_stats::{Configuration, Process};
-use trunkline_store::Store;
 
 use crate::{
     config_file::{Read, counted, summary},
+    import::rows_of,
     serve::{
         control::Control,
         limits,
@@ -98,7 +101,7 @@ pub(super) async fn start(
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     if let Some(database) = database {
-        serve_admin(database.store, control, admin);
+        serve_admin(database, control, admin);
     }
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
@@ -142,8 +145,10 @@ async fn bind_admin(entries: &[String]) -> Result<Vec<AdminListener>> {
 }
 
 /// Answers administrators until the process ends.
-fn serve_admin(store: Store, control: Control, listeners: Vec<AdminListener>) {
-    let desk = Arc::new(Desk::new(store, Arc::new(control)));
+fn serve_admin(database: Database, control: Control, listeners: Vec<AdminListener>) {
+    let Database { store, file, .. } = database;
+    let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
+    let desk = Arc::new(Desk::new(store, Arc::new(control), file));
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
         tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
