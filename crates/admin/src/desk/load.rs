@@ -7,6 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use trunkline_config::variable;
 use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
@@ -72,7 +73,10 @@ impl Desk {
         let info = said(changes.len(), &made.warnings);
         let (author, command) = (session.author(), sql.trim().to_owned());
         self.with_store(move |store| {
+            let waiting = needs_restart(store, module)?;
             store.copy(module, Layer::Memory, Layer::Runtime)?;
+            let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            store.put_variables(Layer::Runtime, pairs)?;
             note_checksum(store, module)?;
             let row = RevisionRow {
                 changed_at: unix_sec(),
@@ -170,6 +174,15 @@ impl Desk {
             .await?;
         Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![shown(sum)]])))
     }
+}
+
+/// Variables of a module that only a restart changes, as they run.
+fn needs_restart(store: &Store, module: Module) -> Result<Vec<(String, String)>, SqlError> {
+    let Some(prefix) = module.prefix() else { return Ok(Vec::new()) };
+    let mut variables = store.variables(Layer::Runtime, prefix)?;
+    variables
+        .retain(|(name, _)| variable::find(name).is_some_and(|row| row.reload_word() == "restart"));
+    Ok(variables)
 }
 
 /// The changes as the history keeps them.

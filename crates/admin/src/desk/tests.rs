@@ -237,6 +237,19 @@ fn settings_run_when_they_are_loaded() {
 }
 
 #[test]
+fn what_needs_a_restart_is_shown_as_it_runs() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET mysql-threads = 3");
+    fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    let changes = fixture.value("SELECT changes FROM disk.config_history");
+    assert_eq!(changes, text("setting workers: 0 -> 3 (needs a restart)"));
+    let runs = "SELECT variable_value FROM runtime_global_variables \
+                WHERE variable_name = 'mysql-threads'";
+    assert_eq!(fixture.value(runs), text("0"));
+    assert_eq!(fixture.rows("SHOW DIFF MYSQL VARIABLES").rows.len(), 2);
+}
+
+#[test]
 fn a_read_only_admin_port_can_be_opened_again() {
     let mut fixture = Fixture::new();
     fixture.done("SET admin-read_only = true");
