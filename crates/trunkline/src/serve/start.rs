@@ -54,18 +54,11 @@ pub(super) async fn start(
     let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
-    read.warnings
-        .iter()
-        .cloned()
-        .chain(limits::open_files_warning(open_files, &read.config))
-        .for_each(|warning| tracing::warn!("{warning}"));
+    warn(&read, open_files);
     let summary = summary(&read.config);
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
-    let admin = match &database {
-        Some(database) => bind_admin(&database.listen).await?,
-        None => Vec::new(),
-    };
+    let admin = bind_admin(database.as_ref()).await?;
     let state_file = snapshot.settings.state_file.path(&origin.path());
     let prepared = tokio::select! {
         prepared = prepare(snapshot, state_file.as_ref()) => prepared,
@@ -100,9 +93,7 @@ pub(super) async fn start(
     }
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
-    if let Some(database) = database {
-        serve_admin(database, control, admin);
-    }
+    serve_admin(database, control, admin);
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     Ok(Some(Supervisor::new(Parts {
@@ -133,8 +124,17 @@ async fn claim_ports(settings: &Settings) -> Result<Option<TcpListener>> {
     listener.map(Some).with_context(reason)
 }
 
-/// Listens where administrators connect.
-async fn bind_admin(entries: &[String]) -> Result<Vec<AdminListener>> {
+/// Says what an operator should hear of the configuration.
+fn warn(read: &Read, open_files: Option<u64>) {
+    let limit = limits::open_files_warning(open_files, &read.config);
+    for warning in read.warnings.iter().chain(&limit) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Listens where administrators connect; nowhere without a database.
+async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
+    let entries = database.map_or(&[][..], |database| &database.listen);
     let mut listeners = Vec::with_capacity(entries.len());
     for entry in entries {
         let listener = AdminListener::bind(entry).await;
@@ -144,9 +144,9 @@ async fn bind_admin(entries: &[String]) -> Result<Vec<AdminListener>> {
     Ok(listeners)
 }
 
-/// Answers administrators until the process ends.
-fn serve_admin(database: Database, control: Control, listeners: Vec<AdminListener>) {
-    let Database { store, file, .. } = database;
+/// Answers administrators until the process ends, when there is a database.
+fn serve_admin(database: Option<Database>, control: Control, listeners: Vec<AdminListener>) {
+    let Some(Database { store, file, .. }) = database else { return };
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
     let desk = Arc::new(Desk::new(store, Arc::new(control), file));
     for listener in listeners {
