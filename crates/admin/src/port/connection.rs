@@ -201,7 +201,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let access = asked.accounts.find(&user).map_or(Access::Stats, |(_, access)| *access);
         let format = ReplyFormat {
             deprecate_eof: identity.capabilities.contains(Capabilities::DEPRECATE_EOF),
-            session_track: false,
+            ..ReplyFormat::default()
         };
         put_ok(&mut wire.out, identity.next_seq, &ok(0, ""), format);
         wire.flush().await?;
