@@ -1,16 +1,21 @@
-//! What operators look at: metrics, health and status over HTTP, and the text of
-//! `trunkline status`.
+//! What operators work with: the admin port, metrics, health and status over HTTP, and the text
+//! of `trunkline status`.
 //!
-//! Reading order: [`source`] (what the binary provides), [`http`] (the server and its routes),
-//! [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal).
+//! Reading order: [`source`] (what the binary provides), [`sql`] (what a statement asks for),
+//! [`desk`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
+//! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal).
 
+pub mod desk;
 pub mod exposition;
 pub mod http;
+pub mod import;
+pub mod port;
 pub mod source;
+pub mod sql;
 pub mod status;
 
 pub use http::serve;
-pub use source::{Health, ReportFuture, SessionsFuture, StatusSource};
+pub use source::{ApplyFuture, Health, ReportFuture, Runtime, SessionsFuture, StatusSource};
 pub use status::{sessions::sessions_text, status_text};
 
 #[cfg(test)]

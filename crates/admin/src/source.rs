@@ -1,7 +1,8 @@
 //! Where the numbers come from.
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::Arc};
 
+use trunkline_config::{Config, Snapshot};
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 
 /// The answer to [`StatusSource::report`].
@@ -34,4 +35,19 @@ pub enum Health {
     NotReady(String),
     /// It does not work; the text is the reason. Both answer 503.
     Failed(String),
+}
+
+/// The answer to [`Runtime::apply`]: a line for each change, or why nothing has changed.
+pub type ApplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send + 'a>>;
+
+/// What the admin port changes. The binary implements it beside [`StatusSource`].
+pub trait Runtime: StatusSource {
+    /// Serves by another configuration from now on; `source` names where it comes from.
+    fn apply(&self, config: Config, source: String) -> ApplyFuture<'_>;
+
+    /// What runs.
+    fn snapshot(&self) -> Arc<Snapshot>;
+
+    /// Ends the process: after running statements, or at once.
+    fn stop(&self, is_slow: bool);
 }

@@ -2,8 +2,10 @@
 //! and the difference between two configurations.
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
-//! [`mod@file`] (text to [`Config`], all errors at once), [`snapshot`] (what the data plane gets),
-//! [`diff`] (what a reload changes), [`manual`] (the reference page).
+//! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
+//! [`cnf`] (the syntax of ProxySQL's file),
+//! [`snapshot`] (what the data plane gets), [`diff`] (what a reload changes), [`manual`] (the
+//! reference page).
 //!
 //! Nothing here reads a file or resolves a name: texts and addresses come in as arguments.
 #![forbid(unsafe_code)]
@@ -12,9 +14,13 @@ pub mod variables;
 
 pub mod settings;
 
+pub mod variable;
+
 pub mod listen;
 
 pub mod file;
+
+pub mod cnf;
 
 pub mod snapshot;
 
@@ -28,7 +34,7 @@ mod error;
 pub use config::{Config, ServerEntry};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
-pub use file::{FileSource, parse};
+pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
 pub use listen::ListenAddress;
 pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
 pub use snapshot::{Hostgroup, Snapshot};

@@ -91,6 +91,11 @@ settings! {
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";
 
+    /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix
+    /// socket, several separated by `;`. In file mode there is no admin port. An address that other
+    /// machines can reach is refused as long as an account has its default password.
+    admin_listen: String = "127.0.0.1:6032".to_owned(), Range::Text(4_096), "", Restart, "0.1.0";
+
     /// Where facts learned from servers (version, character set, capabilities) are kept, so that
     /// the greeting is right from the first client of the next start. Left out, it is the
     /// configuration file's path with `.state` behind it; empty keeps nothing.

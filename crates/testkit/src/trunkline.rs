@@ -50,6 +50,8 @@ pub struct Trunkline {
     process: Mutex<Process>,
     port: u16,
     http_port: u16,
+    /// In database mode.
+    admin_port: Option<u16>,
     folder: TempFolder,
 }
 
@@ -94,7 +96,58 @@ impl Trunkline {
         let mut process = Process::spawn("trunkline", command, &log, Some(folder.path()))?;
         let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));
         process.wait_ready(READY_TIMEOUT, || is_ready().then_some(()))?;
-        Ok(Trunkline { process: Mutex::new(process), port, http_port, folder })
+        let process = Mutex::new(process);
+        Ok(Trunkline { process, port, http_port, admin_port: None, folder })
+    }
+
+    /// Runs `trunkline serve -D FOLDER -c FILE` with an empty folder, which begins with the
+    /// configuration; returns when it and the admin port listen. The text is as for
+    /// [`Trunkline::start`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_database(config: &str) -> Result<Trunkline> {
+        let folder = TempFolder::new("proxy")?;
+        let (port, http_port, admin_port) = (free_port()?, free_port()?, free_port()?);
+        let text = complete(config, port, http_port, folder.path());
+        let text = format!("admin_listen = \"127.0.0.1:{admin_port}\"\n{text}");
+        std::fs::write(folder.path().join("trunkline.toml"), text)?;
+        let process = Mutex::new(spawn_database(folder.path(), &[])?);
+        let started = Trunkline { process, port, http_port, admin_port: Some(admin_port), folder };
+        started.wait_database()?;
+        Ok(started)
+    }
+
+    /// Ends a proxy in database mode as a power failure would, and starts it again with its
+    /// folder.
+    ///
+    /// # Errors
+    /// When it does not come up again; with its log.
+    pub fn kill_and_restart(&self, arguments: &[&str]) -> Result<()> {
+        {
+            let mut process = self.process();
+            process.kill()?;
+            *process = spawn_database(self.folder.path(), arguments)?;
+        }
+        self.wait_database()
+    }
+
+    fn wait_database(&self) -> Result<()> {
+        let ports = [Some(self.port), self.admin_port];
+        let is_ready = || ports.into_iter().flatten().all(is_listening);
+        self.process().wait_ready(READY_TIMEOUT, || is_ready().then_some(()))
+    }
+
+    /// The admin port on 127.0.0.1, in database mode; else 0.
+    #[must_use]
+    pub fn admin_port(&self) -> u16 {
+        self.admin_port.unwrap_or(0)
+    }
+
+    /// The folder of the database.
+    #[must_use]
+    pub fn data_folder(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     /// The port for clients on 127.0.0.1.
@@ -267,6 +320,15 @@ impl Trunkline {
     fn process(&self) -> MutexGuard<'_, Process> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Starts it in database mode with the files of `folder`.
+fn spawn_database(folder: &Path, arguments: &[&str]) -> Result<Process> {
+    let mut command = Command::new(trunkline_binary()?);
+    command.arg("serve").arg("-D").arg(folder.join("data"));
+    command.arg("-c").arg(folder.join("trunkline.toml")).args(arguments);
+    command.current_dir(folder);
+    Process::spawn("trunkline", command, &folder.join("log"), Some(folder))
 }
 
 /// Adds the listeners a text lacks and fills in the ports. They are top-level keys, so they stand

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A proxy for MySQL and MariaDB: many clients over few connections, each statement to the right
 /// server.
@@ -31,13 +31,67 @@ pub enum Command {
     Sessions(SessionsArgs),
     /// Say what would become of a statement, and why; nothing needs to be running
     Explain(ExplainArgs),
+    /// Fill an empty database from proxysql.cnf, proxysql.db or a file of Trunkline's
+    Import(ImportArgs),
+    /// Write what a database holds as a file; no proxy may be running on it
+    Export(ExportArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The folder of the database
+    #[arg(short = 'D', long = "datadir", value_name = "FOLDER")]
+    pub data_dir: PathBuf,
+    /// Begin with an empty database; what is there is kept under another name
+    #[arg(long)]
+    pub initial: bool,
+    /// proxysql.db, a file whose name ends in .cnf, or a configuration file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The folder of the database
+    #[arg(short = 'D', long = "datadir", value_name = "FOLDER")]
+    pub data_dir: PathBuf,
+    /// What kind of file
+    #[arg(long, value_enum, default_value_t = ExportFormat::Toml)]
+    pub format: ExportFormat,
+}
+
+/// What kind of file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// For file mode
+    Toml,
+    /// As ProxySQL reads it
+    Cnf,
+    /// Statements for an admin port
+    Sql,
+}
+
+impl From<ExportFormat> for trunkline_admin::import::Format {
+    fn from(format: ExportFormat) -> Self {
+        match format {
+            ExportFormat::Toml => Self::Toml,
+            ExportFormat::Cnf => Self::Cnf,
+            ExportFormat::Sql => Self::Sql,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The configuration file
-    #[arg(short, long, value_name = "FILE")]
-    pub config: PathBuf,
+    /// The configuration file; with --datadir it is read into an empty folder only
+    #[arg(short, long, value_name = "FILE", required_unless_present = "data_dir")]
+    pub config: Option<PathBuf>,
+    /// Keep the configuration in a database in this folder, and open the admin port
+    #[arg(short = 'D', long = "datadir", value_name = "FOLDER")]
+    pub data_dir: Option<PathBuf>,
+    /// Begin with an empty database; what is there is kept under another name
+    #[arg(long, requires = "data_dir")]
+    pub initial: bool,
 }
 
 #[derive(Debug, Args)]

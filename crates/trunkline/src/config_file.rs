@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use trunkline_config::{Config, FileSource};
+use trunkline_admin::desk::FirstRow;
+use trunkline_config::{Config, FileSource, Given, TableRow};
+use trunkline_store::Value;
 use trunkline_topology::Password;
 
 /// Permission bits of everybody but the owner.
@@ -43,6 +45,33 @@ impl ConfigFile {
     /// Its path as the command line gave it.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads it as rows for a database that begins with it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn rows(&self) -> Result<Vec<FirstRow>, Vec<String>> {
+        let name = self.path.display();
+        let (text, _) = read_with_mode(&self.path)
+            .map_err(|error| vec![format!("can't read the configuration file {name}: {error}")])?;
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let source =
+            |path: &str| fs::read_to_string(folder.join(path)).map_err(|error| error.to_string());
+        let rows = trunkline_config::table_rows(&text, &name.to_string(), &source);
+        let rows =
+            rows.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let value = |given| match given {
+            Given::Integer(number) => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
+            Given::Text(text) => Value::Text(text),
+            Given::Boolean(flag) => Value::Integer(i64::from(flag)),
+            Given::List(_) | Given::Other(_) => Value::Null,
+        };
+        let row = |row: TableRow| FirstRow {
+            table: row.table,
+            values: row.values.into_iter().map(|(name, given)| (name, value(given))).collect(),
+        };
+        Ok(rows.into_iter().map(row).collect())
     }
 
     /// Reads it, and the password files that it names, whose paths begin at its folder.

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
 //! then one module for each command: [`check`], [`explain`], [`status`], [`sessions`],
-//! [`serve`].
+//! [`import`], [`serve`].
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -11,6 +11,7 @@ mod config_file;
 
 mod check;
 mod explain;
+mod import;
 mod sessions;
 mod status;
 
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Sessions(args) => sessions::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Export(args) => import::run_export(&args),
     };
     match outcome {
         Ok(code) => code,

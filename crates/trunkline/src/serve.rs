@@ -1,11 +1,16 @@
 //! `trunkline serve`: the process from its start to its end.
 //!
-//! Reading order: [`start`](mod@start) (what happens before the first client), [`supervisor`]
-//! (what happens while clients are served), then what both use.
+//! Reading order: [`origin`] (what is read), [`start`](mod@start) (what happens before the first
+//! client), [`supervisor`] (what happens while clients are served), [`control`] (what the admin
+//! port asks for), then what they use.
+
+mod origin;
 
 mod start;
 
 mod supervisor;
+
+mod control;
 
 mod limits;
 mod log;
@@ -17,13 +22,12 @@ use std::{process::ExitCode, time::SystemTime};
 
 use tokio::runtime::Builder;
 
-use crate::{cli::ServeArgs, complain, config_file::ConfigFile};
+use crate::{cli::ServeArgs, complain};
 
 /// Serves until it is told to stop. The exit code is 0 after a graceful stop.
 pub fn run(args: ServeArgs) -> ExitCode {
     let started = SystemTime::now();
-    let file = ConfigFile::new(&args.config);
-    let read = match file.read() {
+    let (origin, read, database) = match origin::read(&args) {
         Ok(read) => read,
         Err(errors) => {
             errors.iter().for_each(|error| complain(error));
@@ -39,7 +43,7 @@ pub fn run(args: ServeArgs) -> ExitCode {
         }
     };
     let outcome = runtime.block_on(async {
-        match start::start(file, read, log, started).await? {
+        match start::start(origin, read, database, log, started).await? {
             Some(supervisor) => supervisor.run().await,
             None => Ok(()),
         }

@@ -100,7 +100,7 @@ fn the_version_is_the_packages() {
 fn help_names_every_command_and_wrong_usage_is_code_2() {
     let ran = run(trunkline().arg("--help"));
     assert_eq!(ran.code, Some(0));
-    for command in ["serve", "check", "status", "sessions", "explain"] {
+    for command in ["serve", "check", "status", "sessions", "explain", "import", "export"] {
         assert!(ran.out.contains(command), "{command}");
     }
     for args in [&[][..], &["dance"], &["serve"], &["explain", "-c", "x", "SELECT 1"]] {
@@ -376,4 +376,86 @@ fn serve_says_why_it_can_not_begin() {
     let ran = run(trunkline().args(["serve", "-c"]).arg(&broken));
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("broken.toml:1:10: `listen`"), "{}", ran.err);
+}
+
+const CNF: &str = r#"
+datadir="/var/lib/proxysql"
+admin_variables={ admin_credentials="admin:admin" mysql_ifaces="0.0.0.0:6032" }
+mysql_variables={ threads=2 max_connections=2048 }
+mysql_servers=( { address="10.0.0.1", port=3306, hostgroup=1 } )
+mysql_users=( { username="app", password="it's", default_hostgroup=1 } )
+mysql_query_rules=( { rule_id=1, active=1, match_pattern="^SELECT", destination_hostgroup=1 } )
+mysql_replication_hostgroups=( { writer_hostgroup=1, reader_hostgroup=2 } )
+"#;
+
+#[test]
+fn what_is_imported_is_exported_the_same() {
+    let folder = Folder::new();
+    let data = |name: &str| folder.0.join(name);
+    let import = |name: &str, file: &Path| {
+        run(trunkline().arg("import").arg("-D").arg(data(name)).arg(file))
+    };
+    let export = |name: &str, format: &str| {
+        let ran =
+            run(trunkline().arg("export").arg("-D").arg(data(name)).args(["--format", format]));
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        ran.out
+    };
+    let first = import("first", &folder.write("proxysql.cnf", CNF));
+    assert_eq!(first.code, Some(0), "{}", first.err);
+    assert!(first.out.ends_with("imported: 1 server in 1 hostgroup, 1 user, 1 rule\n"));
+    assert!(first.err.contains("it listens on 127.0.0.1:6032 for now"), "{}", first.err);
+    // A folder that has a configuration is not filled again.
+    let again = import("first", &folder.write("other.cnf", "mysql_servers=()"));
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("holds a configuration already"), "{}", again.err);
+    for format in ["toml", "cnf"] {
+        let file = folder.write(&format!("export.{format}"), &export("first", format));
+        let ran = import(format, &file);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        for other in ["toml", "cnf", "sql"] {
+            assert_eq!(export(format, other), export("first", other), "{format} as {other}");
+        }
+    }
+    // A database is read as well.
+    let ran = import("copy", &data("first").join("trunkline.db"));
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(export("copy", "sql"), export("first", "sql"));
+    // What is exported for file mode is valid there.
+    let file = folder.0.join("export.toml");
+    assert_eq!(run(trunkline().arg("check").arg(&file)).code, Some(0));
+}
+
+#[test]
+fn an_import_that_is_wrong_names_its_lines_and_leaves_nothing() {
+    let folder = Folder::new();
+    let data = folder.0.join("data");
+    let import = |text: &str| {
+        let file = folder.write("proxysql.cnf", text);
+        run(trunkline().arg("import").arg("-D").arg(&data).arg(&file))
+    };
+    let wrong = CNF.replace("max_connections=2048", "max_connections=0").replace("port", "prot");
+    let ran = import(&wrong);
+    assert_eq!(ran.code, Some(1));
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.err);
+    assert!(lines[0].ends_with("cnf:4: mysql-max_connections must be 1 to 1000000, not 0"));
+    assert!(lines[1].ends_with("cnf:5: `prot` is no column of mysql_servers"), "{}", ran.err);
+    let ran = import(&CNF.replace("^SELECT", "(SELECT"));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("mysql_query_rules, rule_id 1"), "{}", ran.err);
+    // Nothing has begun there.
+    assert_eq!(import(CNF).code, Some(0));
+}
+
+#[test]
+fn a_damaged_database_stops_the_start() {
+    let folder = Folder::new();
+    let data = folder.0.join("data");
+    fs::create_dir_all(&data).expect("folder");
+    fs::write(data.join("trunkline.db"), "nonsense ".repeat(1_000)).expect("file");
+    let ran = run(trunkline().args(["serve", "-D"]).arg(&data));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("trunkline.db is damaged"), "{}", ran.err);
+    assert!(ran.err.contains("start with --initial"), "{}", ran.err);
 }

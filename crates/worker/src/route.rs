@@ -173,9 +173,10 @@ impl Worker {
         let Some(session) = session else {
             return Route::Hostgroup(HostgroupId::default());
         };
-        let strays = has_plant!(self, SplitIgnoresTransaction) && known.is_some_and(Known::is_read);
+        let strays =
+            has_plant!(self, SplitIgnoresTransaction) && known.is_some_and(|known| known.is_read());
         if strays {
-            return Route::Hostgroup(self.split(session.user.default_hostgroup, false, known));
+            return Route::Hostgroup(self.split(session, known));
         }
         if let Some(lease) = session.transaction_lease()
             && (session.user.transaction_persistent || decided.is_none())

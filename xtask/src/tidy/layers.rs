@@ -13,7 +13,7 @@ const TESTING: [&str; 6] =
     ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 8] = [
+const OWNERS: [(&str, &[&str]); 9] = [
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
     ("rustix", &["trunkline"]),
@@ -21,11 +21,12 @@ const OWNERS: [(&str, &[&str]); 8] = [
     ("flate2", &["trunkline-compression"]),
     ("zstd", &["trunkline-compression"]),
     ("axum", &["trunkline-admin"]),
+    ("rusqlite", &["trunkline-store"]),
     ("anyhow", &["trunkline"]),
 ];
 
 /// What brings sockets, clocks, threads, chance or an executor: never in layer 0.
-const IMPURE: [&str; 10] = [
+const IMPURE: [&str; 11] = [
     "tokio",
     "mio",
     "socket2",
@@ -35,6 +36,7 @@ const IMPURE: [&str; 10] = [
     "getrandom",
     "axum",
     "mysql_async",
+    "rusqlite",
     "tracing-subscriber",
 ];
 

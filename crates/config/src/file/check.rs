@@ -72,14 +72,14 @@ pub(super) fn check(
     settings: &Settings,
     report: &mut Report<'_>,
 ) -> Option<RuleSet> {
-    check_presence(entries, report);
     check_servers(entries, report);
     check_users(entries, report);
     check_replication(entries, report);
     check_rules(entries, settings, report)
 }
 
-fn check_presence(entries: &Entries, report: &mut Report<'_>) {
+/// Reports that there is no server or no user.
+pub(super) fn check_presence(entries: &Entries, report: &mut Report<'_>) {
     // What is there but broken was reported with its own place.
     if !report.is_empty() {
         return;

@@ -4,6 +4,7 @@ mod check;
 mod fast;
 mod replication;
 mod report;
+mod rows;
 mod rule;
 mod server;
 mod table;
@@ -18,10 +19,13 @@ use crate::{
     Config, ConfigError, SETTINGS, Settings,
     file::{
         check::Entries,
-        report::{Report, did_you_mean},
+        report::Report,
         table::{Table, given},
     },
 };
+
+pub(crate) use report::did_you_mean;
+pub use rows::{TableRow, table_rows};
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
 ///
@@ -56,6 +60,32 @@ pub fn parse(
     source_name: &str,
     files: &dyn FileSource,
 ) -> Result<Config, Vec<ConfigError>> {
+    parse_from(Origin::File, text, source_name, files)
+}
+
+/// Reads a text that was made from the tables of the admin port. They are loaded one after the
+/// other: hostgroups need no server yet, and there may be neither servers nor users.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_tables(text: &str, source_name: &str) -> Result<Config, Vec<ConfigError>> {
+    let no_files = |path: &str| Err(format!("tables have no file `{path}`"));
+    parse_from(Origin::Tables, text, source_name, &no_files)
+}
+
+/// Where a text comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    File,
+    Tables,
+}
+
+fn parse_from(
+    origin: Origin,
+    text: &str,
+    source_name: &str,
+    files: &dyn FileSource,
+) -> Result<Config, Vec<ConfigError>> {
     let mut report = Report::new(source_name, text);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     if !syntax_errors.is_empty() {
@@ -75,6 +105,10 @@ pub fn parse(
     let mut entries = Entries::default();
     for section in SECTIONS {
         read_section(section, &document, &mut report, files, &mut entries);
+    }
+    match origin {
+        Origin::File => check::check_presence(&entries, &mut report),
+        Origin::Tables => entries.unsure = true,
     }
     let file_at = document.get("fast_routing_file").map_or(0, |value| value.span().start);
     fast::read_file(&settings, file_at, files, &mut report, &mut entries.fast);

@@ -50,8 +50,13 @@ impl<'a> Report<'a> {
     }
 }
 
+/// The line of byte `at` of a text, counted from 1.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    Report::new("", text).line(at)
+}
+
 /// `; did you mean …?` with the nearest of `known`, or nothing where none is near.
-pub(super) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let name = name.to_ascii_lowercase();
     // A long unknown key is nobody's typing error, and comparing is quadratic.
     if name.len() > 64 {

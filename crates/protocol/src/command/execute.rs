@@ -104,6 +104,11 @@ impl<'a> Execution<'a> {
         Ok(Self { opens_cursor, nulls, types, head, values, is_bulk: true })
     }
 
+    /// The values, one after the other: none for NULL and for what was sent as long data.
+    pub fn values(&self) -> &'a [u8] {
+        self.values
+    }
+
     /// Whether parameter `at` is NULL, as far as is known before its value.
     pub fn is_null(&self, at: usize) -> bool {
         self.nulls.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 != 0)

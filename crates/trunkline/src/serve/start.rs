@@ -3,14 +3,18 @@
 use std::{
     io, net,
     num::NonZero,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, RwLock},
     thread,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, anyhow};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
+use trunkline_admin::{
+    desk::{Desk, FileReader},
+    port::AdminListener,
+};
 use trunkline_config::{ListenAddress, Settings, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
@@ -20,11 +24,14 @@ use trunkline_proxy::{DataPlane, PlaneOptions};
 use trunkline_stats::{Configuration, Process};
 
 use crate::{
-    config_file::{ConfigFile, Read, counted, summary},
+    config_file::{Read, counted, summary},
+    import::rows_of,
     serve::{
+        control::Control,
         limits,
         log::Log,
         notify::Notifier,
+        origin::{Database, Origin},
         reporter::{Reporter, unix_sec},
         signals::Signals,
         supervisor::{Parts, Supervisor},
@@ -37,24 +44,22 @@ pub(super) const PREPARATION_TIME_MAX: Duration = Duration::from_secs(2);
 /// Brings everything up, in the order that lets nothing begin that something later would undo.
 /// `None` when a signal asked for the end meanwhile.
 pub(super) async fn start(
-    file: ConfigFile,
+    origin: Origin,
     read: Read,
+    database: Option<Database>,
     log: Log,
     started: SystemTime,
 ) -> Result<Option<Supervisor>> {
     let mut signals = Signals::listen().context("no signals")?;
-    let Process { version, process_id, .. } = this_process(&file);
+    let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
-    read.warnings
-        .iter()
-        .cloned()
-        .chain(limits::open_files_warning(open_files, &read.config))
-        .for_each(|warning| tracing::warn!("{warning}"));
+    warn(&read, open_files);
     let summary = summary(&read.config);
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
-    let state_file = snapshot.settings.state_file.path(file.path());
+    let admin = bind_admin(database.as_ref()).await?;
+    let state_file = snapshot.settings.state_file.path(&origin.path());
     let prepared = tokio::select! {
         prepared = prepare(snapshot, state_file.as_ref()) => prepared,
         (signal, _) = signals.next_stop() => {
@@ -78,7 +83,7 @@ pub(super) async fn start(
         started_unix_sec: unix_sec(started),
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
         listen,
-        ..this_process(&file)
+        ..this_process(&origin.path())
     };
     let plane = Arc::new(RwLock::new(plane));
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
@@ -86,10 +91,13 @@ pub(super) async fn start(
     if let Some(listener) = http {
         serve_http(listener, Arc::clone(&reporter))?;
     }
+    let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
+    let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
+    serve_admin(database, control, admin);
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     Ok(Some(Supervisor::new(Parts {
-        file,
+        origin,
         state_file,
         open_files,
         snapshot,
@@ -100,6 +108,8 @@ pub(super) async fn start(
         signals,
         notifier,
         log,
+        snapshots,
+        requests,
     })))
 }
 
@@ -112,6 +122,37 @@ async fn claim_ports(settings: &Settings) -> Result<Option<TcpListener>> {
     let listener = TcpListener::bind(listen).await;
     let reason = || format!("can't listen at http_listen = \"{listen}\"");
     listener.map(Some).with_context(reason)
+}
+
+/// Says what an operator should hear of the configuration.
+fn warn(read: &Read, open_files: Option<u64>) {
+    let limit = limits::open_files_warning(open_files, &read.config);
+    for warning in read.warnings.iter().chain(&limit) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Listens where administrators connect; nowhere without a database.
+async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
+    let entries = database.map_or(&[][..], |database| &database.listen);
+    let mut listeners = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let listener = AdminListener::bind(entry).await;
+        let reason = || format!("can't listen at {entry} (admin-mysql_ifaces)");
+        listeners.push(listener.with_context(reason)?);
+    }
+    Ok(listeners)
+}
+
+/// Answers administrators until the process ends, when there is a database.
+fn serve_admin(database: Option<Database>, control: Control, listeners: Vec<AdminListener>) {
+    let Some(Database { store, file, .. }) = database else { return };
+    let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
+    let desk = Arc::new(Desk::new(store, Arc::new(control), file));
+    for listener in listeners {
+        tracing::info!("admin port on {}", listener.address());
+        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
+    }
 }
 
 /// Fails when another process listens at this port. The workers share theirs, and so would any
@@ -177,12 +218,12 @@ pub(super) fn save(known: &Knowledge, snapshot: &Snapshot, state_file: Option<&P
 }
 
 /// What is known of the process from its beginning.
-fn this_process(file: &ConfigFile) -> Process {
+fn this_process(path: &Path) -> Process {
     Process {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         process_id: std::process::id(),
         configuration: Configuration {
-            source: file.path().display().to_string(),
+            source: path.display().to_string(),
             ..Configuration::default()
         },
         ..Process::default()

@@ -25,11 +25,13 @@ use trunkline_stats::DigestQuery;
 use trunkline_topology::Address;
 
 use crate::{
-    config_file::{ConfigFile, counted, summary},
+    config_file::{counted, summary},
     serve::{
+        control::Request,
         limits,
         log::Log,
         notify::Notifier,
+        origin::Origin,
         reporter::Reporter,
         signals::{Asked, Signals},
         start::{PREPARATION_TIME_MAX, save},
@@ -44,12 +46,15 @@ const STOP_TICK: Duration = Duration::from_millis(20);
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long workers may take to say why one of them has ended.
 const POST_MORTEM_TIME_MAX: Duration = Duration::from_secs(2);
+/// Changes of one configuration that are lines of the log; a hundred thousand users may change at
+/// once.
+const CHANGES_LOGGED_MAX: usize = 1_000;
 /// Outcomes of the monitor's loops that may wait for the supervisor.
 const OUTCOMES_MAX: usize = 1;
 
 /// What the supervisor takes over from the start.
 pub(super) struct Parts {
-    pub file: ConfigFile,
+    pub origin: Origin,
     pub state_file: Option<PathBuf>,
     /// The limit on open files.
     pub open_files: Option<u64>,
@@ -61,12 +66,15 @@ pub(super) struct Parts {
     pub signals: Signals,
     pub notifier: Notifier,
     pub log: Log,
+    /// Tells whoever asks what runs.
+    pub snapshots: watch::Sender<Arc<Snapshot>>,
+    /// What the admin port asks for.
+    pub requests: mpsc::Receiver<Request>,
 }
 
 /// Serves, as far as the control plane has a part in it.
 pub(super) struct Supervisor {
     parts: Parts,
-    snapshots: watch::Sender<Arc<Snapshot>>,
     /// Has all host names resolved at once.
     resolve_now: Arc<Notify>,
     resolutions: mpsc::Receiver<Resolution>,
@@ -76,7 +84,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Starts the monitor's loops on the current runtime.
     pub(super) fn new(parts: Parts) -> Self {
-        let (snapshots, seen) = watch::channel(Arc::clone(&parts.snapshot));
+        let seen = parts.snapshots.subscribe();
         let (outcomes, resolutions) = mpsc::channel(OUTCOMES_MAX);
         let resolve_now = Arc::new(Notify::new());
         let (learned, news) = mpsc::channel(OUTCOMES_MAX);
@@ -84,7 +92,7 @@ impl Supervisor {
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
         resolve_now.notify_one();
-        Self { parts, snapshots, resolve_now, resolutions, news }
+        Self { parts, resolve_now, resolutions, news }
     }
 
     /// Runs until the process shall end.
@@ -97,7 +105,18 @@ impl Supervisor {
             tokio::select! {
                 asked = self.parts.signals.next() => match asked {
                     Asked::Reload => self.reload().await,
-                    Asked::Stop { signal, .. } => return self.stop(signal).await,
+                    Asked::Stop { signal, .. } => return self.stop(signal, None).await,
+                },
+                Some(request) = self.parts.requests.recv() => match request {
+                    Request::Apply { config, source, done } => {
+                        let changes = self.apply(*config, &source).await;
+                        // Who asked may have gone; it runs all the same.
+                        drop(done.send(changes));
+                    }
+                    Request::Stop { is_slow } => {
+                        let within = (!is_slow).then_some(Duration::ZERO);
+                        return self.stop("PROXYSQL SHUTDOWN", within).await;
+                    }
                 },
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
                 Some(known) = self.news.recv() => self.take_knowledge(known),
@@ -116,8 +135,12 @@ impl Supervisor {
     async fn reload(&mut self) {
         self.parts.notifier.reloading();
         self.resolve_now.notify_one();
-        let source = self.parts.file.path().display().to_string();
-        match self.parts.file.read() {
+        let Origin::File(file) = &self.parts.origin else {
+            tracing::info!("host names are resolved again; a database is loaded on the admin port");
+            return self.say_ready();
+        };
+        let source = file.path().display().to_string();
+        match file.read() {
             Ok(read) => {
                 read.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
                 self.apply(read.config, &source).await;
@@ -133,21 +156,28 @@ impl Supervisor {
                 self.parts.reporter.attempted(Some(first));
             }
         }
+        self.say_ready();
+    }
+
+    fn say_ready(&self) {
         self.parts.notifier.ready(&format!("serving {}", summary(&self.parts.snapshot.config)));
     }
 
-    /// Serves by another configuration from now on.
-    async fn apply(&mut self, config: Config, source: &str) {
+    /// Serves by another configuration from now on. A line for each change.
+    async fn apply(&mut self, config: Config, source: &str) -> Vec<String> {
         let running = Arc::clone(&self.parts.snapshot);
         let changes = difference(&running, &config);
-        for change in &changes {
+        for change in changes.iter().take(CHANGES_LOGGED_MAX) {
             tracing::info!("{change}");
+        }
+        if let Some(more @ 1..) = changes.len().checked_sub(CHANGES_LOGGED_MAX) {
+            tracing::info!("and {}", counted(more, "more change"));
         }
         if changes.iter().all(|change| change.needs_restart) {
             let what = if changes.is_empty() { "nothing new" } else { "nothing new for now" };
             tracing::info!("configuration unchanged: {source} has {what}");
             self.parts.reporter.attempted(None);
-            return;
+            return changes.iter().map(ToString::to_string).collect();
         }
         if let Some(warning) = limits::open_files_warning(self.parts.open_files, &config) {
             tracing::warn!("{warning}");
@@ -167,15 +197,16 @@ impl Supervisor {
         self.publish(next);
         self.parts.reporter.applied(&self.parts.snapshot);
         self.greet();
-        let changes = counted(changes.len(), "change");
-        tracing::info!("configuration {} in force: {changes}", self.parts.snapshot.version);
+        let count = counted(changes.len(), "change");
+        tracing::info!("configuration {} in force: {count}", self.parts.snapshot.version);
+        changes.iter().map(ToString::to_string).collect()
     }
 
     fn publish(&mut self, next: Snapshot) {
         debug_assert!(next.version > self.parts.snapshot.version);
         self.parts.snapshot = Arc::new(next);
         self.plane().publish(&self.parts.snapshot);
-        self.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
+        self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
     }
 
     fn take_addresses(&mut self, resolution: &Resolution) {
@@ -203,9 +234,11 @@ impl Supervisor {
         self.plane().greet(&self.parts.greeting);
     }
 
-    /// The graceful stop. A second signal ends the process at once.
-    async fn stop(self, signal: &str) -> Result<()> {
-        let within = Duration::from_millis(self.parts.snapshot.settings.stop_timeout);
+    /// The graceful stop, within `stop_timeout` or this time. A second signal ends the process at
+    /// once.
+    async fn stop(self, signal: &str, within: Option<Duration>) -> Result<()> {
+        let stop_timeout = Duration::from_millis(self.parts.snapshot.settings.stop_timeout);
+        let within = within.unwrap_or(stop_timeout);
         tracing::info!(
             "{signal}: stopping, within {} ms; a second signal ends at once",
             within.as_millis()

@@ -59,8 +59,7 @@ impl Worker {
                 Place::Idle => route = unheld(route),
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(lease)
-                    if statement.is_read
-                        || route_hostgroup(&lease) == route_hostgroup(&route) =>
+                    if statement.is_read || route_hostgroup(&lease) == route_hostgroup(&route) =>
                 {
                     route = lease;
                 }

@@ -1,0 +1,434 @@
+//! Rows of the tables as the text of a configuration file, so that there is one validation; and
+//! its errors in the words of the tables.
+
+use std::{collections::HashMap, fmt::Write};
+
+use trunkline_config::{
+    Config, ConfigError, parse_tables,
+    variable::{self, quoted},
+};
+use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
+
+/// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
+/// place and nothing in clear that should not be. `LOAD` warns of them.
+const HARMLESS: [(&str, &str); 9] = [
+    ("server", "gtid_port"),
+    ("server", "max_latency_ms"),
+    ("server", "max_replication_lag"),
+    ("user", "schema_locked"),
+    ("rule", "cache_timeout"),
+    ("rule", "reconnect"),
+    ("rule", "sticky_conn"),
+    ("rule", "log"),
+    ("replication", "check_type"),
+];
+
+/// Tables whose rows have no effect yet.
+const WITHOUT_EFFECT: [(Module, &str); 9] = [
+    (Module::MysqlServers, "mysql_group_replication_hostgroups"),
+    (Module::MysqlServers, "mysql_galera_hostgroups"),
+    (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
+    (Module::MysqlServers, "mysql_hostgroup_attributes"),
+    (Module::MysqlServers, "mysql_servers_ssl_params"),
+    (Module::Scheduler, "scheduler"),
+    (Module::Restapi, "restapi_routes"),
+    (Module::ProxysqlServers, "proxysql_servers"),
+    (Module::ClickhouseUsers, "clickhouse_users"),
+];
+
+/// A configuration made of tables.
+pub struct Made {
+    /// What the data plane can serve by.
+    pub config: Config,
+    /// What an operator should hear.
+    pub warnings: Vec<String>,
+}
+
+/// Why the tables make no configuration.
+#[derive(Debug)]
+pub enum MakeError {
+    /// Rows are wrong: a line for each.
+    Rows(Vec<String>),
+    /// The database failed.
+    Sql(SqlError),
+}
+
+impl From<SqlError> for MakeError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// Makes the configuration that would run if `loading` were loaded from MEMORY; the other modules
+/// are as they run.
+///
+/// # Errors
+/// Every wrong row and column.
+pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
+    let layer = |module: Module| match loading.contains(&module) {
+        true => Layer::Memory,
+        false => Layer::Runtime,
+    };
+    let rows = Rows::read(store, layer)?;
+    let mut warnings = without_effect(store, loading)?;
+    let mut left_out: Vec<(String, String)> = Vec::new();
+    let mut document = rows.document(&left_out);
+    document.warnings.append(&mut warnings);
+    if !document.errors.is_empty() {
+        return Err(MakeError::Rows(document.errors));
+    }
+    let concerns = |warning: &String| {
+        let mut tables = loading.iter().flat_map(|module| module.tables());
+        loading.iter().any(|module| module.prefix().is_some_and(|p| warning.starts_with(p)))
+            || tables.any(|table| warning.starts_with(table))
+    };
+    document.warnings.retain(concerns);
+    let errors = match parse_tables(&document.text, "tables") {
+        Ok(config) => return Ok(Made { config, warnings: document.warnings }),
+        Err(errors) => errors,
+    };
+    // A column that the file does not know yet may be one that can be left without effect.
+    let mut warnings = std::mem::take(&mut document.warnings);
+    for error in &errors {
+        let Some((section, column)) = harmless(error) else { continue };
+        warnings.push(format!("{}: {column} has no effect yet", document.subject(&error.key)));
+        left_out.push((section.to_owned(), column.to_owned()));
+    }
+    warnings.retain(concerns);
+    let document = rows.document(&left_out);
+    match parse_tables(&document.text, "tables") {
+        Ok(config) => Ok(Made { config, warnings }),
+        Err(errors) => Err(MakeError::Rows(errors.iter().map(|e| document.explain(e)).collect())),
+    }
+}
+
+/// One layer as the text of a configuration file.
+///
+/// # Errors
+/// Those of the database.
+pub fn text(store: &Store, layer: Layer) -> Result<String, SqlError> {
+    Ok(Rows::read(store, |_| layer)?.document(&[]).text)
+}
+
+/// Section and column of an error that says that a harmless column is not supported.
+fn harmless(error: &ConfigError) -> Option<(&'static str, &'static str)> {
+    let (section, rest) = error.key.split_once('[')?;
+    let (_, column) = rest.split_once("].")?;
+    let is_unknown = error.message.contains("is not supported yet");
+    let found = HARMLESS.into_iter().find(|known| *known == (section, column));
+    found.filter(|_| is_unknown)
+}
+
+/// Whether the settings of a hostgroup ask for the automatic split.
+fn splits_reads(row: &[Value]) -> bool {
+    let is_it = |value: &Value| match value {
+        Value::Text(text) => text.replace(' ', "").contains("\"read_write_split\":\"auto\""),
+        _ => false,
+    };
+    row.iter().any(is_it)
+}
+
+fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlError> {
+    let mut warnings = Vec::new();
+    for (module, table) in WITHOUT_EFFECT {
+        if !loading.contains(&module) {
+            continue;
+        }
+        let rows = store.rows(Layer::Memory, table)?;
+        if rows.iter().any(|row| !splits_reads(row)) {
+            warnings.push(format!("{table}: its rows have no effect yet"));
+        }
+    }
+    for module in loading.iter().filter(|module| module.prefix().is_some()) {
+        for (name, value) in store.variables(Layer::Memory, module.prefix().unwrap_or_default())? {
+            let row = variable::find(&name);
+            let is_set = row
+                .is_some_and(|row| row.support_word() == "ignored" && row.default_value() != value);
+            if is_set {
+                warnings.push(format!("{name} has no effect"));
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+/// The rows that make a configuration.
+struct Rows {
+    variables: Vec<(String, String)>,
+    servers: Vec<Vec<Value>>,
+    replication: Vec<Vec<Value>>,
+    /// Writer hostgroups whose reads Trunkline itself sends to the readers.
+    split: Vec<Value>,
+    users: Vec<Vec<Value>>,
+    rules: Vec<Vec<Value>>,
+    fast_routing: Vec<Vec<Value>>,
+}
+
+/// A text, and what its parts are about.
+#[derive(Default)]
+struct Document {
+    text: String,
+    /// What the entries of each section are called.
+    subjects: HashMap<&'static str, Vec<String>>,
+    warnings: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Rows {
+    fn read(store: &Store, layer: impl Fn(Module) -> Layer) -> Result<Self, SqlError> {
+        let mut variables = Vec::new();
+        for module in [Module::MysqlVariables, Module::AdminVariables, Module::TrunklineVariables] {
+            let prefix = module.prefix().unwrap_or_default();
+            variables.extend(store.variables(layer(module), prefix)?);
+        }
+        let servers = layer(Module::MysqlServers);
+        let rules = layer(Module::MysqlQueryRules);
+        let attributes = store.rows(servers, "mysql_hostgroup_attributes")?;
+        let split = attributes.iter().filter(|row| splits_reads(row));
+        Ok(Self {
+            split: split.filter_map(|row| row.first()).cloned().collect(),
+            variables,
+            servers: store.rows(servers, "mysql_servers")?,
+            replication: store.rows(servers, "mysql_replication_hostgroups")?,
+            users: store.rows(layer(Module::MysqlUsers), "mysql_users")?,
+            rules: store.rows(rules, "mysql_query_rules")?,
+            fast_routing: store.rows(rules, "mysql_query_rules_fast_routing")?,
+        })
+    }
+
+    fn document(&self, left_out: &[(String, String)]) -> Document {
+        let mut document = Document::default();
+        for (name, value) in &self.variables {
+            let row = variable::find(name);
+            let set = row.filter(|row| row.default_value() != *value);
+            if let Some(line) = set.and_then(|row| row.toml(value)) {
+                let _ = writeln!(document.text, "{line}");
+            }
+        }
+        let sections = [
+            ("server", "mysql_servers", &self.servers),
+            ("replication", "mysql_replication_hostgroups", &self.replication),
+            ("user", "mysql_users", &self.users),
+            ("rule", "mysql_query_rules", &self.rules),
+            ("fast_routing", "mysql_query_rules_fast_routing", &self.fast_routing),
+        ];
+        for (section, name, rows) in sections {
+            let Some(table) = trunkline_store::tables::find(name) else { continue };
+            let skipped: Vec<&str> = left_out
+                .iter()
+                .filter(|(of, _)| of == section)
+                .map(|(_, column)| column.as_str())
+                .collect();
+            for row in rows {
+                document.entry(section, &table, row, rows, &skipped, &self.split);
+            }
+        }
+        document
+    }
+}
+
+impl Document {
+    /// Writes one row.
+    fn entry(
+        &mut self,
+        section: &'static str,
+        table: &Table,
+        row: &[Value],
+        rows: &[Vec<Value>],
+        skipped: &[&str],
+        split: &[Value],
+    ) {
+        let fields = Fields { table, row };
+        let subject = subject(section, &fields);
+        if section == "user" && !self.is_client(&fields, rows, &subject) {
+            return;
+        }
+        let _ = writeln!(self.text, "[[{section}]]");
+        for (column, value) in table.columns.iter().zip(row) {
+            let is_skipped = skipped.contains(&column.name)
+                || section == "user" && matches!(column.name, "frontend" | "backend");
+            if is_skipped {
+                continue;
+            }
+            match line(section, column.name, value, column.default) {
+                Line::Nothing => {}
+                Line::Text(line) => self.text.push_str(&line),
+                Line::Shunned => {
+                    self.warnings.push(format!("{subject}: SHUNNED is loaded as ONLINE"));
+                }
+            }
+        }
+        if section == "replication" {
+            let writer = fields.value("writer_hostgroup");
+            let split = if writer.is_some_and(|id| split.contains(id)) { "auto" } else { "rules" };
+            let _ = writeln!(self.text, "read_write_split = \"{split}\"");
+        }
+        self.subjects.entry(section).or_default().push(subject);
+    }
+
+    /// Whether a row of `mysql_users` is one that clients log in with. ProxySQL may have a second
+    /// row of the same name for servers; it must have the same password here.
+    fn is_client(&mut self, fields: &Fields<'_>, rows: &[Vec<Value>], subject: &str) -> bool {
+        if fields.number("frontend") == Some(1) {
+            return true;
+        }
+        let name = fields.text("username");
+        let client = rows
+            .iter()
+            .map(|row| Fields { table: fields.table, row })
+            .find(|other| other.number("frontend") == Some(1) && other.text("username") == name);
+        match client {
+            Some(client) if client.value("password") != fields.value("password") => {
+                let reason = "has another password for servers, which is not supported yet";
+                self.errors.push(format!("{subject}: {reason}"));
+            }
+            Some(_) => {}
+            None => self.warnings.push(format!("{subject}: no client can log in (frontend is 0)")),
+        }
+        false
+    }
+
+    /// What the entry that `key` points at is called.
+    fn subject(&self, key: &str) -> String {
+        let found = key.split_once('[').and_then(|(section, rest)| {
+            let index: usize = rest.split_once(']')?.0.parse().ok()?;
+            self.subjects.get(section)?.get(index)
+        });
+        match (found, variable_of(key)) {
+            (Some(subject), _) => subject.clone(),
+            (None, Some(name)) => name,
+            (None, None) => key.to_owned(),
+        }
+    }
+
+    /// An error in the words of the tables.
+    fn explain(&self, error: &ConfigError) -> String {
+        let message = ["server", "user", "replication", "rule", "fast_routing"]
+            .iter()
+            .fold(error.message.clone(), |text, name| text.replace(&format!(" in [[{name}]]"), ""));
+        format!("{}: {message}", self.subject(&error.key))
+    }
+}
+
+/// The variable that is the setting of this name.
+fn variable_of(setting: &str) -> Option<String> {
+    let is_it = |row: &variable::Row| row.setting().is_some_and(|found| found.name == setting);
+    variable::all().find(is_it).map(|row| row.name())
+}
+
+/// One row by the names of its columns.
+struct Fields<'a> {
+    table: &'a Table,
+    row: &'a [Value],
+}
+
+impl Fields<'_> {
+    fn value(&self, name: &str) -> Option<&Value> {
+        let at = self.table.columns.iter().position(|column| column.name == name)?;
+        self.row.get(at)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.value(name).map_or_else(String::new, shown)
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        match self.value(name) {
+            Some(Value::Integer(number)) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// What a row is called in messages: its table and its key.
+fn subject(section: &str, fields: &Fields<'_>) -> String {
+    let text = |name: &str| fields.text(name);
+    match section {
+        "server" => format!(
+            "mysql_servers, hostgroup_id {}, {}:{}",
+            text("hostgroup_id"),
+            text("hostname"),
+            text("port")
+        ),
+        "replication" => {
+            format!("mysql_replication_hostgroups, writer_hostgroup {}", text("writer_hostgroup"))
+        }
+        "user" => format!("mysql_users, username {}", text("username")),
+        "rule" => format!("mysql_query_rules, rule_id {}", text("rule_id")),
+        _ => {
+            format!("mysql_query_rules_fast_routing, {}, {}", text("username"), text("schemaname"))
+        }
+    }
+}
+
+/// What becomes of one value.
+enum Line {
+    Nothing,
+    Text(String),
+    /// A status that only Trunkline itself gives.
+    Shunned,
+}
+
+fn line(section: &str, name: &str, value: &Value, default: Option<&str>) -> Line {
+    // In a file, a rule is active unless it says otherwise.
+    let is_default = is_default(value, default) && (section, name) != ("rule", "active");
+    match (section, name, value) {
+        // For a rule without modifiers; one that says nothing is caseless.
+        ("rule", "re_modifiers", Value::Null) => Line::Text("re_modifiers = \"\"\n".to_owned()),
+        ("user", "password", value) => Line::Text(password(value)),
+        ("server", "status", Value::Text(word)) if word.eq_ignore_ascii_case("SHUNNED") => {
+            Line::Shunned
+        }
+        (_, _, Value::Null) => Line::Nothing,
+        _ if is_default => Line::Nothing,
+        (_, _, Value::Integer(number)) => Line::Text(format!("{name} = {number}\n")),
+        (_, _, Value::Real(number)) => Line::Text(format!("{name} = {number:?}\n")),
+        (_, _, Value::Text(text)) => Line::Text(format!("{name} = {}\n", quoted(text))),
+        (_, _, Value::Blob(bytes)) => {
+            Line::Text(format!("{name} = {}\n", quoted(&String::from_utf8_lossy(bytes))))
+        }
+    }
+}
+
+fn is_default(value: &Value, default: Option<&str>) -> bool {
+    match (value, default) {
+        (Value::Null, None | Some("NULL")) => true,
+        (Value::Integer(number), Some(default)) => default.parse() == Ok(*number),
+        (Value::Text(text), Some(default)) => default.trim_matches('\'') == text,
+        _ => false,
+    }
+}
+
+/// A password as ProxySQL's column has it: clear, or one of two hashes.
+fn password(value: &Value) -> String {
+    match value {
+        Value::Text(text) if is_hash(text.as_bytes()) => {
+            format!("password_hash = {}\n", quoted(text))
+        }
+        Value::Text(text) => format!("password = {}\n", quoted(text)),
+        Value::Blob(bytes) if is_hash(bytes) => {
+            let hex = bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"));
+            format!("password_hash = \"0x{hex}\"\n")
+        }
+        Value::Blob(bytes) => format!("password = {}\n", quoted(&String::from_utf8_lossy(bytes))),
+        Value::Integer(number) => format!("password = \"{number}\"\n"),
+        Value::Real(_) | Value::Null => "password = \"\"\n".to_owned(),
+    }
+}
+
+fn is_hash(bytes: &[u8]) -> bool {
+    let is_native = bytes.len() == 41
+        && bytes.first() == Some(&b'*')
+        && bytes.iter().skip(1).all(u8::is_ascii_hexdigit);
+    is_native || (bytes.len() == 70 && bytes.starts_with(b"$A$"))
+}

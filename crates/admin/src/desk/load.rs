@@ -1,0 +1,313 @@
+//! `LOAD` and `SAVE`: all or nothing, and what they have changed.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use trunkline_config::variable;
+use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
+
+use super::{
+    Desk, FirstRow, Refused, Reply, Session,
+    document::{self, MakeError},
+    reply::texts,
+};
+use crate::sql::{Movement, Origin};
+
+/// Changes of one load that the history keeps, a line each.
+const CHANGES_NOTED_MAX: usize = 1_000;
+/// Wrong rows that one error names; a `MySQL` error has 512 bytes, the log gets all of them.
+const NAMED_MAX: usize = 5;
+
+impl Desk {
+    /// Does a `LOAD` or `SAVE`.
+    pub(super) async fn load_or_save(
+        &self,
+        session: &Session,
+        sql: &str,
+        movement: Movement,
+    ) -> Result<Reply, Refused> {
+        let _one_at_a_time = self.loading.lock().await;
+        let module = movement.module;
+        match (movement.from, movement.to) {
+            (Origin::Layer(Layer::Memory), Layer::Runtime) => {
+                self.load_to_runtime(session, sql, module).await
+            }
+            (Origin::Layer(from), to) => {
+                let rows = self.with_store(move |store| Ok(store.copy(module, from, to)?)).await?;
+                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
+            }
+            (Origin::Revision(revision), _) => {
+                let rows =
+                    self.with_store(move |store| Ok(store.restore(module, revision)?)).await?;
+                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
+            }
+            (Origin::ConfigFile, _) => self.load_from_file(module).await,
+        }
+    }
+
+    async fn load_to_runtime(
+        &self,
+        session: &Session,
+        sql: &str,
+        module: Module,
+    ) -> Result<Reply, Refused> {
+        let made = self
+            .with_store(move |store| {
+                check_admin(store, module)?;
+                document::make(store, &[module]).map_err(refusal)
+            })
+            .await?;
+        let name = module.name();
+        let changes = self
+            .runtime
+            .apply(made.config, format!("{name} (memory)"))
+            .await
+            .map_err(Refused::new)?;
+        for warning in &made.warnings {
+            tracing::warn!("{name}: {warning}");
+        }
+        let info = said(changes.len(), &made.warnings);
+        let (author, command) = (session.author(), sql.trim().to_owned());
+        self.with_store(move |store| {
+            let waiting = needs_restart(store, module)?;
+            store.copy(module, Layer::Memory, Layer::Runtime)?;
+            let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            store.put_variables(Layer::Runtime, pairs)?;
+            note_checksum(store, module)?;
+            let row = RevisionRow {
+                changed_at: unix_sec(),
+                author: &author,
+                module,
+                command: &command,
+                changes: &noted(&changes),
+            };
+            let noted = store.record(row);
+            if let Err(error) = noted {
+                // It runs already; what can't be noted is said, and no reason to fail.
+                tracing::error!(
+                    "{} runs, but config_history has no row of it: {error}",
+                    module.name()
+                );
+            }
+            Ok(())
+        })
+        .await?;
+        if module == Module::AdminVariables {
+            self.renew_accounts().await?;
+        }
+        let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
+        Ok(Reply::Ok { affected: 0, info, warnings })
+    }
+
+    /// Puts the file's rows of a module into MEMORY, all or none; others stay there.
+    async fn load_from_file(&self, module: Module) -> Result<Reply, Refused> {
+        let Some(file) = self.file.clone() else {
+            return Err(Refused::new("Config file unknown"));
+        };
+        let read = tokio::task::spawn_blocking(move || file());
+        let imported = match read.await {
+            Ok(Ok(imported)) => imported,
+            Ok(Err(lines)) => return Err(refusal(MakeError::Rows(lines))),
+            Err(_) => return Err(Refused::new("the file was not read")),
+        };
+        let is_of_module = |row: &FirstRow| match module.prefix() {
+            None => module.tables().contains(&row.table),
+            Some(prefix) => row.values.iter().any(|(column, value)| {
+                let is_name = column == "variable_name";
+                is_name && matches!(value, Value::Text(name) if name.starts_with(prefix))
+            }),
+        };
+        let rows: Vec<FirstRow> = imported.rows.into_iter().filter(is_of_module).collect();
+        let affected = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        self.with_store(move |store| {
+            let rows: Vec<(&str, &[(String, Value)])> =
+                rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
+            Ok(store.insert_named(Layer::Memory, &rows)?)
+        })
+        .await?;
+        Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+    }
+
+    /// What runs, as the text of a configuration file.
+    pub(super) async fn config_text(&self) -> Result<String, Refused> {
+        self.with_store(|store| Ok(document::text(store, Layer::Runtime)?)).await
+    }
+
+    /// Writes it to a new file that only its owner may read: there are passwords in it.
+    pub(super) async fn save_config(&self, path: String) -> Result<Reply, Refused> {
+        let text = self.config_text().await?;
+        let written = tokio::task::spawn_blocking(move || {
+            let mut options = fs::OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(0o600).open(&path);
+            let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map(|()| path.clone()).map_err(|error| format!("can't write {path}: {error}"))
+        });
+        match written.await {
+            Ok(Ok(path)) => Ok(Reply::said(format!("File {path} is saved."))),
+            Ok(Err(error)) => Err(Refused::new(error)),
+            Err(_) => Err(Refused::new("the file was not written")),
+        }
+    }
+
+    pub(super) async fn checksum(&self, module: Module, is_disk: bool) -> Result<Reply, Refused> {
+        let layer = if is_disk { Layer::Disk } else { Layer::Memory };
+        let table = module.tables().first().copied().unwrap_or("global_variables");
+        let sum =
+            self.with_store(move |store| Ok(fingerprint(&rows_of(store, module, layer)?))).await?;
+        let sums = vec![vec![table.to_owned(), shown(sum)]];
+        Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
+    }
+
+    pub(super) async fn global_checksum(&self) -> Result<Reply, Refused> {
+        let sum = self
+            .with_store(|store| {
+                let mut rows = Vec::new();
+                for module in Module::ALL {
+                    rows.extend(rows_of(store, module, Layer::Runtime)?);
+                }
+                Ok(fingerprint(&rows))
+            })
+            .await?;
+        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![shown(sum)]])))
+    }
+}
+
+/// Variables of a module that only a restart changes, as they run.
+fn needs_restart(store: &Store, module: Module) -> Result<Vec<(String, String)>, SqlError> {
+    let Some(prefix) = module.prefix() else { return Ok(Vec::new()) };
+    let mut variables = store.variables(Layer::Runtime, prefix)?;
+    variables
+        .retain(|(name, _)| variable::find(name).is_some_and(|row| row.reload_word() == "restart"));
+    Ok(variables)
+}
+
+/// The changes as the history keeps them.
+fn noted(changes: &[String]) -> String {
+    let first = changes.get(..CHANGES_NOTED_MAX).unwrap_or(changes).join("\n");
+    match changes.len().saturating_sub(CHANGES_NOTED_MAX) {
+        0 => first,
+        more => format!("{first}\nand {more} more"),
+    }
+}
+
+/// What a `LOAD` says in its answer.
+fn said(changes: usize, warnings: &[String]) -> String {
+    let counted = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    };
+    match warnings.first() {
+        None => counted(changes, "change"),
+        Some(first) => format!(
+            "{}; {}, the first one: {first}",
+            counted(changes, "change"),
+            counted(warnings.len(), "warning")
+        ),
+    }
+}
+
+/// The error for rows that make no configuration.
+pub(super) fn refusal(error: MakeError) -> Refused {
+    match error {
+        MakeError::Sql(error) => error.into(),
+        MakeError::Rows(lines) => {
+            for line in &lines {
+                tracing::error!("not loaded: {line}");
+            }
+            let named: Vec<&str> = lines.iter().take(NAMED_MAX).map(String::as_str).collect();
+            let more = match lines.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" (and {more} more, in the log)"),
+            };
+            Refused::new(format!("nothing was loaded: {}{more}", named.join("; ")))
+        }
+    }
+}
+
+/// Refuses accounts of the admin port that could not be used, or by anybody.
+fn check_admin(store: &Store, module: Module) -> Result<(), Refused> {
+    if module != Module::AdminVariables {
+        return Ok(());
+    }
+    let variables = store.variables(Layer::Memory, "admin-")?;
+    let accounts = crate::port::Accounts::read(&variables).map_err(Refused::wrong_value)?;
+    accounts.check_public(&variables).map_err(Refused::wrong_value)
+}
+
+/// The name of a module in `runtime_checksums_values`, for those that ProxySQL has there.
+fn checksum_name(module: Module) -> Option<&'static str> {
+    match module {
+        Module::MysqlServers => Some("mysql_servers"),
+        Module::MysqlUsers => Some("mysql_users"),
+        Module::MysqlQueryRules => Some("mysql_query_rules"),
+        Module::MysqlVariables => Some("mysql_variables"),
+        Module::AdminVariables => Some("admin_variables"),
+        Module::ProxysqlServers => Some("proxysql_servers"),
+        Module::TrunklineVariables
+        | Module::MysqlFirewall
+        | Module::Scheduler
+        | Module::Restapi
+        | Module::SqliteserverVariables
+        | Module::ClickhouseVariables
+        | Module::LdapVariables
+        | Module::ClickhouseUsers => None,
+    }
+}
+
+/// Notes that a module runs.
+pub(super) fn note_checksum(store: &mut Store, module: Module) -> Result<(), SqlError> {
+    let Some(name) = checksum_name(module) else { return Ok(()) };
+    let sum = shown(fingerprint(&rows_of(store, module, Layer::Runtime)?));
+    store.note_checksum(name, unix_sec(), &sum)
+}
+
+/// All rows of a module, variables among them.
+fn rows_of(store: &Store, module: Module, layer: Layer) -> Result<Vec<Vec<Value>>, SqlError> {
+    let mut rows = Vec::new();
+    for table in module.tables() {
+        rows.extend(store.rows(layer, table)?);
+    }
+    if let Some(prefix) = module.prefix() {
+        let variables = store.variables(layer, prefix)?;
+        let pairs = variables.into_iter();
+        rows.extend(pairs.map(|(name, value)| vec![Value::Text(name), Value::Text(value)]));
+    }
+    Ok(rows)
+}
+
+fn shown(sum: u64) -> String {
+    format!("0x{sum:016X}")
+}
+
+/// Seconds of Unix time.
+pub(super) fn unix_sec() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A number that differs when rows differ (FNV-1a); it compares layers and is no secret.
+fn fingerprint(rows: &[Vec<Value>]) -> u64 {
+    let mut sum = 0xCBF2_9CE4_8422_2325_u64;
+    let mut eat = |bytes: &[u8]| {
+        for byte in bytes {
+            sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    };
+    for row in rows {
+        for value in row {
+            match value {
+                Value::Null => eat(b"n"),
+                Value::Integer(number) => eat(number.to_string().as_bytes()),
+                Value::Real(number) => eat(number.to_string().as_bytes()),
+                Value::Text(text) => eat(text.as_bytes()),
+                Value::Blob(bytes) => eat(bytes),
+            }
+            eat(&[0]);
+        }
+        eat(&[1]);
+    }
+    sum
+}

@@ -1,0 +1,286 @@
+//! Answers administrators' statements: the store behind, the running proxy beside.
+//!
+//! Reading order: [`Desk::answer`] (what becomes of a statement), [`load`] (between layers),
+//! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
+//! [`start`](mod@start) (what runs first).
+
+pub(crate) mod document;
+mod load;
+mod numbers;
+mod reply;
+mod session;
+mod show;
+mod start;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use trunkline_config::variable;
+use trunkline_stats::{DigestSums, ServerCounters};
+use trunkline_store::{Access, Answer, Layer, Module, Prepared, Store, Value};
+
+pub use reply::{Refused, Reply};
+pub use session::{Session, VERSION};
+pub use start::{FirstRow, Start, StartError, Started, start, start_new};
+
+use crate::{
+    import::Imported,
+    port::Accounts,
+    source::Runtime,
+    sql::{self, Assignment, Command, Statement, select, text::Text},
+};
+use session::Asked;
+
+/// What identifies a row of the digest table: digest, hostgroup, user, schema.
+type DigestKey = (u64, u32, String, String);
+
+fn read_accounts(store: &Store) -> Result<Accounts, Refused> {
+    let variables = store.variables(Layer::Runtime, "admin-")?;
+    Accounts::read(&variables).map_err(Refused::wrong_value)
+}
+
+/// Whether only administrators may see the value of a variable.
+fn is_secret(variable: &str) -> bool {
+    variable.contains("password") || variable.contains("credentials")
+}
+
+/// Reads the configuration file that a database began with, or could have.
+pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Sync>;
+
+/// The admin port without its sockets.
+pub struct Desk {
+    store: Arc<Mutex<Store>>,
+    runtime: Arc<dyn Runtime>,
+    /// For `LOAD … FROM CONFIG`.
+    file: Option<Arc<FileReader>>,
+    /// Who may come in. Logging in does not wait for the store.
+    accounts: Mutex<Option<Accounts>>,
+    /// Held while a configuration is loaded: one after the other.
+    loading: tokio::sync::Mutex<()>,
+    /// What was counted until the digests were last reset.
+    digests_before: Mutex<HashMap<DigestKey, DigestSums>>,
+    /// The same for servers, by hostgroup and address.
+    servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
+}
+
+impl Desk {
+    /// For a store whose configuration runs. `file` is what `LOAD … FROM CONFIG` reads.
+    pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
+        let accounts = read_accounts(&store).ok();
+        Self {
+            file: file.map(Arc::new),
+            accounts: Mutex::new(accounts),
+            store: Arc::new(Mutex::new(store)),
+            runtime,
+            loading: tokio::sync::Mutex::new(()),
+            digests_before: Mutex::new(HashMap::new()),
+            servers_before: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Answers one statement.
+    pub async fn answer(&self, session: &mut Session, sql: &str, params: &[Value]) -> Reply {
+        let answered = match sql::parse(sql) {
+            Ok(statement) => self.execute(session, sql, statement, params).await,
+            Err(message) => Err(Refused::syntax(message)),
+        };
+        answered.unwrap_or_else(Reply::Error)
+    }
+
+    /// What a statement has for columns and parameters.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub async fn describe(&self, session: &Session, sql: &str) -> Result<Prepared, Refused> {
+        let statement = sql::parse(sql).map_err(Refused::syntax)?;
+        let text = match statement {
+            Statement::Sql(text) => text,
+            Statement::Session => self.rewritten(session, sql).await?,
+            Statement::Show(show) => {
+                let rows = self.show(session, show).await?;
+                let columns = match rows {
+                    Reply::Rows(rows) => rows.columns,
+                    Reply::Ok { .. } | Reply::Error(_) => Vec::new(),
+                };
+                return Ok(Prepared { columns, params: 0 });
+            }
+            Statement::Empty
+            | Statement::Move(_)
+            | Statement::Set(_)
+            | Statement::NoEffect
+            | Statement::Use(_)
+            | Statement::Command(_) => return Ok(Prepared { columns: Vec::new(), params: 0 }),
+        };
+        let access = session.access;
+        self.with_store(move |store| store.describe(&text, access).map_err(Refused::from)).await
+    }
+
+    async fn execute(
+        &self,
+        session: &mut Session,
+        sql: &str,
+        statement: Statement,
+        params: &[Value],
+    ) -> Result<Reply, Refused> {
+        let is_admin = session.access != Access::Stats;
+        match statement {
+            Statement::Empty | Statement::NoEffect => Ok(Reply::ok()),
+            Statement::Use(schema) => {
+                session.schema = schema;
+                Ok(Reply::ok())
+            }
+            Statement::Move(_) | Statement::Set(_) if !is_admin => Err(Refused::denied()),
+            Statement::Move(movement) => {
+                // This one may end it.
+                if movement.module != Module::AdminVariables {
+                    self.refuse_read_only().await?;
+                }
+                self.load_or_save(session, sql, movement).await
+            }
+            Statement::Set(assignment) => self.set(assignment).await,
+            Statement::Show(show) => self.show(session, show).await,
+            Statement::Command(Command::Help) => Ok(Reply::Rows(show::help())),
+            Statement::Command(_) if !is_admin => Err(Refused::denied()),
+            Statement::Command(command) => self.command(command).await,
+            Statement::Session => {
+                let text = self.rewritten(session, sql).await?;
+                self.run(session, text, params).await
+            }
+            Statement::Sql(text) => self.run(session, text, params).await,
+        }
+    }
+
+    /// Runs a statement on SQLite, with tables filled that it names.
+    async fn run(
+        &self,
+        session: &Session,
+        text: String,
+        params: &[Value],
+    ) -> Result<Reply, Refused> {
+        let lower = text.to_ascii_lowercase();
+        let writes = !lower.starts_with("select") && !lower.starts_with("pragma");
+        if writes && session.access == Access::Admin {
+            self.refuse_read_only().await?;
+        }
+        self.fill_tables(&lower).await?;
+        let (access, params) = (session.access, params.to_vec());
+        let answer = self
+            .with_store(move |store| store.run(&text, &params, access).map_err(Refused::from))
+            .await?;
+        Ok(match answer {
+            Answer::Rows(rows) => Reply::Rows(rows),
+            Answer::Done(affected) => Reply::Ok { affected, info: String::new(), warnings: 0 },
+        })
+    }
+
+    /// `SET`: a variable of MEMORY.
+    async fn set(&self, assignment: Assignment) -> Result<Reply, Refused> {
+        let Assignment { name, value } = assignment;
+        let Some(row) = variable::find(&name) else {
+            let message = format!("Unknown global variable: '{name}'");
+            return Err(Refused::unknown_variable(message));
+        };
+        row.check(&value).map_err(Refused::wrong_value)?;
+        let name = row.name();
+        // Only this may be set while the admin port refuses writes: it ends that.
+        if name != "admin-read_only" {
+            self.refuse_read_only().await?;
+        }
+        self.with_store(move |store| {
+            let given = [(name.as_str(), value.as_str())];
+            store.put_variables(Layer::Memory, given.into_iter()).map_err(Refused::from)
+        })
+        .await?;
+        Ok(Reply::Ok { affected: 1, info: String::new(), warnings: 0 })
+    }
+
+    /// `admin-read_only` as it runs refuses changes.
+    async fn refuse_read_only(&self) -> Result<(), Refused> {
+        let value = self.running_variable("admin-read_only").await?;
+        match value.as_str() {
+            "true" | "1" => Err(Refused::new("the admin port is read-only (admin-read_only)")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The running value of a variable; empty when there is none.
+    pub(crate) async fn running_variable(&self, name: &'static str) -> Result<String, Refused> {
+        self.with_store(move |store| {
+            let found = store.variables(Layer::Runtime, name)?;
+            Ok(found.into_iter().find(|(n, _)| n == name).map_or(String::new(), |(_, v)| v))
+        })
+        .await
+    }
+
+    /// Who may come in now.
+    pub(crate) fn accounts(&self) -> Option<Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other accounts run.
+    async fn renew_accounts(&self) -> Result<(), Refused> {
+        let accounts = self.with_store(|store| read_accounts(store)).await?;
+        *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(accounts);
+        Ok(())
+    }
+
+    async fn rewritten(&self, session: &Session, sql: &str) -> Result<String, Refused> {
+        let mut variables =
+            self.with_store(|store| Ok(store.variables(Layer::Runtime, "")?)).await?;
+        if session.access == Access::Stats {
+            variables.retain(|(name, _)| !is_secret(name));
+        }
+        let asked = Asked { session, variables: &variables };
+        select::rewrite(&Text::new(sql), &asked).map_err(Refused::unknown_variable)
+    }
+
+    /// Works with the store on a thread that may wait.
+    async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Store) -> Result<T, Refused> + Send + 'static,
+    ) -> Result<T, Refused> {
+        let store = Arc::clone(&self.store);
+        let worked = tokio::task::spawn_blocking(move || {
+            work(&mut store.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        match worked.await {
+            Ok(result) => result,
+            Err(_) => Err(Refused::new("the statement was not finished")),
+        }
+    }
+
+    async fn command(&self, command: Command) -> Result<Reply, Refused> {
+        match command {
+            Command::Help => Ok(Reply::Rows(show::help())),
+            Command::Accepted(said) => Ok(Reply::said(said)),
+            Command::LogEntry(text) => {
+                tracing::info!("log entry: {text}");
+                Ok(Reply::ok())
+            }
+            Command::Missing(what) => Err(Refused::missing(&what)),
+            Command::Shutdown { is_slow } => {
+                self.runtime.stop(is_slow);
+                Ok(Reply::ok())
+            }
+            Command::TruncateDigests => {
+                self.reset_digests().await;
+                Ok(Reply::ok())
+            }
+            Command::SaveDigests => self.save_digests().await,
+            Command::SelectConfig => {
+                let text = self.config_text().await?;
+                Ok(Reply::Rows(reply::texts(&["Data"], vec![vec![text]])))
+            }
+            Command::SaveConfig(path) => self.save_config(path).await,
+            Command::GlobalChecksum => self.global_checksum().await,
+            Command::Checksum { module, is_disk } => self.checksum(module, is_disk).await,
+            Command::Kill { .. } => Err(Refused::missing("KILL on the admin port")),
+            Command::ExplainRoute(_) => Err(Refused::missing("EXPLAIN ROUTE")),
+        }
+    }
+}

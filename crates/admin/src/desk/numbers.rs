@@ -1,0 +1,449 @@
+//! Tables of statistics and of what runs, filled when a statement names them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{MutexGuard, PoisonError},
+};
+
+use trunkline_config::Snapshot;
+use trunkline_stats::{
+    DigestOrder, DigestQuery, DigestRow, DigestSums, Histogram, Report, SessionQuery, SessionRow,
+    report::state_name,
+};
+use trunkline_store::{Layer, Value, tables::Schema};
+use trunkline_topology::Address;
+
+use super::{Desk, DigestKey, Refused, Reply, is_secret, load::unix_sec};
+
+/// The most digests that are read.
+const DIGESTS_MAX: usize = 1_000_000;
+/// The most sessions that are read.
+const SESSIONS_MAX: usize = 200_000;
+
+/// Rows for tables.
+type Filled = Vec<(&'static str, Vec<Vec<Value>>)>;
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn number(number: impl TryInto<i64>) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+impl Desk {
+    /// Fills the tables that a text in lower case names.
+    pub(super) async fn fill_tables(&self, lower: &str) -> Result<(), Refused> {
+        let names = |name: &str| lower.contains(name);
+        if names("runtime_mysql_servers") {
+            self.fill_runtime_servers().await?;
+        }
+        if !names("stats_") && !names("global_variables") {
+            return Ok(());
+        }
+        let mut filled: Filled = Vec::new();
+        if names("global_variables") {
+            self.fill_stats_variables().await?;
+        }
+        if names("stats_mysql_query_digest") {
+            filled.extend(self.digest_tables(names("stats_mysql_query_digest_reset")).await);
+        }
+        if names("processlist") || names("stats_sessions") || names("stats_mysql_users") {
+            let query = SessionQuery { rows_max: SESSIONS_MAX, pinned_only: false };
+            let list = self.runtime.sessions(query).await;
+            filled.push(("stats_mysql_processlist", processlist(&list.sessions)));
+            filled.push(("stats_sessions", sessions(&list.sessions)));
+            filled.push(("stats_mysql_users", users(&list.sessions, &self.runtime.snapshot())));
+        }
+        let from_report = [
+            "stats_mysql_global",
+            "stats_mysql_connection_pool",
+            "stats_mysql_commands_counters",
+            "stats_mysql_query_rules",
+            "stats_refusals",
+            "stats_latency",
+            "stats_waits",
+        ];
+        if from_report.iter().any(|name| names(name)) {
+            let report = self.runtime.report(DigestQuery::NONE).await;
+            let snapshot = self.runtime.snapshot();
+            filled.extend(tables_of(&report, &snapshot));
+            if names("stats_mysql_connection_pool_reset") {
+                filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
+            }
+        }
+        self.with_store(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
+    }
+
+    /// What variables run, for users of statistics: without passwords.
+    async fn fill_stats_variables(&self) -> Result<(), Refused> {
+        self.with_store(|store| {
+            let variables = store.variables(Layer::Runtime, "")?;
+            let rows = variables
+                .into_iter()
+                .filter(|(name, _)| !is_secret(name))
+                .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
+                .collect();
+            Ok(store.fill(Schema::Stats, &[("global_variables", rows)])?)
+        })
+        .await
+    }
+
+    /// Servers that are shunned now are shown so.
+    async fn fill_runtime_servers(&self) -> Result<(), Refused> {
+        let report = self.runtime.report(DigestQuery::NONE).await;
+        let states: Vec<(i64, String, i64, &'static str)> = report
+            .servers
+            .iter()
+            .map(|row| {
+                let (host, port) = host_and_port(&row.address);
+                (i64::from(row.hostgroup), host, port, state_name(row.state))
+            })
+            .collect();
+        self.with_store(move |store| {
+            let mut rows = store.rows(Layer::Runtime, "mysql_servers")?;
+            for row in &mut rows {
+                let [group, host, port, _, status, ..] = row.as_mut_slice() else { continue };
+                let (Value::Integer(group), Value::Text(host), Value::Integer(port)) =
+                    (group, host, port)
+                else {
+                    continue;
+                };
+                let found = states.iter().find(|(of, at, on, _)| {
+                    *of == *group && at == host && (on == port || at.starts_with('/'))
+                });
+                if let Some((_, _, _, state)) = found {
+                    *status = text(state);
+                }
+            }
+            Ok(store.replace(Layer::Runtime, "mysql_servers", &rows)?)
+        })
+        .await
+    }
+
+    /// What servers have done since this was asked last.
+    fn pool_since_reset(&self, report: &Report) -> Vec<Vec<Value>> {
+        let mut before = self.servers_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = connection_pool(report);
+        for (row, server) in rows.iter_mut().zip(&report.servers) {
+            let key = (server.hostgroup, server.address.clone());
+            let last = before.insert(key, server.counters).unwrap_or_default();
+            let now = &server.counters;
+            let since = [
+                (6, now.connect_ok.saturating_sub(last.connect_ok)),
+                (7, now.connect_err.saturating_sub(last.connect_err)),
+                (9, now.statements.saturating_sub(last.statements)),
+                (11, now.bytes_sent.saturating_sub(last.bytes_sent)),
+                (12, now.bytes_received.saturating_sub(last.bytes_received)),
+            ];
+            for (column, value) in since {
+                if let Some(place) = row.get_mut(column) {
+                    *place = number(value);
+                }
+            }
+        }
+        rows
+    }
+
+    async fn digests(&self) -> Vec<DigestRow> {
+        let query = DigestQuery { order: DigestOrder::SumTime, rows_max: DIGESTS_MAX };
+        self.runtime.report(query).await.digests
+    }
+
+    async fn digest_tables(&self, is_reset: bool) -> Filled {
+        let rows = self.digests().await;
+        let table: Vec<Vec<Value>> = {
+            let before = self.digests_before();
+            rows.iter().filter_map(|row| digest(row, before.get(&key(row)))).collect()
+        };
+        if !is_reset {
+            return vec![("stats_mysql_query_digest", table)];
+        }
+        *self.digests_before() = rows.iter().map(|row| (key(row), row.sums)).collect();
+        vec![("stats_mysql_query_digest", table.clone()), ("stats_mysql_query_digest_reset", table)]
+    }
+
+    /// Forgets what was counted so far.
+    pub(super) async fn reset_digests(&self) {
+        let rows = self.digests().await;
+        *self.digests_before() = rows.iter().map(|row| (key(row), row.sums)).collect();
+    }
+
+    /// `SAVE MYSQL DIGEST TO DISK`.
+    pub(super) async fn save_digests(&self) -> Result<Reply, Refused> {
+        let filled = self.digest_tables(true).await;
+        let now = unix_sec();
+        let rows: Vec<Vec<Value>> = filled.into_iter().next().map_or(Vec::new(), |(_, rows)| rows);
+        let affected = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        self.with_store(move |store| {
+            let rows = rows.into_iter().map(|row| {
+                let mut row = row;
+                row.insert(0, number(now));
+                row
+            });
+            let rows: Vec<_> = rows.collect();
+            Ok(store.append(Schema::StatsHistory, "history_mysql_query_digest", &rows)?)
+        })
+        .await?;
+        Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+    }
+
+    fn digests_before(&self) -> MutexGuard<'_, HashMap<DigestKey, DigestSums>> {
+        self.digests_before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(row: &DigestRow) -> DigestKey {
+    (row.digest, row.hostgroup, row.username.clone(), row.schemaname.clone())
+}
+
+/// A row of the digest table since the last reset; `None` when nothing came since. Shortest and
+/// longest times are those since the start.
+fn digest(row: &DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
+    let (sums, before) = (&row.sums, before.copied().unwrap_or_default());
+    let count = sums.count_star.saturating_sub(before.count_star);
+    if count == 0 {
+        return None;
+    }
+    let first_seen = match before.count_star {
+        0 => sums.first_seen,
+        _ => before.last_seen.max(sums.first_seen),
+    };
+    Some(vec![
+        number(row.hostgroup),
+        text(&row.schemaname),
+        text(&row.username),
+        text(""),
+        text(&format!("0x{:016X}", row.digest)),
+        text(&row.digest_text),
+        number(count),
+        number(first_seen),
+        number(sums.last_seen),
+        number(sums.sum_time.saturating_sub(before.sum_time)),
+        number(sums.min_time),
+        number(sums.max_time),
+        number(sums.sum_rows_affected.saturating_sub(before.sum_rows_affected)),
+        number(sums.sum_rows_sent.saturating_sub(before.sum_rows_sent)),
+    ])
+}
+
+/// ProxySQL's two columns of an address; a Unix socket's port is 0.
+fn host_and_port(address: &str) -> (String, i64) {
+    match address.parse() {
+        Ok(Address::Tcp { host, port }) => (host, i64::from(port)),
+        Ok(Address::Unix(path)) => (path.display().to_string(), 0),
+        Err(_) => (address.to_owned(), 0),
+    }
+}
+
+/// A client's address as host and port; a Unix socket has no port.
+fn client_columns(client: &str) -> [Value; 2] {
+    match client.parse::<std::net::SocketAddr>() {
+        Ok(addr) => [text(&addr.ip().to_string()), number(addr.port())],
+        Err(_) => [text(client), Value::Null],
+    }
+}
+
+fn processlist(rows: &[SessionRow]) -> Vec<Vec<Value>> {
+    let row = |row: &SessionRow| {
+        let held = row.holds.first();
+        let (host, port) = held.map_or((String::new(), 0), |held| host_and_port(&held.server));
+        let of_server = |value: Value| if held.is_some() { value } else { Value::Null };
+        let [client_host, client_port] = client_columns(&row.client);
+        let command = match row.doing.as_str() {
+            "idle" => "Sleep",
+            "login" => "Connect",
+            _ => "Query",
+        };
+        vec![
+            number(row.worker),
+            number(row.id),
+            text(&row.user),
+            text(&row.schema),
+            client_host,
+            client_port,
+            held.map_or(Value::Null, |held| number(held.hostgroup)),
+            Value::Null,
+            Value::Null,
+            of_server(text(&host)),
+            of_server(number(port)),
+            text(command),
+            number(row.doing_us / 1_000),
+            text(&row.digest_text),
+            number(0),
+            Value::Null,
+        ]
+    };
+    rows.iter().map(row).collect()
+}
+
+fn sessions(rows: &[SessionRow]) -> Vec<Vec<Value>> {
+    let row = |row: &SessionRow| {
+        let held = row.holds.iter().max_by_key(|held| (!held.reasons.is_empty(), held.held_us));
+        vec![
+            number(row.id),
+            number(row.worker),
+            text(&row.user),
+            text(&row.client),
+            text(&row.schema),
+            text(&row.doing),
+            number(row.doing_us),
+            text(&row.digest_text),
+            held.map_or(Value::Null, |held| number(held.hostgroup)),
+            held.map_or(Value::Null, |held| text(&held.server)),
+            held.map_or(Value::Null, |held| text(&held.reasons.join(", "))),
+            held.map_or(Value::Null, |held| number(held.held_us)),
+        ]
+    };
+    rows.iter().map(row).collect()
+}
+
+fn users(rows: &[SessionRow], snapshot: &Snapshot) -> Vec<Vec<Value>> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in rows {
+        *counts.entry(&row.user).or_default() += 1;
+    }
+    let mut table: Vec<Vec<Value>> = Vec::new();
+    for user in &snapshot.config.users {
+        let connected = counts.get(user.name.as_str()).copied().unwrap_or(0);
+        table.push(vec![text(&user.name), number(connected), number(user.max_connections)]);
+    }
+    table
+}
+
+fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
+    vec![
+        ("stats_mysql_global", global(report, snapshot)),
+        ("stats_mysql_connection_pool", connection_pool(report)),
+        ("stats_mysql_commands_counters", commands(report)),
+        ("stats_mysql_query_rules", rule_hits(report, snapshot)),
+        ("stats_refusals", refusals(report)),
+        ("stats_latency", latencies(report)),
+        ("stats_waits", waits(report)),
+    ]
+}
+
+/// ProxySQL's names for what is counted here, then every counter by its own name.
+fn global(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
+    let (process, counters) = (&report.process, &report.counters);
+    let servers =
+        |sum: fn(&trunkline_stats::ServerRow) -> u64| report.servers.iter().map(sum).sum::<u64>();
+    let transactions = report.pins.get("transaction").copied().unwrap_or(0);
+    let rows = [
+        ("ProxySQL_Uptime", process.now_unix_sec.saturating_sub(process.started_unix_sec)),
+        ("Active_Transactions", transactions),
+        ("Client_Connections_aborted", counters.clients_refused_handshake),
+        ("Client_Connections_connected", report.clients_connected()),
+        ("Client_Connections_created", counters.clients_accepted),
+        ("Server_Connections_aborted", servers(|row| row.counters.connect_err)),
+        (
+            "Server_Connections_connected",
+            servers(|row| row.connections.by_state().iter().map(|(_, count)| count).sum()),
+        ),
+        ("Server_Connections_created", servers(|row| row.counters.connect_ok)),
+        ("Questions", counters.statements),
+        ("Backend_query_time_nsec", report.latency.sum_us().saturating_mul(1_000)),
+        ("Queries_backends_bytes_recv", servers(|row| row.counters.bytes_received)),
+        ("Queries_backends_bytes_sent", servers(|row| row.counters.bytes_sent)),
+        ("Queries_frontends_bytes_recv", counters.client_bytes_received),
+        ("Queries_frontends_bytes_sent", counters.client_bytes_sent),
+        ("Access_Denied_Wrong_Password", counters.clients_refused_access_denied),
+        ("Access_Denied_Max_Connections", counters.clients_refused_too_many),
+        ("Access_Denied_Max_User_Connections", counters.clients_refused_user_limit),
+        ("MySQL_Thread_Workers", u64::from(process.workers)),
+        ("Servers_table_version", snapshot.version),
+        ("mysql_killed_backend_connections", counters.clients_killed),
+        ("mysql_killed_backend_queries", counters.statements_killed),
+    ];
+    let own = counters.iter().map(|(spec, value)| (format!("Trunkline_{}", spec.field), value));
+    rows.into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .chain(own)
+        .map(|(name, value)| vec![Value::Text(name), Value::Text(value.to_string())])
+        .collect()
+}
+
+fn connection_pool(report: &Report) -> Vec<Vec<Value>> {
+    let row = |row: &trunkline_stats::ServerRow| {
+        let (host, port) = host_and_port(&row.address);
+        let now = &row.connections;
+        vec![
+            number(row.hostgroup),
+            text(&host),
+            number(port),
+            text(state_name(row.state)),
+            number(now.leased + now.shared + now.resetting + now.draining),
+            number(now.idle),
+            number(row.counters.connect_ok),
+            number(row.counters.connect_err),
+            number(0),
+            number(row.counters.statements),
+            number(0),
+            number(row.counters.bytes_sent),
+            number(row.counters.bytes_received),
+            number(row.latency.quantile(0.5)),
+        ]
+    };
+    report.servers.iter().map(row).collect()
+}
+
+fn commands(report: &Report) -> Vec<Vec<Value>> {
+    let row = |row: &trunkline_stats::CommandRow| {
+        let head = [text(&row.command), number(row.time_us), number(row.count)];
+        head.into_iter().chain(row.buckets.into_iter().map(number)).collect()
+    };
+    report.commands.iter().map(row).collect()
+}
+
+fn rule_hits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
+    let active = snapshot.config.rules.iter().filter(|rule| rule.active);
+    let row = |id: u32| {
+        let hits = report.rule_hits.get(&id).copied().unwrap_or(0);
+        vec![number(id), number(hits)]
+    };
+    active.map(|rule| row(rule.id)).collect()
+}
+
+fn refusals(report: &Report) -> Vec<Vec<Value>> {
+    let row = |(spec, count): (&'static trunkline_stats::counters::CounterSpec, u64)| {
+        let who = if spec.metric.contains("client") { "client" } else { "statement" };
+        let cause = spec.label.map_or("", |(_, cause)| cause);
+        vec![text(who), text(cause), number(count)]
+    };
+    report.counters.refusals().map(row).collect()
+}
+
+fn latency_columns(histogram: &Histogram) -> [Value; 6] {
+    [
+        number(histogram.count()),
+        number(histogram.sum_us()),
+        number(histogram.quantile(0.5)),
+        number(histogram.quantile(0.95)),
+        number(histogram.quantile(0.99)),
+        number(histogram.max_us()),
+    ]
+}
+
+fn latencies(report: &Report) -> Vec<Vec<Value>> {
+    let row = |scope: &str, name: &str, histogram: &Histogram| {
+        let head = [text(scope), text(name)];
+        head.into_iter().chain(latency_columns(histogram)).collect()
+    };
+    let mut rows: Vec<Vec<Value>> = vec![row("all", "", &report.latency)];
+    let mut groups: BTreeMap<u32, Histogram> = BTreeMap::new();
+    for server in &report.servers {
+        groups.entry(server.hostgroup).or_default().merge(&server.latency);
+        let name = format!("{} {}", server.hostgroup, server.address);
+        rows.push(row("server", &name, &server.latency));
+    }
+    let groups = groups.iter();
+    rows.extend(groups.map(|(id, histogram)| row("hostgroup", &id.to_string(), histogram)));
+    rows
+}
+
+fn waits(report: &Report) -> Vec<Vec<Value>> {
+    let waiting: u64 = report.waiting.values().sum();
+    let head = [text("queue")];
+    let queue = head.into_iter().chain(latency_columns(&report.queue_wait));
+    vec![queue.chain([number(waiting)]).collect()]
+}

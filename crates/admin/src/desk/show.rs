@@ -1,0 +1,267 @@
+//! `SHOW` and `HELP`.
+
+use trunkline_store::{
+    Access, Answer, Layer, Module, RowSet, Value,
+    tables::{self, Schema},
+};
+
+use super::{Desk, Refused, Reply, Session, is_secret, reply::texts};
+use crate::{
+    exposition,
+    sql::{Filter, Show, text::literal},
+};
+
+const HELP: &[(&str, &str)] = &[
+    ("SELECT, INSERT, UPDATE, DELETE, REPLACE", "rows of tables: edits the layer MEMORY"),
+    ("LOAD <module> TO RUNTIME", "validates MEMORY and serves by it; all or nothing"),
+    ("SAVE <module> TO DISK", "keeps MEMORY for the next start"),
+    ("LOAD <module> FROM DISK", "DISK to MEMORY"),
+    ("SAVE <module> FROM RUNTIME", "RUNTIME to MEMORY"),
+    ("LOAD <module> FROM REVISION n", "an earlier load to MEMORY; see SHOW HISTORY"),
+    (
+        "<module>",
+        "MYSQL SERVERS, MYSQL USERS, MYSQL QUERY RULES, MYSQL VARIABLES, ADMIN VARIABLES, \
+         TRUNKLINE VARIABLES, MYSQL FIREWALL, SCHEDULER, RESTAPI, PROXYSQL SERVERS",
+    ),
+    ("SHOW DIFF [<module>] [MEMORY RUNTIME]", "what a LOAD would change"),
+    ("SHOW TABLES [FROM main|disk|stats|monitor|stats_history]", "tables"),
+    ("SHOW CREATE TABLE t, DESCRIBE t", "columns of a table"),
+    ("SHOW [MYSQL|ADMIN|TRUNKLINE] VARIABLES [LIKE 'p']", "variables of MEMORY"),
+    ("SET name = value", "a variable of MEMORY"),
+    ("SELECT * FROM trunkline_variables", "what each variable does, and its range"),
+    ("SHOW MYSQL STATUS, SHOW [FULL] PROCESSLIST", "numbers, sessions"),
+    ("SELECT CONFIG FILE", "RUNTIME as a configuration file"),
+    ("PROXYSQL SHUTDOWN [SLOW]", "ends the process"),
+];
+
+/// The commands there are.
+pub(super) fn help() -> RowSet {
+    let rows = HELP.iter().map(|(what, does)| vec![(*what).to_owned(), (*does).to_owned()]);
+    texts(&["command", "what it does"], rows.collect())
+}
+
+impl Desk {
+    /// Answers `SHOW`.
+    pub(super) async fn show(&self, session: &Session, show: Show) -> Result<Reply, Refused> {
+        let is_stats = session.access == Access::Stats;
+        match show {
+            Show::Tables { schema, filter } => self.show_tables(session, schema, &filter).await,
+            Show::Databases => {
+                let from = "pragma_database_list WHERE name <> 'information_schema'";
+                self.query(format!("SELECT seq, name, '' AS file FROM {from}")).await
+            }
+            Show::CreateTable(name) => create_table(&name),
+            Show::Columns(name) => columns_of(&name),
+            Show::TableStatus(filter) => table_status(&filter),
+            Show::Variables(prefix, filter) => {
+                self.show_variables(session.access, prefix, &filter).await
+            }
+            Show::Status(filter) => {
+                self.fill_tables("stats_mysql_global").await?;
+                let source = "SELECT Variable_Name AS Variable_name, Variable_Value AS Value \
+                              FROM stats.stats_mysql_global";
+                self.query_as(session.access, filtered(source, "Variable_name", &filter)).await
+            }
+            Show::Collations => self.query("SELECT * FROM main.mysql_collations".into()).await,
+            Show::All(_) | Show::History | Show::Diff { .. } if is_stats => Err(Refused::denied()),
+            Show::All(table) => self.query(format!("SELECT * FROM main.{table}")).await,
+            Show::Processlist { is_full } => {
+                self.fill_tables("stats_mysql_processlist").await?;
+                let columns = match is_full {
+                    true => "*",
+                    false => {
+                        "SessionID, user, db, hostgroup, command, time_ms, \
+                         substr(info, 1, 100) AS info"
+                    }
+                };
+                self.query(format!("SELECT {columns} FROM stats.stats_mysql_processlist")).await
+            }
+            Show::History => {
+                let columns = "revision, changed_at, author, module, command, changes";
+                let order = "ORDER BY revision DESC LIMIT 100";
+                self.query(format!("SELECT {columns} FROM disk.config_history {order}")).await
+            }
+            Show::Diff { module, first, second } => self.show_diff(module, first, second).await,
+            Show::Metrics => {
+                let report = self.runtime.report(trunkline_stats::DigestQuery::NONE).await;
+                let text = exposition::metrics_text(&report, 0);
+                Ok(Reply::Rows(texts(&["Data"], vec![vec![text]])))
+            }
+            Show::Nothing(columns) => Ok(Reply::Rows(texts(columns, Vec::new()))),
+        }
+    }
+
+    /// Runs the desk's own query.
+    async fn query(&self, sql: String) -> Result<Reply, Refused> {
+        self.query_as(Access::Internal, sql).await
+    }
+
+    /// The same where the text holds a part that a user wrote: nobody reads more by it.
+    async fn query_as(&self, access: Access, sql: String) -> Result<Reply, Refused> {
+        let answer = self
+            .with_store(move |store| store.run(&sql, &[], access).map_err(Refused::from))
+            .await?;
+        Ok(match answer {
+            Answer::Rows(rows) => Reply::Rows(rows),
+            Answer::Done(_) => Reply::ok(),
+        })
+    }
+
+    async fn show_tables(
+        &self,
+        session: &Session,
+        schema: Option<String>,
+        filter: &Filter,
+    ) -> Result<Reply, Refused> {
+        let own = match session.access {
+            Access::Stats => Schema::Stats,
+            Access::Admin | Access::Internal => {
+                schema_called(&session.schema).unwrap_or(Schema::Main)
+            }
+        };
+        let schema = match schema {
+            None => own,
+            Some(name) => schema_called(&name)
+                .ok_or_else(|| Refused::new(format!("unknown database {name}")))?,
+        };
+        let source = format!(
+            "SELECT name AS tables FROM {}.sqlite_master \
+             WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+            schema.name()
+        );
+        let sql = format!("{} ORDER BY tables", filtered(&source, "tables", filter));
+        self.query_as(session.access, sql).await
+    }
+
+    async fn show_variables(
+        &self,
+        access: Access,
+        prefix: &str,
+        filter: &Filter,
+    ) -> Result<Reply, Refused> {
+        let table = match access {
+            Access::Stats => {
+                self.fill_tables("global_variables").await?;
+                "stats.global_variables"
+            }
+            Access::Admin | Access::Internal => "main.global_variables",
+        };
+        let source = format!(
+            "SELECT variable_name AS Variable_name, variable_value AS Value \
+             FROM {table} WHERE variable_name LIKE '{prefix}%' \
+             UNION ALL SELECT 'version', {} WHERE '{prefix}' = '' \
+             UNION ALL SELECT 'read_only', iif(variable_value IN ('true', '1'), 'ON', 'OFF') \
+             FROM {table} WHERE variable_name = 'admin-read_only' AND '{prefix}' = ''",
+            literal(super::VERSION),
+        );
+        let sql = filtered(&source, "Variable_name", filter);
+        self.query_as(access, format!("{sql} ORDER BY Variable_name")).await
+    }
+
+    async fn show_diff(
+        &self,
+        module: Option<Module>,
+        first: Layer,
+        second: Layer,
+    ) -> Result<Reply, Refused> {
+        let modules = module.map_or(Module::ALL.to_vec(), |module| vec![module]);
+        let rows = self
+            .with_store(move |store| {
+                let mut rows = Vec::new();
+                for module in modules {
+                    for found in store.differences(module, first, second)? {
+                        let layer = if found.is_in_first { first } else { second };
+                        let shown = row_text(found.table, &found.row);
+                        rows.push(vec![found.table.into(), layer.name().into(), shown]);
+                    }
+                }
+                Ok(rows)
+            })
+            .await?;
+        Ok(Reply::Rows(texts(&["table", "only_in", "row"], rows)))
+    }
+}
+
+/// A row as `column=value, …`, without passwords.
+fn row_text(table: &str, row: &[Value]) -> String {
+    let Some(table) = tables::find(table) else { return String::new() };
+    let pairs = table.columns.iter().zip(row).filter(|(_, value)| **value != Value::Null);
+    let secret = matches!(row.first(), Some(Value::Text(name)) if is_secret(name));
+    let shown = pairs.map(|(column, value)| {
+        let value = match value {
+            _ if column.name == "password" => "…".to_owned(),
+            _ if secret && column.name == "variable_value" => "…".to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Text(text) => literal(text),
+            Value::Null | Value::Real(_) | Value::Blob(_) => "…".to_owned(),
+        };
+        format!("{}={value}", column.name)
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn schema_called(name: &str) -> Option<Schema> {
+    Schema::ALL.into_iter().find(|schema| schema.name().eq_ignore_ascii_case(name))
+}
+
+/// A query with the condition of a `SHOW`.
+fn filtered(source: &str, column: &str, filter: &Filter) -> String {
+    match filter {
+        Filter::None => format!("SELECT * FROM ({source})"),
+        Filter::Like(pattern) => {
+            let pattern = literal(pattern);
+            format!("SELECT * FROM ({source}) WHERE {column} LIKE {pattern} ESCAPE '\\'")
+        }
+        Filter::Where(condition) => format!("SELECT * FROM ({source}) WHERE ({condition})"),
+    }
+}
+
+/// A table by its name, with or without a schema.
+fn table_called(name: &str) -> Result<tables::Table, Refused> {
+    let bare = name.rsplit('.').next().unwrap_or(name);
+    tables::find(bare).ok_or_else(|| Refused::new(format!("no such table: {name}")))
+}
+
+fn create_table(name: &str) -> Result<Reply, Refused> {
+    let table = table_called(name)?;
+    let row = vec![table.name.to_owned(), table.create()];
+    Ok(Reply::Rows(texts(&["table", "Create Table"], vec![row])))
+}
+
+fn columns_of(name: &str) -> Result<Reply, Refused> {
+    let table = table_called(name)?;
+    let rows = table.columns.iter().map(|column| {
+        let is_key = column.key != tables::Key::None
+            || table.constraints.iter().any(|constraint| {
+                constraint.starts_with("PRIMARY KEY") && names(constraint).any(|n| n == column.name)
+            });
+        vec![
+            column.name.to_owned(),
+            column.kind.to_owned(),
+            if column.is_needed { "NO" } else { "YES" }.to_owned(),
+            if is_key { "PRI" } else { "" }.to_owned(),
+            column.default.unwrap_or_default().to_owned(),
+            String::new(),
+        ]
+    });
+    let columns = ["Field", "Type", "Null", "Key", "Default", "Extra"];
+    Ok(Reply::Rows(texts(&columns, rows.collect())))
+}
+
+/// The columns that a constraint names.
+fn names(constraint: &str) -> impl Iterator<Item = &str> {
+    let list = constraint.split(['(', ')']).nth(1).unwrap_or_default();
+    list.split(',').map(str::trim)
+}
+
+/// As tools that dump tables want it.
+fn table_status(filter: &Filter) -> Result<Reply, Refused> {
+    let wanted = |name: &str| match filter {
+        Filter::Like(pattern) => pattern.replace("\\_", "_").eq_ignore_ascii_case(name),
+        Filter::None | Filter::Where(_) => true,
+    };
+    let rows = tables::all().filter(|table| wanted(table.name)).map(|table| {
+        vec![table.name.to_owned(), "SQLite".to_owned(), "10".to_owned(), String::new()]
+    });
+    Ok(Reply::Rows(texts(&["Name", "Engine", "Version", "Comment"], rows.collect())))
+}

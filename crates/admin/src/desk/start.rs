@@ -1,0 +1,202 @@
+//! What runs first: what was saved, or what a file says.
+
+use std::path::PathBuf;
+
+use trunkline_config::{Config, variable};
+use trunkline_protocol::{collation, packet::greeting::Flavor};
+use trunkline_store::{Layer, Module, Place, Store, StoreError, Value, tables::Schema};
+
+use super::{
+    document::{self, MakeError},
+    load::{note_checksum, unix_sec},
+};
+use crate::{import::Imported, port::Accounts};
+
+/// A row for an empty database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstRow {
+    /// Its table.
+    pub table: &'static str,
+    /// Columns with their values; the others have their defaults.
+    pub values: Vec<(String, Value)>,
+}
+
+/// From what to start.
+pub struct Start<'a> {
+    /// Where the files are.
+    pub folder: PathBuf,
+    /// Whether to begin anew; what is there is kept under another name.
+    pub is_initial: bool,
+    /// Reads what an empty database begins with, or says what is wrong with it.
+    pub first: &'a dyn Fn() -> Result<Imported, Vec<String>>,
+}
+
+/// What has started.
+pub struct Started {
+    /// The store; its layers agree.
+    pub store: Store,
+    /// What runs.
+    pub config: Config,
+    /// Where the admin port listens.
+    pub listen: Vec<String>,
+    /// What an operator should hear.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing has started.
+#[derive(Debug)]
+pub struct StartError(pub Vec<String>);
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> Self {
+        Self(vec![error.to_string()])
+    }
+}
+
+impl From<trunkline_store::SqlError> for StartError {
+    fn from(error: trunkline_store::SqlError) -> Self {
+        Self(vec![error.to_string()])
+    }
+}
+
+/// Opens the store, and makes the configuration that was saved the one that runs. An empty
+/// database begins with what `first` gives, and keeps it once it is found valid.
+///
+/// # Errors
+/// When the files can't be used, what was saved makes no configuration, or the admin port would be
+/// open to anybody.
+pub fn start(start: Start<'_>) -> Result<Started, StartError> {
+    let (store, warnings) = open(&start)?;
+    run(store, &start, warnings)
+}
+
+/// The same for an empty database only, such as that of an import.
+///
+/// # Errors
+/// As [`start()`], and when a configuration has begun there.
+pub fn start_new(start: Start<'_>) -> Result<Started, StartError> {
+    let (store, warnings) = open(&start)?;
+    if !store.is_new() {
+        let folder = start.folder.display();
+        return Err(StartError(vec![format!(
+            "{folder} holds a configuration already; --initial keeps it aside and begins anew"
+        )]));
+    }
+    run(store, &start, warnings)
+}
+
+/// The same with a store of its own, for tests.
+#[cfg(test)]
+pub(super) fn in_memory(
+    store: Store,
+    first: &dyn Fn() -> Result<Imported, Vec<String>>,
+) -> Result<Started, StartError> {
+    let start = Start { folder: PathBuf::new(), is_initial: false, first };
+    run(store, &start, Vec::new())
+}
+
+fn open(start: &Start<'_>) -> Result<(Store, Vec<String>), StartError> {
+    let mut warnings = Vec::new();
+    if start.is_initial
+        && let Some(kept) = Store::set_aside(&start.folder, unix_sec())?
+    {
+        warnings.push(format!("the database was kept as {}", kept.display()));
+    }
+    let place = Place::Folder(start.folder.clone());
+    let store = Store::open(&place, Box::new(variable::check))?;
+    Ok((store, warnings))
+}
+
+fn run(
+    mut store: Store,
+    start: &Start<'_>,
+    mut warnings: Vec<String>,
+) -> Result<Started, StartError> {
+    let is_new = store.is_new();
+    describe_variables(&mut store)?;
+    fill_memory(&mut store)?;
+    if is_new {
+        let first = (start.first)().map_err(StartError)?;
+        warnings.extend(first.warnings);
+        fill_first(&mut store, &first.rows)?;
+    }
+    let made = match document::make(&store, &Module::ALL) {
+        Ok(made) => made,
+        Err(MakeError::Rows(lines)) => return Err(StartError(lines)),
+        Err(MakeError::Sql(error)) => return Err(error.into()),
+    };
+    warnings.extend(made.warnings);
+    let refuse = |reason| StartError(vec![reason]);
+    let variables = store.variables(Layer::Memory, "admin-")?;
+    let accounts = Accounts::read(&variables).map_err(refuse)?;
+    match accounts.check_public(&variables) {
+        Ok(()) => {}
+        // ProxySQL's own default; a file that was not written for Trunkline shall still do.
+        Err(reason) if is_new => {
+            warnings.push(format!("{reason}; it listens on {LOCAL} for now"));
+            let local = [("admin-mysql_ifaces", LOCAL)];
+            store.put_variables(Layer::Memory, local.into_iter())?;
+        }
+        Err(reason) => return Err(refuse(reason)),
+    }
+    for module in Module::ALL {
+        store.copy(module, Layer::Memory, Layer::Runtime)?;
+        note_checksum(&mut store, module)?;
+        if is_new {
+            store.copy(module, Layer::Memory, Layer::Disk)?;
+        }
+    }
+    if is_new {
+        store.begin()?;
+    }
+    let listen = accounts.listen(&store.variables(Layer::Memory, "admin-")?);
+    Ok(Started { store, config: made.config, listen, warnings })
+}
+
+/// Where the admin port listens when it may not listen where it should.
+const LOCAL: &str = "127.0.0.1:6032";
+
+/// Fills MEMORY with the rows of a file.
+fn fill_first(store: &mut Store, rows: &[FirstRow]) -> Result<(), StartError> {
+    let rows: Vec<(&str, &[(String, Value)])> =
+        rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
+    Ok(store.insert_named(Layer::Memory, &rows)?)
+}
+
+/// MEMORY is what was saved; variables that were not have their defaults.
+fn fill_memory(store: &mut Store) -> Result<(), StartError> {
+    let defaults: Vec<(String, String)> =
+        variable::all().map(|row| (row.name(), row.default_value())).collect();
+    let pairs = defaults.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    store.put_variables(Layer::Memory, pairs)?;
+    for module in Module::ALL {
+        store.copy(module, Layer::Disk, Layer::Memory)?;
+    }
+    let version = [("admin-version", super::VERSION)];
+    store.put_variables(Layer::Memory, version.into_iter())?;
+    Ok(())
+}
+
+/// Says what each variable does here, and which collations there are.
+fn describe_variables(store: &mut Store) -> Result<(), StartError> {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let rows = variable::all()
+        .map(|row| {
+            vec![
+                text(&row.name()),
+                text(row.support_word()),
+                text(&row.range()),
+                text(row.reload_word()),
+                text(&row.meaning()),
+            ]
+        })
+        .collect();
+    let collations = (1..=u16::from(u8::MAX)).chain(256..=400).filter_map(|id| {
+        let (charset, name) = collation::lookup(Flavor::MySql, id)?;
+        let is_default = if name.ends_with("_general_ci") { "Yes" } else { "" };
+        Some(vec![Value::Integer(i64::from(id)), text(name), text(charset), text(is_default)])
+    });
+    let collations = collations.collect();
+    let filled = [("trunkline_variables", rows), ("mysql_collations", collations)];
+    Ok(store.fill(Schema::Main, &filled)?)
+}

@@ -1,0 +1,332 @@
+//! Tests of the desk without sockets and without workers.
+
+use std::sync::{Arc, Mutex};
+
+use trunkline_config::{Config, Snapshot, difference};
+use trunkline_stats::{DigestQuery, SessionList, SessionQuery};
+use trunkline_store::{Access, Place, RowSet, Value};
+use trunkline_topology::{ReadWriteSplit, ServerState};
+
+use super::*;
+use crate::{
+    sample,
+    source::{ApplyFuture, Health, ReportFuture, SessionsFuture, StatusSource},
+};
+
+/// Keeps what it is told to serve by.
+struct Kept(Mutex<Arc<Snapshot>>);
+
+impl StatusSource for Kept {
+    fn report(&self, digests: DigestQuery) -> ReportFuture<'_> {
+        Box::pin(async move { sample::report(digests) })
+    }
+
+    fn sessions(&self, _: SessionQuery) -> SessionsFuture<'_> {
+        Box::pin(async { SessionList::default() })
+    }
+
+    fn health(&self) -> Health {
+        Health::Ready
+    }
+}
+
+impl Runtime for Kept {
+    fn apply(&self, config: Config, _: String) -> ApplyFuture<'_> {
+        let mut running = self.0.lock().expect("not poisoned");
+        let changes = difference(&running, &config).iter().map(ToString::to_string).collect();
+        *running = Arc::new(Snapshot::build(config, Some(&running)));
+        Box::pin(async { Ok(changes) })
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.0.lock().expect("not poisoned"))
+    }
+
+    fn stop(&self, _: bool) {}
+}
+
+const FILE: &str = "
+mysql_variables = { wait_timeout=4000 }
+mysql_servers = ( { address=\"a\", hostgroup=1 }, { address=\"b\", hostgroup=1, weight=7 } )
+mysql_users = ( { username=\"u\", password=\"p\" } )";
+
+struct Fixture {
+    desk: Desk,
+    kept: Arc<Kept>,
+    session: Session,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let store = Store::open(&Place::Memory, Box::new(variable::check)).expect("a store");
+        let first = || Ok(crate::import::Imported::default());
+        let started = start::in_memory(store, &first).expect("started");
+        let snapshot = Arc::new(Snapshot::build(started.config, None));
+        let kept = Arc::new(Kept(Mutex::new(snapshot)));
+        let desk = Desk::new(
+            started.store,
+            Arc::clone(&kept) as Arc<dyn Runtime>,
+            Some(Box::new(|| crate::import::cnf_rows(FILE, "test.cnf"))),
+        );
+        let session = Session {
+            user: "admin".to_owned(),
+            peer: "here".to_owned(),
+            id: 7,
+            access: Access::Admin,
+            schema: "main".to_owned(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Self { desk, kept, session, runtime: runtime.expect("a runtime") }
+    }
+
+    fn reply(&mut self, sql: &str) -> Reply {
+        self.runtime.block_on(self.desk.answer(&mut self.session, sql, &[]))
+    }
+
+    /// Runs a statement that is done; the line for people.
+    fn done(&mut self, sql: &str) -> String {
+        match self.reply(sql) {
+            Reply::Ok { info, .. } => info,
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    fn refused(&mut self, sql: &str) -> String {
+        match self.reply(sql) {
+            Reply::Error(refused) => refused.message,
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    fn rows(&mut self, sql: &str) -> RowSet {
+        match self.reply(sql) {
+            Reply::Rows(rows) => rows,
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    fn value(&mut self, sql: &str) -> Value {
+        self.rows(sql).rows.remove(0).remove(0)
+    }
+
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.kept.snapshot().config)
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+#[test]
+fn tables_are_loaded_in_any_order() {
+    let mut fixture = Fixture::new();
+    // The user's hostgroup has no server yet.
+    fixture.done(
+        "INSERT INTO mysql_users (username, password, default_hostgroup) VALUES ('u', 'p', 5)",
+    );
+    assert_eq!(fixture.done("LOAD MYSQL USERS TO RUNTIME"), "1 change");
+    fixture.done(
+        "INSERT INTO mysql_servers (hostgroup_id, hostname, port) VALUES (5, '/run/m.sock', 0)",
+    );
+    assert_eq!(fixture.done("LOAD MYSQL SERVERS TO RUNTIME"), "1 change");
+    let config = fixture.config();
+    assert_eq!((config.users.len(), config.servers.len()), (1, 1));
+    assert_eq!(config.servers[0].key.address.to_string(), "unix:/run/m.sock");
+    // What is not loaded does not run, and what runs stays.
+    fixture.done("DELETE FROM mysql_users");
+    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (5, 'b')");
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert_eq!(fixture.config().users.len(), 1);
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    assert_eq!(fixture.config().users.len(), 0);
+}
+
+#[test]
+fn both_rows_of_a_user_are_one_user() {
+    let mut fixture = Fixture::new();
+    fixture.done(
+        "INSERT INTO mysql_users (username, password, frontend, backend)
+         VALUES ('u', 'p', 1, 0), ('u', 'p', 0, 1), ('server', 'x', 0, 1)",
+    );
+    let said = fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    assert!(said.contains("mysql_users, username server: no client can log in"), "{said}");
+    assert_eq!(fixture.config().users.len(), 1);
+    fixture.done("UPDATE mysql_users SET password = 'other' WHERE backend = 1");
+    let error = fixture.refused("LOAD MYSQL USERS TO RUNTIME");
+    assert!(error.contains("username u: has another password for servers"), "{error}");
+    assert!(!error.contains("other'"), "{error}");
+}
+
+#[test]
+fn columns_without_effect_are_loaded_with_a_warning_where_that_is_safe() {
+    let mut fixture = Fixture::new();
+    fixture.done(
+        "INSERT INTO mysql_servers (hostname, max_replication_lag, status)
+         VALUES ('a', 30, 'SHUNNED')",
+    );
+    let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert!(said.contains("1 change; 2 warnings"), "{said}");
+    assert_eq!(fixture.config().servers[0].status, ServerState::Online);
+    fixture.done("UPDATE mysql_servers SET use_ssl = 1");
+    let error = fixture.refused("LOAD MYSQL SERVERS TO RUNTIME");
+    assert!(error.contains("hostgroup_id 0, a:3306: `use_ssl` is not supported yet"), "{error}");
+    fixture.done("INSERT INTO mysql_galera_hostgroups VALUES (1, 2, 3, 4, 1, 1, 0, 0, NULL)");
+    fixture.done("UPDATE mysql_servers SET use_ssl = 0");
+    let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert!(said.contains("3 warnings"), "{said}");
+    // Other modules are not warned of.
+    assert_eq!(fixture.done("LOAD MYSQL USERS TO RUNTIME"), "0 changes");
+}
+
+#[test]
+fn rules_split_reads_unless_a_hostgroup_says_otherwise() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (2, 'b')");
+    fixture.done(
+        "INSERT INTO mysql_replication_hostgroups (writer_hostgroup, reader_hostgroup) VALUES (1, 2)",
+    );
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert_eq!(fixture.config().replication[0].read_write_split, ReadWriteSplit::Rules);
+    fixture.done(
+        "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, hostgroup_settings)
+         VALUES (1, '{\"read_write_split\": \"auto\"}')",
+    );
+    assert_eq!(fixture.done("LOAD MYSQL SERVERS TO RUNTIME"), "1 change");
+    assert_eq!(fixture.config().replication[0].read_write_split, ReadWriteSplit::Auto);
+}
+
+#[test]
+fn passwords_are_read_in_every_form() {
+    let mut fixture = Fixture::new();
+    fixture.done(
+        "INSERT INTO mysql_users (username, password) VALUES
+         ('clear', 'it''s \"x\" \\'), ('empty', ''), ('none', NULL),
+         ('native', MYSQL_NATIVE_PASSWORD('p')), ('sha2', CACHING_SHA2_PASSWORD('p'))",
+    );
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    use trunkline_topology::{Password, Secret};
+    let config = fixture.config();
+    let password = |name: &str| {
+        config.users.iter().find(|user| user.name == name).expect(name).password.clone()
+    };
+    let clear = |text: &str| Password::Clear(Secret::new(text.to_owned()));
+    assert_eq!(password("clear"), clear("it's \"x\" \\"));
+    assert_eq!((password("empty"), password("none")), (clear(""), clear("")));
+    assert!(matches!(password("native"), Password::NativeHash(_)));
+    assert!(matches!(password("sha2"), Password::Sha2Hash(_)));
+}
+
+#[test]
+fn settings_run_when_they_are_loaded() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET mysql-wait_timeout = 5000");
+    fixture.done("SET trunkline-pipeline_depth_max = 3");
+    fixture.done("SET mysql-multiplexing = false");
+    assert_eq!(fixture.kept.snapshot().settings.wait_timeout, 28_800_000);
+    let said = fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    assert_eq!(said, "1 change; 1 warning, the first one: mysql-multiplexing has no effect");
+    let running = fixture.kept.snapshot();
+    assert_eq!((running.settings.wait_timeout, running.settings.pipeline_depth_max), (5_000, 64));
+    fixture.done("LOAD TRUNKLINE VARIABLES TO RUNTIME");
+    assert_eq!(fixture.kept.snapshot().settings.pipeline_depth_max, 3);
+    assert_eq!(fixture.value("SELECT @@mysql-wait_timeout"), Value::Integer(5_000));
+    let error = fixture.refused("INSERT INTO global_variables VALUES ('mysql-nothing', '1')");
+    assert!(error.contains("unknown variable `mysql-nothing`"), "{error}");
+}
+
+#[test]
+fn what_needs_a_restart_is_shown_as_it_runs() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET mysql-threads = 3");
+    fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    let changes = fixture.value("SELECT changes FROM disk.config_history");
+    assert_eq!(changes, text("setting workers: 0 -> 3 (needs a restart)"));
+    let runs = "SELECT variable_value FROM runtime_global_variables \
+                WHERE variable_name = 'mysql-threads'";
+    assert_eq!(fixture.value(runs), text("0"));
+    assert_eq!(fixture.rows("SHOW DIFF MYSQL VARIABLES").rows.len(), 2);
+}
+
+#[test]
+fn a_read_only_admin_port_can_be_opened_again() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET admin-read_only = true");
+    fixture.done("LOAD ADMIN VARIABLES TO RUNTIME");
+    for sql in ["DELETE FROM mysql_users", "SET mysql-threads = 2", "LOAD MYSQL USERS TO RUNTIME"] {
+        assert!(fixture.refused(sql).contains("read-only"), "{sql}");
+    }
+    fixture.rows("SELECT * FROM mysql_users");
+    fixture.done("SET admin-read_only = false");
+    fixture.done("LOAD ADMIN VARIABLES TO RUNTIME");
+    fixture.done("DELETE FROM mysql_users");
+}
+
+#[test]
+fn a_revision_is_loaded_again() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostname) VALUES ('first')");
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    fixture.done("UPDATE mysql_servers SET hostname = 'second'");
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    let history = fixture.rows("SHOW HISTORY");
+    assert_eq!(history.rows.len(), 2);
+    assert_eq!(history.rows[0][2], text("admin@here"));
+    fixture.done("LOAD MYSQL SERVERS FROM REVISION 1");
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert_eq!(fixture.config().servers[0].key.address.to_string(), "first:3306");
+    let version = "SELECT version FROM runtime_checksums_values WHERE name = 'mysql_servers'";
+    assert_eq!(fixture.value(version), Value::Integer(4));
+}
+
+#[test]
+fn digests_begin_anew_when_they_are_read_with_a_reset() {
+    let mut fixture = Fixture::new();
+    let count =
+        "SELECT count_star FROM stats_mysql_query_digest WHERE digest = '0x000000000000ABCD'";
+    assert_eq!(fixture.value(count), Value::Integer(8_000));
+    assert!(!fixture.rows("SELECT * FROM stats_mysql_query_digest_reset").rows.is_empty());
+    // The sample's counters stand still.
+    assert!(fixture.rows("SELECT * FROM stats_mysql_query_digest").rows.is_empty());
+}
+
+#[test]
+fn every_table_of_statistics_can_be_read() {
+    let mut fixture = Fixture::new();
+    let tables = fixture.rows("SHOW TABLES FROM stats").rows;
+    assert!(tables.len() > 25, "{}", tables.len());
+    for row in tables {
+        let Value::Text(name) = &row[0] else { panic!("{row:?}") };
+        fixture.rows(&format!("SELECT * FROM stats.{name}"));
+        fixture.rows(&format!("DESCRIBE {name}"));
+        fixture.rows(&format!("SHOW CREATE TABLE stats.{name}"));
+    }
+    assert_eq!(fixture.rows("SELECT * FROM stats_mysql_connection_pool").rows.len(), 3);
+    let uptime = "SELECT Variable_Value FROM stats_mysql_global \
+                  WHERE Variable_Name = 'ProxySQL_Uptime'";
+    assert_eq!(fixture.value(uptime), text("7260"));
+    assert!(!fixture.rows("SELECT * FROM stats_refusals").rows.is_empty());
+    assert!(!fixture.rows("SHOW COLLATION").rows.is_empty());
+    fixture.rows("HELP");
+    fixture.rows("SHOW PROMETHEUS METRICS");
+}
+
+#[test]
+fn the_file_is_loaded_module_by_module() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'b'), (1, 'c')");
+    let affected = match fixture.reply("LOAD MYSQL SERVERS FROM CONFIG") {
+        Reply::Ok { affected, .. } => affected,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(affected, 2);
+    let servers = "SELECT group_concat(hostname || weight) FROM \
+                   (SELECT hostname, weight FROM mysql_servers ORDER BY hostname)";
+    assert_eq!(fixture.value(servers), text("a1,b7,c1"));
+    assert_eq!(fixture.value("SELECT count(*) FROM mysql_users"), Value::Integer(0));
+    fixture.done("LOAD MYSQL VARIABLES FROM CONFIG");
+    let timeout = "SELECT variable_value FROM global_variables \
+                   WHERE variable_name = 'mysql-wait_timeout'";
+    assert_eq!(fixture.value(timeout), text("4000"));
+}

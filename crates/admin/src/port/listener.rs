@@ -1,0 +1,132 @@
+//! Where administrators connect.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::Semaphore,
+};
+
+use super::connection;
+use crate::desk::Desk;
+
+/// Connections at once; others wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 256;
+/// How long after a failed accept nothing is accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// One address that is listened on.
+pub enum AdminListener {
+    /// A TCP address.
+    Tcp(TcpListener),
+    /// A Unix socket, which goes when this is dropped.
+    Unix(UnixListener, PathBuf),
+}
+
+impl AdminListener {
+    /// Listens on `address:port` or a path.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn bind(entry: &str) -> io::Result<Self> {
+        if !entry.starts_with('/') {
+            return TcpListener::bind(entry).await.map(Self::Tcp);
+        }
+        let path = Path::new(entry);
+        // A socket that nobody answers on was left by a process that has gone.
+        if path.exists() && tokio::net::UnixStream::connect(path).await.is_err() {
+            std::fs::remove_file(path)?;
+        }
+        UnixListener::bind(path).map(|listener| Self::Unix(listener, path.to_owned()))
+    }
+
+    /// The address, with the port that the kernel has chosen.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or_else(|_| String::new(), |addr| addr.to_string())
+            }
+            Self::Unix(_, path) => path.display().to_string(),
+        }
+    }
+}
+
+impl Drop for AdminListener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // It may have gone already.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Serves administrators for as long as the process lives.
+pub async fn serve(listener: AdminListener, desk: Arc<Desk>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let desk = Arc::clone(&desk);
+        let id = next_id();
+        let accepted = match &listener {
+            AdminListener::Tcp(listener) => listener.accept().await.map(|(stream, addr)| {
+                // A small answer shall not wait for the acknowledgement of the one before.
+                drop(stream.set_nodelay(true));
+                let peer = Peer::Tcp(addr);
+                tokio::spawn(async move {
+                    connection::serve(stream, peer, id, desk).await;
+                    drop(place);
+                });
+            }),
+            AdminListener::Unix(listener, _) => listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(async move {
+                    connection::serve(stream, Peer::Unix, id, desk).await;
+                    drop(place);
+                });
+            }),
+        };
+        if let Err(error) = accepted {
+            tracing::warn!("accepting an administrator failed: {error}");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+}
+
+/// Numbers of connections, over all listeners.
+fn next_id() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+/// Who connects.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Peer {
+    Tcp(SocketAddr),
+    Unix,
+}
+
+impl Peer {
+    /// The address without a port.
+    pub(super) fn host(self) -> String {
+        match self {
+            Self::Tcp(addr) => addr.ip().to_string(),
+            Self::Unix => "localhost".to_owned(),
+        }
+    }
+
+    /// Whether nobody can listen in between.
+    pub(super) fn is_local(self) -> bool {
+        match self {
+            Self::Tcp(addr) => addr.ip().is_loopback(),
+            Self::Unix => true,
+        }
+    }
+}

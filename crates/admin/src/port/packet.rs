@@ -1,0 +1,133 @@
+//! Results as MySQL's packets, in text and in binary.
+//!
+//! Source: MySQL internals "Text Resultset", "Binary Protocol Resultset", "Column Definition".
+
+use trunkline_protocol::{
+    codec::{frame::put_payload, put_lenenc_bytes, put_lenenc_int, put_u16, put_u32},
+    packet::{
+        eof::{EofPacket, put_eof},
+        ok::{OkPacket, ReplyFormat, put_result_end},
+        status,
+    },
+};
+use trunkline_store::{Column, ColumnKind, RowSet, Value};
+
+/// The status of every session: a backslash in a text is a backslash, as SQLite has it, and
+/// clients that write statements must know.
+pub const STATUS: u16 = status::AUTOCOMMIT | status::NO_BACKSLASH_ESCAPES;
+
+/// `utf8mb4_general_ci`.
+const TEXT_COLLATION: u16 = 45;
+/// `binary`.
+const BINARY_COLLATION: u16 = 63;
+/// The widest text that a column is said to have, in bytes.
+const TEXT_WIDTH: u32 = 1 << 16;
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As answers to statements.
+    Text,
+    /// As answers to executions of prepared statements.
+    Binary,
+}
+
+/// Appends a whole result; the number of the next packet.
+pub fn put_result(
+    out: &mut Vec<u8>,
+    seq: u8,
+    format: ReplyFormat,
+    form: Form,
+    rows: &RowSet,
+) -> u8 {
+    let mut payload = Vec::new();
+    put_lenenc_int(&mut payload, rows.columns.len() as u64);
+    let mut seq = put_payload(out, seq, &payload);
+    seq = put_columns(out, seq, &rows.columns);
+    if !format.deprecate_eof {
+        seq = put_eof(out, seq, EofPacket { warnings: 0, status: STATUS });
+    }
+    for row in &rows.rows {
+        payload.clear();
+        match form {
+            Form::Text => put_text_row(&mut payload, row),
+            Form::Binary => put_binary_row(&mut payload, row, &rows.columns),
+        }
+        seq = put_payload(out, seq, &payload);
+    }
+    put_result_end(out, seq, &OkPacket { status: STATUS, ..OkPacket::default() }, format)
+}
+
+/// Appends definitions of columns.
+pub fn put_columns(out: &mut Vec<u8>, seq: u8, columns: &[Column]) -> u8 {
+    columns.iter().fold(seq, |seq, column| {
+        let mut payload = Vec::new();
+        // Catalogue, schema, table, original table, name, original name.
+        for text in ["def", "", "", "", &column.name, &column.name] {
+            put_lenenc_bytes(&mut payload, text.as_bytes());
+        }
+        let (kind, collation, width, decimals) = match column.kind {
+            ColumnKind::Integer => (0x08, BINARY_COLLATION, 20, 0),
+            ColumnKind::Real => (0x05, BINARY_COLLATION, 22, 31),
+            ColumnKind::Text => (0xFD, TEXT_COLLATION, TEXT_WIDTH, 0),
+            ColumnKind::Bytes => (0xFC, BINARY_COLLATION, TEXT_WIDTH, 0),
+        };
+        put_lenenc_int(&mut payload, 12);
+        put_u16(&mut payload, collation);
+        put_u32(&mut payload, width);
+        payload.push(kind);
+        let flags = if collation == BINARY_COLLATION { 0x0080 } else { 0 };
+        put_u16(&mut payload, flags);
+        payload.push(decimals);
+        put_u16(&mut payload, 0);
+        put_payload(out, seq, &payload)
+    })
+}
+
+/// A value as text; `None` for NULL.
+fn text_of(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::Null => None,
+        Value::Integer(number) => Some(number.to_string().into_bytes()),
+        Value::Real(number) => Some(number.to_string().into_bytes()),
+        Value::Text(text) => Some(text.clone().into_bytes()),
+        Value::Blob(bytes) => Some(bytes.clone()),
+    }
+}
+
+fn put_text_row(payload: &mut Vec<u8>, row: &[Value]) {
+    for value in row {
+        match text_of(value) {
+            Some(text) => put_lenenc_bytes(payload, &text),
+            None => payload.push(0xFB),
+        }
+    }
+}
+
+fn put_binary_row(payload: &mut Vec<u8>, row: &[Value], columns: &[Column]) {
+    payload.push(0);
+    // The first two bits are unused.
+    let mut nulls = vec![0_u8; (row.len() + 9) / 8];
+    for (at, value) in row.iter().enumerate() {
+        let bit = at + 2;
+        if *value == Value::Null
+            && let Some(byte) = nulls.get_mut(bit / 8)
+        {
+            *byte |= 1 << (bit % 8);
+        }
+    }
+    payload.extend_from_slice(&nulls);
+    for (value, column) in row.iter().zip(columns) {
+        match (column.kind, value) {
+            (_, Value::Null) => {}
+            (ColumnKind::Integer, Value::Integer(number)) => {
+                payload.extend_from_slice(&number.to_le_bytes());
+            }
+            (ColumnKind::Real, Value::Real(number)) => {
+                payload.extend_from_slice(&number.to_le_bytes());
+            }
+            // The store gives a column a type that all of its values have, or text.
+            (_, value) => put_lenenc_bytes(payload, &text_of(value).unwrap_or_default()),
+        }
+    }
+}

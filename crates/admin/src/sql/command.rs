@@ -1,0 +1,125 @@
+//! Commands that are neither `LOAD`, `SAVE` nor `SHOW`.
+
+use trunkline_store::Module;
+
+use super::{
+    Statement,
+    text::{Text, unquoted},
+};
+
+/// A command of the admin port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// What there is.
+    Help,
+    /// Ends the process: at once, or after running statements.
+    Shutdown {
+        /// Running statements may end.
+        is_slow: bool,
+    },
+    /// Forgets the digests counted so far.
+    TruncateDigests,
+    /// Moves the digests into the history.
+    SaveDigests,
+    /// Writes what runs as a configuration file.
+    SaveConfig(String),
+    /// Shows what runs as a configuration file.
+    SelectConfig,
+    /// One checksum over what runs.
+    GlobalChecksum,
+    /// The checksum of a module in MEMORY or DISK.
+    Checksum {
+        /// Whose.
+        module: Module,
+        /// In DISK, else in MEMORY.
+        is_disk: bool,
+    },
+    /// Ends a session or its statement.
+    Kill {
+        /// The number of its connection.
+        id: u32,
+        /// Only the statement.
+        is_query: bool,
+    },
+    /// Says how a statement would be routed.
+    ExplainRoute(String),
+    /// Writes a line to the log.
+    LogEntry(String),
+    /// A command of ProxySQL without a meaning here; it is answered with OK.
+    Accepted(&'static str),
+    /// A command of ProxySQL that is not there yet; its name.
+    Missing(String),
+}
+
+/// Reads a command; `None` when SQLite shall judge it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(match words.as_slice() {
+        ["HELP" | "?", ..] => Some(Command::Help),
+        ["PROXYSQL", rest @ ..] => Some(proxysql(rest)?),
+        ["KILL", rest @ ..] => Some(kill(rest)?),
+        ["CHECKSUM", rest @ ..] => Some(checksum(rest)?),
+        ["SIGNAL", "MYSQL", "THREADS"] => Some(Command::Accepted("the workers need no signal")),
+        ["LOGENTRY", ..] => Some(Command::LogEntry(text.after(1).to_owned())),
+        ["FLUSH", "LOGS"] => Some(Command::Accepted("the log is standard error")),
+        _ => None,
+    })
+}
+
+fn proxysql(words: &[&str]) -> Result<Command, String> {
+    Ok(match words {
+        ["SHUTDOWN"] | ["KILL"] => Command::Shutdown { is_slow: false },
+        ["SHUTDOWN", "SLOW"] => Command::Shutdown { is_slow: true },
+        ["FLUSH", "LOGS"] => Command::Accepted("the log is standard error"),
+        ["FLUSH", "QUERY", "CACHE"] => Command::Accepted("there is no cache"),
+        ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::Accepted("no hosts are kept"),
+        ["START" | "STOP" | "RESTART" | "PAUSE" | "RESUME" | "READONLY" | "READWRITE"]
+        | ["FLUSH" | "RELOAD" | "COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
+        | ["CLUSTER_NODE_UUID", ..] => Command::Missing(format!("PROXYSQL {}", words.join(" "))),
+        _ => return Err(format!("there is no command PROXYSQL {}", words.join(" "))),
+    })
+}
+
+fn kill(words: &[&str]) -> Result<Command, String> {
+    let (is_query, id) = match words {
+        ["CONNECTION", id] | [id] => (false, id),
+        ["QUERY", id] => (true, id),
+        _ => return Err("KILL wants [CONNECTION|QUERY] and a number".to_owned()),
+    };
+    let id = id.parse().map_err(|_| format!("`{id}` is not the number of a connection"))?;
+    Ok(Command::Kill { id, is_query })
+}
+
+fn checksum(words: &[&str]) -> Result<Command, String> {
+    let (is_disk, name) = match words {
+        ["DISK", rest @ ..] => (true, rest),
+        ["MEMORY" | "MEM", rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let name = name.join(" ");
+    let module = match name.as_str() {
+        "MYSQL REPLICATION HOSTGROUPS"
+        | "MYSQL GROUP REPLICATION HOSTGROUPS"
+        | "MYSQL GALERA HOSTGROUPS"
+        | "MYSQL AURORA HOSTGROUPS"
+        | "MYSQL HOSTGROUP ATTRIBUTES"
+        | "MYSQL SERVERS SSL PARAMS" => Some(Module::MysqlServers),
+        name => Module::ALL.into_iter().find(|module| module.name() == name),
+    };
+    let module = module.ok_or_else(|| format!("there is no checksum of `{name}`"))?;
+    Ok(Command::Checksum { module, is_disk })
+}
+
+/// `EXPLAIN ROUTE` and the statement, in quotes or not.
+pub fn explain(text: &Text, words: &[String]) -> Option<Statement> {
+    match words.get(1).map(String::as_str) {
+        Some("ROUTE") => {
+            let sql = unquoted(text.after(2)).to_owned();
+            Some(Statement::Command(Command::ExplainRoute(sql)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,99 @@
+//! What an administrator's statement asks for, from its text alone. What is no command of the
+//! admin port goes to SQLite.
+//!
+//! Reading order: [`text`] (a text made comparable), [`Statement`] (everything that is known),
+//! then its families: [`movement`] (`LOAD`, `SAVE`), [`show`], [`set`], [`select`] (what drivers
+//! ask at connect), [`command`] (`PROXYSQL`, `KILL` and others).
+//!
+//! Source: ProxySQL's documentation of its admin commands; the statements that `mysql`, `mariadb`,
+//! PyMySQL and Connector/J send.
+
+pub mod text;
+
+pub mod movement;
+
+pub mod show;
+
+pub mod set;
+
+pub mod select;
+
+pub mod command;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::Command;
+pub use movement::{Movement, Origin};
+pub use set::Assignment;
+pub use show::{Filter, Show};
+
+use text::Text;
+
+/// What a statement asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statement {
+    /// Nothing: spaces, comments or `;`.
+    Empty,
+    /// `LOAD` or `SAVE`.
+    Move(Movement),
+    /// `SHOW`, `DESCRIBE` and the like.
+    Show(Show),
+    /// `SET` of a variable of the proxy.
+    Set(Assignment),
+    /// What every client may send and has no meaning here: `BEGIN`, `SET NAMES`.
+    NoEffect,
+    /// `USE`.
+    Use(String),
+    /// A command of the admin port.
+    Command(Command),
+    /// A `SELECT` of what only a server knows; SQLite gets the text that [`select::rewrite`] makes.
+    Session,
+    /// A statement for SQLite, as it is or in SQLite's words.
+    Sql(String),
+}
+
+/// Reads a statement.
+///
+/// # Errors
+/// What is wrong with a statement that begins like a command and is none.
+pub fn parse(sql: &str) -> Result<Statement, String> {
+    let text = Text::new(sql);
+    let words = text.words();
+    let [first, rest @ ..] = words.as_slice() else {
+        return Ok(Statement::Empty);
+    };
+    let parsed = match first.as_str() {
+        "LOAD" | "SAVE" => movement::parse(&words).map(Some)?,
+        "SHOW" | "DESCRIBE" | "DESC" => show::parse(&text, &words)?.map(Statement::Show),
+        "EXPLAIN" => command::explain(&text, &words).or_else(|| show::explain(&words)),
+        "SET" => Some(set::parse(&text, &words)?),
+        "USE" => rest.first().map(|name| Statement::Use(text::unquoted(name).to_owned())),
+        "BEGIN" | "COMMIT" | "ROLLBACK" | "LOCK" | "UNLOCK" => Some(Statement::NoEffect),
+        "START" if rest.first().is_some_and(|word| word == "TRANSACTION") => {
+            Some(Statement::NoEffect)
+        }
+        "SELECT" => select::parse(&text, &words),
+        "TRUNCATE" => truncate(&text),
+        "PROXYSQL" | "KILL" | "HELP" | "?" | "CHECKSUM" | "PULL" | "SIGNAL" | "LOGENTRY"
+        | "FLUSH" => command::parse(&text, &words)?.map(Statement::Command),
+        _ => None,
+    };
+    Ok(parsed.unwrap_or_else(|| Statement::Sql(text.as_str().to_owned())))
+}
+
+/// `TRUNCATE [TABLE] t` is `DELETE FROM t` in SQLite.
+fn truncate(text: &Text) -> Option<Statement> {
+    let words = text.spelled();
+    let name = match words.as_slice() {
+        [_, table, name] if table.eq_ignore_ascii_case("TABLE") => name,
+        [_, name] => name,
+        _ => return None,
+    };
+    let bare = name.rsplit('.').next().unwrap_or(name);
+    let bare = text::unquoted(bare);
+    if bare.starts_with("stats_mysql_query_digest") {
+        return Some(Statement::Command(Command::TruncateDigests));
+    }
+    Some(Statement::Sql(format!("DELETE FROM {name}")))
+}

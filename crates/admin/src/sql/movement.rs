@@ -1,0 +1,81 @@
+//! `LOAD` and `SAVE`: what is moved, from where, to where.
+
+use trunkline_store::{Layer, Module};
+
+use super::{Command, Statement};
+
+/// Where rows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Another layer.
+    Layer(Layer),
+    /// The configuration file.
+    ConfigFile,
+    /// An earlier revision.
+    Revision(i64),
+}
+
+/// One `LOAD` or `SAVE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Movement {
+    /// What is moved.
+    pub module: Module,
+    /// From where.
+    pub from: Origin,
+    /// To where.
+    pub to: Layer,
+}
+
+/// Reads a statement that begins with `LOAD` or `SAVE`, in any of its spellings.
+///
+/// # Errors
+/// What there is instead of what was written.
+pub fn parse(words: &[String]) -> Result<Statement, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [verb, rest @ ..] = words.as_slice() else { return Ok(Statement::Empty) };
+    if let ["CONFIG", "TO", "FILE", path] = rest {
+        return Ok(Statement::Command(Command::SaveConfig(super::text::unquoted(path).to_owned())));
+    }
+    if let (&"SAVE", ["MYSQL", "DIGEST", "TO", "DISK"]) = (verb, rest) {
+        return Ok(Statement::Command(Command::SaveDigests));
+    }
+    let at = rest.iter().position(|word| matches!(*word, "FROM" | "TO"));
+    let Some((names, [direction, place @ ..])) = at.and_then(|at| rest.split_at_checked(at)) else {
+        return Err(format!("{verb} wants FROM or TO, and a layer"));
+    };
+    let module = module(&names.join(" "))?;
+    let (from, to) = ends(verb, direction, place)?;
+    Ok(Statement::Move(Movement { module, from, to }))
+}
+
+fn module(name: &str) -> Result<Module, String> {
+    let found = Module::ALL.into_iter().find(|module| module.name() == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = Module::ALL.iter().map(|module| module.name()).collect();
+        format!("there is nothing called `{name}` to load or save; there is {}", names.join(", "))
+    })
+}
+
+fn ends(verb: &str, direction: &str, place: &[&str]) -> Result<(Origin, Layer), String> {
+    use Layer::{Disk, Memory, Runtime};
+    let layer = Origin::Layer;
+    Ok(match (verb, direction, place) {
+        ("LOAD", "FROM", ["DISK"]) | ("LOAD", "TO", ["MEMORY" | "MEM"]) => (layer(Disk), Memory),
+        ("SAVE", "TO", ["DISK"]) | ("SAVE", "FROM", ["MEMORY" | "MEM"]) => (layer(Memory), Disk),
+        ("LOAD", "TO", ["RUNTIME" | "RUN"]) | ("LOAD", "FROM", ["MEMORY" | "MEM"]) => {
+            (layer(Memory), Runtime)
+        }
+        ("SAVE", "FROM", ["RUNTIME" | "RUN"]) | ("SAVE", "TO", ["MEMORY" | "MEM"]) => {
+            (layer(Runtime), Memory)
+        }
+        ("LOAD", "FROM", ["CONFIG"]) => (Origin::ConfigFile, Memory),
+        ("LOAD", "FROM", ["REVISION", number]) => {
+            let number = number.parse();
+            (Origin::Revision(number.map_err(|_| "a revision is a number".to_owned())?), Memory)
+        }
+        _ => {
+            let place = place.join(" ");
+            return Err(format!("{verb} can't go {direction} `{place}`"));
+        }
+    })
+}

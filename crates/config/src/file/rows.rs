@@ -1,0 +1,251 @@
+//! A file as rows of the admin port's tables, for a database that begins with it.
+
+use toml::de::{DeTable, DeValue};
+
+use super::{FileSource, SECTIONS, parse, table::given};
+use crate::{
+    ConfigError, Settings,
+    settings::Given,
+    variable::{self, value_of},
+};
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableRow {
+    /// Its table.
+    pub table: &'static str,
+    /// Its columns that are not left to their defaults: numbers, flags as numbers, and texts.
+    pub values: Vec<(String, Given)>,
+}
+
+/// Reads a valid file as rows.
+///
+/// # Errors
+/// Those of [`parse`], and one for each value that no table can hold.
+pub fn table_rows(
+    text: &str,
+    source_name: &str,
+    files: &dyn FileSource,
+) -> Result<Vec<TableRow>, Vec<ConfigError>> {
+    let config = parse(text, source_name, files)?;
+    let (document, _) = DeTable::parse_recoverable(text);
+    let document = document.into_inner();
+    let mut rows = Vec::new();
+    let mut errors = Vec::new();
+    for (key, value) in &document {
+        let name: &str = key.get_ref();
+        match value.get_ref() {
+            DeValue::Array(entries) if SECTIONS.contains(&name) => {
+                for (index, entry) in entries.iter().enumerate() {
+                    let DeValue::Table(fields) = entry.get_ref() else { continue };
+                    let fields = fields.iter().map(|(key, value)| {
+                        let name: &str = key.get_ref();
+                        (name.to_owned(), given(value.get_ref()))
+                    });
+                    match section_rows(name, fields.collect(), files) {
+                        Ok(mut made) => rows.append(&mut made),
+                        Err(message) => errors.push(ConfigError {
+                            file: source_name.to_owned(),
+                            line: super::report::line_at(text, entry.span().start),
+                            column: 1,
+                            key: format!("{name}[{index}]"),
+                            message,
+                        }),
+                    }
+                }
+            }
+            _ => rows.extend(setting_row(name, &config.settings)),
+        }
+    }
+    if errors.is_empty() { Ok(rows) } else { Err(errors) }
+}
+
+fn setting_row(name: &str, settings: &Settings) -> Option<TableRow> {
+    let is_it = |row: &variable::Row| row.setting().is_some_and(|setting| setting.name == name);
+    let row = variable::all().find(is_it)?;
+    let value = match (name, &settings.state_file) {
+        ("state_file", crate::StateFile::Path(path)) => path.display().to_string(),
+        _ => value_of(row.setting()?, settings),
+    };
+    let values = vec![
+        ("variable_name".to_owned(), Given::Text(row.name())),
+        ("variable_value".to_owned(), Given::Text(value)),
+    ];
+    Some(TableRow { table: "global_variables", values })
+}
+
+type Fields = Vec<(String, Given)>;
+
+/// The rows of one table of the file.
+fn section_rows(
+    section: &str,
+    fields: Fields,
+    files: &dyn FileSource,
+) -> Result<Vec<TableRow>, String> {
+    let table = match section {
+        "server" => "mysql_servers",
+        "user" => "mysql_users",
+        "replication" => "mysql_replication_hostgroups",
+        "rule" => "mysql_query_rules",
+        "fast_routing" => "mysql_query_rules_fast_routing",
+        other => return Err(format!("[[{other}]] has no table")),
+    };
+    let mut values = Fields::new();
+    let mut split = Given::Text("auto".to_owned());
+    for (name, value) in fields {
+        match (section, name.as_str()) {
+            ("replication", "read_write_split") => split = value,
+            _ => values.extend(columns(section, &name, value, files)?),
+        }
+    }
+    let has = |values: &Fields, name: &str| values.iter().any(|(known, _)| known == name);
+    // What a file leaves out is not always what a table leaves out.
+    if section == "rule" && !has(&values, "active") {
+        values.push(("active".to_owned(), Given::Integer(1)));
+    }
+    if section == "fast_routing" && !has(&values, "comment") {
+        values.push(("comment".to_owned(), Given::Text(String::new())));
+    }
+    let writer = values.iter().find(|(name, _)| name == "writer_hostgroup");
+    let writer = writer.map(|(_, value)| value.clone());
+    let mut rows = vec![TableRow { table, values }];
+    // ProxySQL's tables have no place for it, but for the settings of a hostgroup.
+    if let (Some(writer), true) = (writer, split == Given::Text("auto".to_owned())) {
+        let settings = Given::Text("{\"read_write_split\":\"auto\"}".to_owned());
+        let values =
+            vec![("hostgroup_id".to_owned(), writer), ("hostgroup_settings".to_owned(), settings)];
+        rows.push(TableRow { table: "mysql_hostgroup_attributes", values });
+    }
+    Ok(rows)
+}
+
+/// One key as columns.
+fn columns(
+    section: &str,
+    name: &str,
+    value: Given,
+    files: &dyn FileSource,
+) -> Result<Fields, String> {
+    let value = match value {
+        Given::Boolean(flag) => Given::Integer(i128::from(flag)),
+        value => value,
+    };
+    let one = |name: &str, value: Given| Ok(vec![(name.to_owned(), value)]);
+    match (section, name, value) {
+        ("server", "hostgroup", value) => one("hostgroup_id", value),
+        ("server", "address", Given::Text(text)) => {
+            let address = text.parse().map_err(|error| format!("`address` is wrong: {error}"))?;
+            let (host, port) = match address {
+                trunkline_topology::Address::Tcp { host, port } => (host, i128::from(port)),
+                trunkline_topology::Address::Unix(path) => (path.display().to_string(), 0),
+            };
+            Ok(vec![
+                ("hostname".to_owned(), Given::Text(host)),
+                ("port".to_owned(), Given::Integer(port)),
+            ])
+        }
+        ("server", "compression", Given::Text(word)) => match word.as_str() {
+            "off" => one(name, Given::Integer(0)),
+            "zlib" => one(name, Given::Integer(1)),
+            _ => {
+                Err(format!("`compression` can't be `{word}` in mysql_servers, which has 0 and 1"))
+            }
+        },
+        ("user", "name", value) => one("username", value),
+        ("user", "password_hash", value) => one("password", value),
+        ("user", "password_file", Given::Text(path)) => {
+            let text = files.read(&path)?;
+            one("password", Given::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
+        }
+        ("rule", "id", value) => one("rule_id", value),
+        (_, _, value) => one(name, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "
+        wait_timeout = 5
+        listen = [\"127.0.0.1:6033\", \"unix:/tmp/p.sock\"]
+        pipeline_depth_max = 8
+        [[server]]
+        hostgroup = 10
+        address = \"[::1]:3307\"
+        compression = \"zlib\"
+        [[server]]
+        hostgroup = 20
+        address = \"unix:/run/m.sock\"
+        [[replication]]
+        writer_hostgroup = 10
+        reader_hostgroup = 20
+        [[user]]
+        name = \"app\"
+        password_hash = \"*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19\"
+        default_hostgroup = 10
+        active = false
+        [[rule]]
+        id = 1
+        match_digest = \"^SELECT\"
+        destination_hostgroup = 20
+        ";
+
+    fn row(rows: &[TableRow], table: &str, index: usize) -> String {
+        let row = rows.iter().filter(|row| row.table == table).nth(index).expect(table);
+        let pairs = row.values.iter().map(|(name, value)| match value {
+            Given::Integer(number) => format!("{name}={number}"),
+            Given::Text(text) => format!("{name}='{text}'"),
+            other => panic!("{other:?}"),
+        });
+        let mut pairs: Vec<String> = pairs.collect();
+        pairs.sort();
+        pairs.join(" ")
+    }
+
+    #[test]
+    fn a_file_becomes_rows_of_the_tables() {
+        let no_files = |_: &str| Err("no files here".to_owned());
+        let rows = table_rows(FILE, "test.toml", &no_files).expect("valid");
+        let check = |table: &str, index: usize, expected: &str| {
+            assert_eq!(row(&rows, table, index), expected);
+        };
+        check("mysql_servers", 0, "compression=1 hostgroup_id=10 hostname='::1' port=3307");
+        check("mysql_servers", 1, "hostgroup_id=20 hostname='/run/m.sock' port=0");
+        check("mysql_replication_hostgroups", 0, "reader_hostgroup=20 writer_hostgroup=10");
+        check(
+            "mysql_hostgroup_attributes",
+            0,
+            "hostgroup_id=10 hostgroup_settings='{\"read_write_split\":\"auto\"}'",
+        );
+        check(
+            "mysql_users",
+            0,
+            "active=0 default_hostgroup=10 \
+             password='*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19' username='app'",
+        );
+        check(
+            "mysql_query_rules",
+            0,
+            "active=1 destination_hostgroup=20 match_digest='^SELECT' rule_id=1",
+        );
+        let variables: Vec<String> =
+            (0..3).map(|index| row(&rows, "global_variables", index)).collect();
+        for expected in [
+            "variable_name='mysql-wait_timeout' variable_value='5'",
+            "variable_name='mysql-interfaces' variable_value='127.0.0.1:6033;/tmp/p.sock'",
+            "variable_name='trunkline-pipeline_depth_max' variable_value='8'",
+        ] {
+            assert!(variables.iter().any(|row| row == expected), "{expected} in {variables:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_table_can_hold_is_named_with_its_place() {
+        let no_files = |_: &str| Err("no files here".to_owned());
+        let text = FILE.replace("\"zlib\"", "\"zstd\"");
+        let errors = table_rows(&text, "test.toml", &no_files).expect_err("refused");
+        let first = errors[0].to_string();
+        assert!(first.starts_with("test.toml:5:1: `compression` can't be `zstd`"), "{first}");
+    }
+}

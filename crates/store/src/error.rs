@@ -1,0 +1,79 @@
+//! Why the database could not do something.
+
+use std::path::PathBuf;
+
+/// Why the store could not be opened or copied.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or folder could not be used.
+    #[error("can't use {path}: {source}")]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another process has the folder.
+    #[error("another process uses {0}")]
+    InUse(PathBuf),
+    /// A database file is damaged. It is left as it is.
+    #[error(
+        "the database {path} is damaged ({reason}); it was left as it is: restore a copy, or start \
+         with --initial, which keeps it aside and begins anew"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// SQLite refused.
+    #[error("{0}")]
+    Sql(#[from] SqlError),
+}
+
+/// Why a statement failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SqlError {
+    /// Something else writes to the file.
+    #[error("database is locked")]
+    Locked,
+    /// The user may not do this.
+    #[error("{0}")]
+    Denied(String),
+    /// It took longer than [`crate::run::STATEMENT_TIME_MAX`].
+    #[error("the statement took longer than {0} s")]
+    TooLong(u64),
+    /// Its result is larger than [`crate::run::RESULT_BYTES_MAX`].
+    #[error("the result is larger than {0} bytes")]
+    TooLarge(usize),
+    /// Whatever SQLite says.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<rusqlite::Error> for SqlError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        match &error {
+            rusqlite::Error::SqliteFailure(code, message) => match code.code {
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Locked,
+                ErrorCode::AuthorizationForStatementDenied => {
+                    Self::Denied(message.clone().unwrap_or_else(|| "not authorized".to_owned()))
+                }
+                ErrorCode::OperationInterrupted => {
+                    Self::TooLong(crate::run::STATEMENT_TIME_MAX.as_secs())
+                }
+                _ => Self::Other(message.clone().unwrap_or_else(|| error.to_string())),
+            },
+            rusqlite::Error::SqlInputError { msg, .. } => match msg.as_str() {
+                "not authorized" => Self::Denied(msg.clone()),
+                _ => Self::Other(msg.clone()),
+            },
+            rusqlite::Error::MultipleStatement => {
+                Self::Other("only one statement at a time".to_owned())
+            }
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The layers MEMORY, DISK and RUNTIME, and copies between them.
+
+use rusqlite::{Transaction, types::Value};
+
+use crate::{
+    Module, SqlError, Store,
+    tables::{self, Schema},
+};
+
+/// A copy of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// What is edited: tables of `main`.
+    Memory,
+    /// What is kept: tables of `disk`.
+    Disk,
+    /// What runs: tables `runtime_*` of `main`.
+    Runtime,
+}
+
+impl Layer {
+    /// The full name of a table in this layer.
+    pub fn table(self, name: &str) -> String {
+        match self {
+            Self::Memory => format!("main.{name}"),
+            Self::Disk => format!("disk.{name}"),
+            Self::Runtime => format!("main.runtime_{name}"),
+        }
+    }
+
+    /// Its name in statements.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "MEMORY",
+            Self::Disk => "DISK",
+            Self::Runtime => "RUNTIME",
+        }
+    }
+}
+
+/// A row that one layer has and another one has not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// The table.
+    pub table: &'static str,
+    /// Whether the first layer has it, else the second.
+    pub is_in_first: bool,
+    /// The row.
+    pub row: Vec<Value>,
+}
+
+impl Store {
+    /// Copies a module from one layer to another, all of it or nothing. The number of rows.
+    ///
+    /// # Errors
+    /// Those of the database; nothing has changed then.
+    pub fn copy(&mut self, module: Module, from: Layer, to: Layer) -> Result<u64, SqlError> {
+        self.transaction(|tx| copy_in(tx, module, from, to))
+    }
+
+    /// Replaces all rows of one table in a layer.
+    ///
+    /// # Errors
+    /// When a row does not fit the table; nothing has changed then.
+    pub fn replace(
+        &mut self,
+        layer: Layer,
+        table: &str,
+        rows: &[Vec<Value>],
+    ) -> Result<(), SqlError> {
+        let name = layer.table(table);
+        self.transaction(|tx| fill(tx, &name, rows))
+    }
+
+    /// Replaces all rows of tables of one schema, such as `stats`.
+    ///
+    /// # Errors
+    /// When a row does not fit its table; nothing has changed then.
+    pub fn fill(
+        &mut self,
+        schema: Schema,
+        filled: &[(&str, Vec<Vec<Value>>)],
+    ) -> Result<(), SqlError> {
+        self.transaction(|tx| {
+            for (table, rows) in filled {
+                fill(tx, &format!("{}.{table}", schema.name()), rows)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds rows to a table of a schema.
+    ///
+    /// # Errors
+    /// When a row does not fit the table; nothing has changed then.
+    pub fn append(
+        &mut self,
+        schema: Schema,
+        table: &str,
+        rows: &[Vec<Value>],
+    ) -> Result<(), SqlError> {
+        let name = format!("{}.{table}", schema.name());
+        self.transaction(|tx| insert(tx, &name, rows))
+    }
+
+    /// Adds rows of which only some columns are given, to any tables of a layer; a row with the
+    /// same key is replaced.
+    ///
+    /// # Errors
+    /// When a row does not fit its table; nothing has changed then.
+    pub fn insert_named(
+        &mut self,
+        layer: Layer,
+        rows: &[(&str, &[(String, Value)])],
+    ) -> Result<(), SqlError> {
+        self.transaction(|tx| {
+            for (table, values) in rows {
+                let columns: Vec<&str> = values.iter().map(|(column, _)| column.as_str()).collect();
+                let places = vec!["?"; columns.len()].join(",");
+                let sql = format!(
+                    "INSERT OR REPLACE INTO {} ({}) VALUES ({places})",
+                    layer.table(table),
+                    columns.join(",")
+                );
+                let values = values.iter().map(|(_, value)| value);
+                tx.execute(&sql, rusqlite::params_from_iter(values)).map_err(|error| {
+                    SqlError::Other(format!("{table}: {}", SqlError::from(error)))
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes a new checksum of a module that runs, with its version one higher.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn note_checksum(
+        &mut self,
+        name: &str,
+        epoch: u64,
+        checksum: &str,
+    ) -> Result<(), SqlError> {
+        self.conn.execute(
+            "INSERT OR REPLACE INTO main.runtime_checksums_values
+             SELECT ?1, ifnull((SELECT version FROM main.runtime_checksums_values
+                                WHERE name = ?1), 0) + 1, ?2, ?3",
+            rusqlite::params![name, i64::try_from(epoch).unwrap_or(i64::MAX), checksum],
+        )?;
+        Ok(())
+    }
+
+    /// Puts variables into a layer; those that are there already get the new value.
+    ///
+    /// # Errors
+    /// Those of the database; nothing has changed then.
+    pub fn put_variables<'a>(
+        &mut self,
+        layer: Layer,
+        variables: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), SqlError> {
+        let sql = format!("INSERT OR REPLACE INTO {} VALUES (?1, ?2)", layer.table(VARIABLES));
+        self.transaction(|tx| {
+            let mut stmt = tx.prepare(&sql)?;
+            for (name, value) in variables {
+                stmt.execute([name, value])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The rows of a table in a layer, in the order of its key, with all columns.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn rows(&self, layer: Layer, table: &str) -> Result<Vec<Vec<Value>>, SqlError> {
+        let definition = definition(table)?;
+        let columns = definition.column_list();
+        let sql = format!("SELECT {columns} FROM {} ORDER BY rowid", layer.table(table));
+        rows_of(&self.conn, &sql, definition.columns.len())
+    }
+
+    /// Variables of a layer whose names begin with `prefix`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn variables(&self, layer: Layer, prefix: &str) -> Result<Vec<(String, String)>, SqlError> {
+        let sql = format!(
+            "SELECT variable_name, variable_value FROM {} WHERE substr(variable_name, 1, {}) = ?1 \
+             ORDER BY variable_name",
+            layer.table(VARIABLES),
+            prefix.len(),
+        );
+        let mut stmt = self.conn.prepare(&sql)?;
+        let found = stmt.query_map([prefix], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// Rows of a module that only one of two layers has.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn differences(
+        &self,
+        module: Module,
+        first: Layer,
+        second: Layer,
+    ) -> Result<Vec<Difference>, SqlError> {
+        let mut differences = Vec::new();
+        let (tables, condition) = match module.prefix() {
+            Some(prefix) => (&[VARIABLES][..], variables_of(prefix)),
+            None => (module.tables(), String::new()),
+        };
+        for table in tables {
+            let definition = definition(table)?;
+            let columns = definition.column_list();
+            for (has, lacks, is_in_first) in [(first, second, true), (second, first, false)] {
+                let sql = format!(
+                    "SELECT {columns} FROM {} {condition} \
+                     EXCEPT SELECT {columns} FROM {} {condition}",
+                    has.table(table),
+                    lacks.table(table),
+                );
+                let rows = rows_of(&self.conn, &sql, definition.columns.len())?;
+                let found = rows.into_iter().map(|row| Difference { table, is_in_first, row });
+                differences.extend(found);
+            }
+        }
+        Ok(differences)
+    }
+
+    /// Runs `work` in a transaction that a failure undoes.
+    pub(crate) fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        let tx = self.conn.transaction()?;
+        let result = work(&tx)?;
+        tx.commit()?;
+        Ok(result)
+    }
+}
+
+/// The table of variables.
+const VARIABLES: &str = "global_variables";
+
+/// The condition that finds variables by their prefix.
+fn variables_of(prefix: &str) -> String {
+    format!("WHERE substr(variable_name, 1, {}) = '{prefix}'", prefix.len())
+}
+
+fn definition(table: &str) -> Result<tables::Table, SqlError> {
+    tables::find(table).ok_or_else(|| SqlError::Other(format!("no such table: {table}")))
+}
+
+pub(crate) fn copy_in(
+    tx: &Transaction<'_>,
+    module: Module,
+    from: Layer,
+    to: Layer,
+) -> Result<u64, SqlError> {
+    let mut rows = 0;
+    if let Some(prefix) = module.prefix() {
+        let condition = variables_of(prefix);
+        let (from, to) = (from.table(VARIABLES), to.table(VARIABLES));
+        rows += tx.execute(
+            &format!("INSERT OR REPLACE INTO {to} SELECT * FROM {from} {condition}"),
+            [],
+        )?;
+    }
+    for table in module.tables() {
+        let columns = definition(table)?.column_list();
+        let (from, to) = (from.table(table), to.table(table));
+        tx.execute(&format!("DELETE FROM {to}"), [])?;
+        rows += tx.execute(
+            &format!("INSERT INTO {to} ({columns}) SELECT {columns} FROM {from} ORDER BY rowid"),
+            [],
+        )?;
+    }
+    Ok(u64::try_from(rows).unwrap_or(u64::MAX))
+}
+
+fn fill(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
+    tx.execute(&format!("DELETE FROM {name}"), [])?;
+    insert(tx, name, rows)
+}
+
+fn insert(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
+    let Some(width) = rows.first().map(Vec::len) else { return Ok(()) };
+    let places = vec!["?"; width].join(",");
+    let mut stmt = tx.prepare(&format!("INSERT INTO {name} VALUES ({places})"))?;
+    for row in rows {
+        stmt.execute(rusqlite::params_from_iter(row))?;
+    }
+    Ok(())
+}
+
+fn rows_of(
+    conn: &rusqlite::Connection,
+    sql: &str,
+    width: usize,
+) -> Result<Vec<Vec<Value>>, SqlError> {
+    let mut stmt = conn.prepare(sql)?;
+    let mut found = stmt.query([])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push((0..width).map(|at| row.get(at)).collect::<Result<_, _>>()?);
+    }
+    Ok(rows)
+}

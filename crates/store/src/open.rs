@@ -1,0 +1,279 @@
+//! From a folder to a store.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{
+    SqlError, StoreError,
+    access::Gate,
+    functions,
+    tables::{self, Schema},
+};
+
+/// The file of the layer DISK.
+pub const DISK_FILE: &str = "trunkline.db";
+/// The file of numbers of the past.
+pub const STATS_FILE: &str = "trunkline_stats.db";
+/// The row of `disk.global_settings` that says that a configuration has begun.
+const BEGUN: &str = "trunkline-begun";
+/// Held locked by the process that has the folder.
+const LOCK_FILE: &str = "trunkline.lock";
+
+/// Where what is saved is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: it is lost with the process.
+    Memory,
+    /// In files of this folder.
+    Folder(PathBuf),
+}
+
+/// Says what is wrong with a variable's value: name, value.
+pub type VariableCheck = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
+
+/// The database of one process.
+pub struct Store {
+    pub(crate) conn: Connection,
+    pub(crate) gate: Gate,
+    /// Whether no configuration has begun in it yet.
+    is_new: bool,
+    /// Keeps other processes out while it is open.
+    _lock: Option<File>,
+}
+
+impl Store {
+    /// Opens the database, making what is missing. `check` judges values written to
+    /// `global_variables`.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a file is not what it should be; nothing is changed then.
+    pub fn open(place: &Place, check: VariableCheck) -> Result<Self, StoreError> {
+        let mut lock = None;
+        let files = match place {
+            Place::Memory => [None, None],
+            Place::Folder(folder) => {
+                lock = Some(take_folder(folder)?);
+                [Some(folder.join(DISK_FILE)), Some(folder.join(STATS_FILE))]
+            }
+        };
+        let mut conn = connect()?;
+        let [disk, history] = files;
+        attach(&conn, Schema::Disk, disk.as_deref())?;
+        attach(&conn, Schema::Stats, None)?;
+        attach(&conn, Schema::Monitor, None)?;
+        attach(&conn, Schema::StatsHistory, history.as_deref())?;
+        attach_described(&conn)?;
+        make_tables(&conn)?;
+        let is_new = !is_begun(&conn)?;
+        let gate = Gate::install(&mut conn)?;
+        functions::add(&conn, gate.clone(), check)?;
+        guard_variables(&conn)?;
+        Ok(Self { conn, gate, is_new, _lock: lock })
+    }
+
+    /// Whether no configuration had begun in it when it was opened; see [`Self::begin`].
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Notes that a configuration has begun in it: what is there from now on is what was saved,
+    /// even if that is nothing.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn begin(&mut self) -> Result<(), SqlError> {
+        let sql = "INSERT OR REPLACE INTO disk.global_settings VALUES (?1, ?2)";
+        self.conn.execute(sql, [BEGUN, "1"])?;
+        Ok(())
+    }
+
+    /// Renames the files of a folder, so that the next [`Self::open`] begins anew. The new name of
+    /// the first one, when there was any.
+    ///
+    /// # Errors
+    /// When another process has the folder, or a file can't be renamed.
+    pub fn set_aside(folder: &Path, now_unix_sec: u64) -> Result<Option<PathBuf>, StoreError> {
+        let _lock = take_folder(folder)?;
+        let mut first = None;
+        for name in [DISK_FILE, STATS_FILE] {
+            for suffix in ["", "-wal", "-shm"] {
+                let from = folder.join(format!("{name}{suffix}"));
+                if !from.exists() {
+                    continue;
+                }
+                let to = folder.join(format!("{name}.kept-{now_unix_sec}{suffix}"));
+                fs::rename(&from, &to).map_err(|source| at(&from, source))?;
+                first.get_or_insert(to);
+            }
+        }
+        Ok(first)
+    }
+}
+
+fn at(path: &Path, source: io::Error) -> StoreError {
+    StoreError::File { path: path.to_owned(), source }
+}
+
+/// Makes the folder if needed, and keeps other processes out.
+fn take_folder(folder: &Path) -> Result<File, StoreError> {
+    fs::create_dir_all(folder).map_err(|source| at(folder, source))?;
+    let path = folder.join(LOCK_FILE);
+    let lock = own_file(&path)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(StoreError::InUse(folder.to_owned())),
+        Err(fs::TryLockError::Error(source)) => Err(at(&path, source)),
+    }
+}
+
+/// A file that nobody else may read: there are passwords in it.
+fn own_file(path: &Path) -> Result<File, StoreError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path).map_err(|source| at(path, source))
+}
+
+fn connect() -> Result<Connection, SqlError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(Connection::open_in_memory_with_flags(flags)?)
+}
+
+/// Attaches a file, or memory, as a schema.
+fn attach(conn: &Connection, schema: Schema, file: Option<&Path>) -> Result<(), StoreError> {
+    let name = schema.name();
+    let Some(path) = file else {
+        let sql = format!("ATTACH DATABASE ':memory:' AS {name}");
+        return Ok(conn.execute_batch(&sql).map_err(SqlError::from)?);
+    };
+    drop(own_file(path)?);
+    let text = path.to_str().ok_or_else(|| at(path, io::ErrorKind::InvalidFilename.into()))?;
+    let attached = conn
+        .execute(&format!("ATTACH DATABASE ?1 AS {name}"), [text])
+        .and_then(|_| check_file(conn, name));
+    match attached {
+        Ok(report) if report == "ok" => Ok(()),
+        Ok(reason) => Err(StoreError::Damaged { path: path.to_owned(), reason }),
+        Err(error) if is_damage(&error) => Err(StoreError::Damaged {
+            path: path.to_owned(),
+            reason: SqlError::from(error).to_string(),
+        }),
+        Err(error) => {
+            let reason = SqlError::from(error);
+            Err(StoreError::Sql(SqlError::Other(format!("{}: {reason}", path.display()))))
+        }
+    }
+}
+
+/// What SQLite says of a file: `ok`, or what is wrong. Written pages are on the disk before a
+/// transaction counts as done.
+fn check_file(conn: &Connection, schema: &str) -> rusqlite::Result<String> {
+    let report: String =
+        conn.query_row(&format!("PRAGMA {schema}.quick_check(1)"), [], |row| row.get(0))?;
+    if report == "ok" {
+        let pragma = format!("PRAGMA {schema}.journal_mode = WAL");
+        conn.query_row(&pragma, [], |row| row.get::<_, String>(0))?;
+        conn.execute_batch(&format!("PRAGMA {schema}.synchronous = FULL"))?;
+    }
+    Ok(report)
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+fn is_begun(conn: &Connection) -> Result<bool, SqlError> {
+    let sql = "SELECT count(*) FROM disk.global_settings WHERE variable_name = ?1";
+    Ok(conn.query_row(sql, [BEGUN], |row| row.get::<_, i64>(0))? > 0)
+}
+
+/// MySQL's description of schemas, tables and columns, as far as tools that show them ask for it.
+const DESCRIBED: &str = "
+    ATTACH DATABASE ':memory:' AS information_schema;
+    CREATE TABLE information_schema.SCHEMATA (
+        CATALOG_NAME, SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME);
+    CREATE TABLE information_schema.TABLES (
+        TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, CREATE_TIME,
+        TABLE_COLLATION, TABLE_COMMENT);
+    CREATE TABLE information_schema.COLUMNS (
+        TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, COLUMN_DEFAULT,
+        IS_NULLABLE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,
+        COLUMN_TYPE, COLUMN_KEY, EXTRA, COLUMN_COMMENT, GENERATION_EXPRESSION);";
+
+/// Attaches that description, made from the definitions.
+fn attach_described(conn: &Connection) -> Result<(), SqlError> {
+    conn.execute_batch(DESCRIBED)?;
+    let mut tables = conn.prepare(
+        "INSERT INTO information_schema.TABLES
+         VALUES ('def', ?1, ?2, 'BASE TABLE', 'SQLite', NULL, NULL, 'utf8mb4_general_ci', '')",
+    )?;
+    let mut columns = conn.prepare(
+        "INSERT INTO information_schema.COLUMNS
+         VALUES ('def', ?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, ?7, ?8, '', '', '')",
+    )?;
+    for schema in Schema::ALL {
+        let name = schema.name();
+        conn.execute(
+            "INSERT INTO information_schema.SCHEMATA
+             VALUES ('def', ?1, 'utf8mb4', 'utf8mb4_general_ci')",
+            [name],
+        )?;
+        for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
+            tables.execute([name, table.name])?;
+            for (at, column) in table.columns.iter().enumerate() {
+                let position = i64::try_from(at + 1).unwrap_or(i64::MAX);
+                let null = if column.is_needed { "NO" } else { "YES" };
+                let kind = if column.is_number() { "bigint" } else { "varchar" };
+                let key = if column.key == tables::Key::None { "" } else { "PRI" };
+                columns.execute(rusqlite::params![
+                    name,
+                    table.name,
+                    column.name,
+                    position,
+                    column.default,
+                    null,
+                    kind,
+                    key
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the tables that are missing, all or none of a schema.
+fn make_tables(conn: &Connection) -> Result<(), SqlError> {
+    for schema in Schema::ALL {
+        let name = schema.name();
+        let mut sql = String::from("BEGIN;\n");
+        for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
+            let create = table.create();
+            let made =
+                create.replacen("CREATE TABLE ", &format!("CREATE TABLE IF NOT EXISTS {name}."), 1);
+            sql.push_str(&made);
+            sql.push_str(";\n");
+        }
+        sql.push_str("COMMIT;");
+        conn.execute_batch(&sql)?;
+    }
+    Ok(())
+}
+
+/// Has values of variables judged when they are written.
+fn guard_variables(conn: &Connection) -> Result<(), SqlError> {
+    for event in ["INSERT", "UPDATE"] {
+        conn.execute_batch(&format!(
+            "CREATE TRIGGER main.variables_before_{event} BEFORE {event} ON global_variables
+             BEGIN SELECT trunkline_check_variable(NEW.variable_name, NEW.variable_value); END"
+        ))?;
+    }
+    Ok(())
+}

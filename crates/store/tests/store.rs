@@ -1,0 +1,227 @@
+//! Layers, access, files and revisions.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::{fs, path::PathBuf};
+
+use trunkline_store::{
+    Access, Answer, Layer, Module, Place, RevisionRow, Store, StoreError, Value,
+};
+
+fn open(place: &Place) -> Result<Store, StoreError> {
+    let check = |name: &str, value: &str| match (name, value) {
+        ("mysql-wait_timeout", "0") => Err("mysql-wait_timeout must not be 0".to_owned()),
+        _ => Ok(()),
+    };
+    Store::open(place, Box::new(check))
+}
+
+fn memory() -> Store {
+    open(&Place::Memory).expect("a store in memory")
+}
+
+fn run(store: &mut Store, sql: &str) -> Answer {
+    store.run(sql, &[], Access::Admin).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn refused(store: &mut Store, sql: &str, access: Access) -> String {
+    store.run(sql, &[], access).expect_err(sql).to_string()
+}
+
+fn count(store: &mut Store, table: &str) -> i64 {
+    match run(store, &format!("SELECT count(*) FROM {table}")) {
+        Answer::Rows(rows) => match rows.rows[0][0] {
+            Value::Integer(count) => count,
+            ref other => panic!("{other:?}"),
+        },
+        Answer::Done(_) => panic!("no result"),
+    }
+}
+
+/// A folder that goes with its guard.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("trunkline-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn place(&self) -> Place {
+        Place::Folder(self.0.clone())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn what_is_saved_is_there_after_a_restart() {
+    let folder = Folder::new("saved");
+    let mut store = open(&folder.place()).expect("opened");
+    assert!(store.is_new());
+    run(&mut store, "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (2, 'b')");
+    run(&mut store, "INSERT INTO mysql_users (username, password) VALUES ('u', 'p')");
+    assert_eq!(store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk), Ok(2));
+    store.begin().expect("noted");
+    drop(store);
+    let mut store = open(&folder.place()).expect("opened again");
+    assert!(!store.is_new());
+    assert_eq!(count(&mut store, "mysql_servers"), 0);
+    assert_eq!(store.copy(Module::MysqlServers, Layer::Disk, Layer::Memory), Ok(2));
+    assert_eq!(count(&mut store, "mysql_servers"), 2);
+    // The users were not saved.
+    assert_eq!(count(&mut store, "disk.mysql_users"), 0);
+}
+
+#[test]
+fn a_folder_has_one_process() {
+    let folder = Folder::new("one");
+    let _first = open(&folder.place()).expect("opened");
+    assert!(matches!(open(&folder.place()), Err(StoreError::InUse(_))));
+}
+
+#[test]
+fn a_damaged_file_is_named_left_alone_and_can_be_set_aside() {
+    let folder = Folder::new("damaged");
+    let file = folder.0.join("trunkline.db");
+    let garbage = "this is no database, whatever its name says. ".repeat(100);
+    fs::write(&file, &garbage).expect("written");
+    let error = open(&folder.place()).err().expect("refused").to_string();
+    assert!(error.contains("trunkline.db is damaged"), "{error}");
+    assert!(error.contains("--initial"), "{error}");
+    assert_eq!(fs::read_to_string(&file).expect("still there"), garbage);
+    let kept = Store::set_aside(&folder.0, 77).expect("set aside").expect("there was one");
+    assert_eq!(fs::read_to_string(kept).expect("kept"), garbage);
+    assert!(open(&folder.place()).expect("opened").is_new());
+}
+
+#[test]
+fn a_copy_that_fails_changes_nothing() {
+    let mut store = memory();
+    run(&mut store, "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a')");
+    store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk).expect("saved");
+    let rows = vec![vec![Value::Null; 12]];
+    assert!(store.replace(Layer::Disk, "mysql_servers", &rows).is_err());
+    assert_eq!(count(&mut store, "disk.mysql_servers"), 1);
+}
+
+#[test]
+fn administrators_change_rows_and_nothing_else() {
+    let mut store = memory();
+    for sql in [
+        "DROP TABLE mysql_servers",
+        "CREATE TABLE t (a)",
+        "ATTACH DATABASE '/tmp/x' AS x",
+        "DETACH DATABASE disk",
+        "PRAGMA main.journal_mode = DELETE",
+        "DELETE FROM stats.stats_mysql_global",
+        "INSERT INTO runtime_mysql_servers (hostname) VALUES ('a')",
+        "DELETE FROM disk.config_history",
+        "DELETE FROM information_schema.TABLES",
+        "BEGIN",
+        "VACUUM",
+        "SELECT load_extension('x')",
+    ] {
+        refused(&mut store, sql, Access::Admin);
+    }
+    run(&mut store, "REPLACE INTO disk.mysql_users (username) VALUES ('u')");
+    run(&mut store, "PRAGMA table_info(mysql_users)");
+    run(&mut store, "PRAGMA database_list");
+}
+
+#[test]
+fn users_of_statistics_see_statistics() {
+    let mut store = memory();
+    for sql in [
+        "SELECT password FROM mysql_users",
+        "SELECT * FROM disk.config_history",
+        "SELECT variable_value FROM main.global_variables",
+        "INSERT INTO stats_mysql_global VALUES ('a', 'b')",
+        "PRAGMA database_list",
+        "SELECT (SELECT password FROM mysql_users) FROM stats_mysql_global",
+    ] {
+        refused(&mut store, sql, Access::Stats);
+    }
+    for sql in [
+        "SELECT * FROM stats_mysql_global",
+        "SELECT 1 + 1",
+        "SELECT * FROM INFORMATION_SCHEMA.COLUMNS",
+        "SELECT count(*) FROM stats.stats_mysql_users",
+    ] {
+        store.run(sql, &[], Access::Stats).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}
+
+#[test]
+fn a_variable_that_is_refused_keeps_its_value() {
+    let mut store = memory();
+    let given = [("mysql-wait_timeout", "5")];
+    store.put_variables(Layer::Memory, given.into_iter()).expect("put");
+    let update = "UPDATE global_variables SET variable_value = '0'";
+    assert_eq!(refused(&mut store, update, Access::Admin), "mysql-wait_timeout must not be 0");
+    let found = store.variables(Layer::Memory, "mysql-").expect("read");
+    assert_eq!(found, [("mysql-wait_timeout".to_owned(), "5".to_owned())]);
+}
+
+#[test]
+fn two_statements_at_once_are_refused() {
+    let mut store = memory();
+    let both = "SELECT 1; DELETE FROM mysql_users";
+    refused(&mut store, both, Access::Admin);
+}
+
+#[test]
+fn differences_are_rows_that_one_layer_lacks() {
+    let mut store = memory();
+    run(&mut store, "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (2, 'b')");
+    store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk).expect("saved");
+    run(&mut store, "UPDATE mysql_servers SET weight = 7 WHERE hostname = 'b'");
+    let found =
+        store.differences(Module::MysqlServers, Layer::Memory, Layer::Disk).expect("compared");
+    let sides: Vec<(bool, &Value)> =
+        found.iter().map(|found| (found.is_in_first, &found.row[5])).collect();
+    assert_eq!(sides, [(true, &Value::Integer(7)), (false, &Value::Integer(1))]);
+}
+
+#[test]
+fn a_revision_can_be_loaded_again() {
+    let mut store = memory();
+    run(
+        &mut store,
+        "INSERT INTO mysql_users (username, password, default_schema)
+         VALUES ('u', 'it''s \"quoted\"', NULL), ('v', x'24410001FF', 's')",
+    );
+    let before = store.rows(Layer::Memory, "mysql_users").expect("rows");
+    let row = RevisionRow {
+        changed_at: 5,
+        author: "admin@127.0.0.1",
+        module: Module::MysqlUsers,
+        command: "LOAD MYSQL USERS TO RUNTIME",
+        changes: "user u: added",
+    };
+    let revision = store.record(row).expect("noted");
+    run(&mut store, "DELETE FROM mysql_users");
+    assert_eq!(store.restore(Module::MysqlUsers, revision), Ok(2));
+    assert_eq!(store.rows(Layer::Memory, "mysql_users").expect("rows"), before);
+    assert!(store.restore(Module::MysqlServers, revision).is_err());
+    assert!(store.restore(Module::MysqlUsers, revision + 1).is_err());
+}
+
+#[test]
+fn passwords_are_hashed_as_servers_do() {
+    let mut store = memory();
+    let answer = run(&mut store, "SELECT MYSQL_NATIVE_PASSWORD('secret')");
+    let Answer::Rows(rows) = answer else { panic!("no result") };
+    let expected = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+    assert_eq!(rows.rows[0][0], Value::Text(expected.to_owned()));
+    let salt = "CACHING_SHA2_PASSWORD('secret', 'abcdefghij0123456789')";
+    let answer =
+        run(&mut store, &format!("SELECT hex({salt}), length(CACHING_SHA2_PASSWORD('x'))"));
+    let Answer::Rows(rows) = answer else { panic!("no result") };
+    assert_eq!(rows.rows[0][1], Value::Integer(70));
+}

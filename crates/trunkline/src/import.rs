@@ -1,0 +1,99 @@
+//! `trunkline import` and `trunkline export`.
+
+use std::{fs, io::Read, path::Path, process::ExitCode};
+
+use anyhow::{Context, Result, anyhow};
+use trunkline_admin::{
+    desk::{self, FirstRow, Start},
+    import::{Imported, cnf_rows, export},
+};
+use trunkline_config::variable;
+use trunkline_store::{Layer, Place, Store, Value, foreign};
+
+use crate::{
+    cli::{ExportArgs, ImportArgs},
+    complain,
+    config_file::{ConfigFile, summary},
+    show,
+};
+
+/// Reads a file of any kind as rows: ProxySQL's database, its `.cnf`, or Trunkline's own.
+///
+/// # Errors
+/// Every error as one line that names the file.
+pub fn rows_of(path: &Path) -> Result<Imported, Vec<String>> {
+    let name = path.display();
+    let unreadable = |error: std::io::Error| vec![format!("can't read {name}: {error}")];
+    let mut head = Vec::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(foreign::MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable)?;
+    if head == foreign::MAGIC {
+        return database_rows(path);
+    }
+    if path.extension().is_some_and(|extension| extension == "cnf") {
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        return cnf_rows(&text, &name.to_string());
+    }
+    Ok(Imported { rows: ConfigFile::new(path).rows()?, warnings: Vec::new() })
+}
+
+fn database_rows(path: &Path) -> Result<Imported, Vec<String>> {
+    let name = path.display();
+    let found = foreign::read_foreign(path);
+    let found = found.map_err(|error| vec![format!("can't read {name}: {error}")])?;
+    let mut imported = Imported::default();
+    let mut errors = Vec::new();
+    for (table, values) in found {
+        if let [(_, Value::Text(variable)), (_, Value::Text(value)), ..] = values.as_slice()
+            && table == "global_variables"
+        {
+            if variable::find(variable).is_none() {
+                imported.warnings.push(format!("{name}: {variable} is not known here"));
+                continue;
+            }
+            if variable == "admin-version" {
+                continue;
+            }
+            // ProxySQL shows what was never set as an empty text.
+            if let Err(error) = variable::check(variable, value)
+                .or_else(|error| if value.is_empty() { Ok(()) } else { Err(error) })
+            {
+                errors.push(format!("{name}: {error}"));
+            }
+        }
+        imported.rows.push(FirstRow { table, values });
+    }
+    if errors.is_empty() { Ok(imported) } else { Err(errors) }
+}
+
+/// Fills an empty database from a file.
+pub fn run(args: &ImportArgs) -> Result<ExitCode> {
+    let read = || rows_of(&args.file);
+    let start = Start { folder: args.data_dir.clone(), is_initial: args.initial, first: &read };
+    let fail = |lines: Vec<String>| {
+        lines.iter().for_each(|line| complain(line));
+        Ok(ExitCode::FAILURE)
+    };
+    let started = match desk::start_new(start) {
+        Ok(started) => started,
+        Err(error) => return fail(error.0),
+    };
+    for warning in &started.warnings {
+        complain(&format!("warning: {warning}"));
+    }
+    let folder = args.data_dir.display();
+    show(&format!("{folder}: imported: {}\n", summary(&started.config)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what a database holds to standard output.
+pub fn run_export(args: &ExportArgs) -> Result<ExitCode> {
+    let folder = &args.data_dir;
+    let file = folder.join(trunkline_store::open::DISK_FILE);
+    file.is_file().then_some(()).with_context(|| format!("there is no {}", file.display()))?;
+    let store = Store::open(&Place::Folder(folder.clone()), Box::new(|_, _| Ok(())))
+        .map_err(|error| anyhow!("{error}"))?;
+    let text = export(&store, Layer::Disk, args.format.into());
+    show(&text.map_err(|error| anyhow!("{error}"))?);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,79 @@
+//! What administrators should not send is answered, or ends their connection, and nothing else.
+
+use anyhow::{Result, ensure};
+use trunkline_protocol::codec::frame::put_payload;
+
+use super::{administrator, begin};
+use crate::backends;
+use crate::wire::{Endpoint, Outcome, Wire};
+
+fn admin_wire(proxy: &trunkline_testkit::Trunkline) -> Result<Wire> {
+    Wire::login(Endpoint::Tcp(proxy.admin_port()), "admin", "admin", "")
+}
+
+#[test]
+fn every_command_is_answered() -> Result<()> {
+    let Some(server) = backends::mariadb("every_command_is_answered")? else { return Ok(()) };
+    let (proxy, _admin) = begin(server, "adm_commands")?;
+    let mut wire = admin_wire(&proxy)?;
+    for text in ["", ";", " ; ;", "-- nothing", "/* nothing */", "#"] {
+        ensure!(wire.one(text)?.is_ok(), "{text:?}");
+    }
+    // COM_PING, COM_RESET_CONNECTION, COM_INIT_DB.
+    for (code, body) in [(0x0E, &b""[..]), (0x1F, b""), (0x02, b"main")] {
+        ensure!(wire.single(code, body)?.is_ok(), "{code:#x}");
+    }
+    // COM_SHUTDOWN, COM_PROCESS_KILL, COM_BINLOG_DUMP, one that nobody knows.
+    for (code, body) in [(0x08, &b""[..]), (0x0C, b"\x01\0\0\0"), (0x12, b"xxxx"), (0xEE, b"")] {
+        let Outcome::Error(error) = wire.single(code, body)? else {
+            anyhow::bail!("{code:#x} was not refused");
+        };
+        assert_eq!(error.code, 1047, "{code:#x}");
+    }
+    // Cut short: COM_PROCESS_KILL without a number, COM_STMT_EXECUTE of nothing.
+    for (code, body) in [(0x0C, &b""[..]), (0x17, b"\x09\0\0\0\0\x01\0\0\0")] {
+        ensure!(matches!(wire.single(code, body)?, Outcome::Error(_)), "{code:#x}");
+    }
+    assert_eq!(wire.value("SELECT 1")?.as_deref(), Some("1"), "it goes on");
+    Ok(())
+}
+
+#[test]
+fn noise_ends_its_own_connection_only() -> Result<()> {
+    let Some(server) = backends::mariadb("noise_ends_its_own")? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_noise")?;
+    let mut seed = 42_u64;
+    for _ in 0..100 {
+        let mut noise = Vec::new();
+        for _ in 0..64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            noise.push(seed.to_le_bytes()[6]);
+        }
+        let mut wire = Wire::open(Endpoint::Tcp(proxy.admin_port()))?;
+        wire.read_greeting()?;
+        let mut packet = Vec::new();
+        put_payload(&mut packet, 1, &noise);
+        wire.send_raw(&packet)?;
+        wire.shut_write()?;
+        drop(wire.drain_to_end());
+    }
+    assert_eq!(admin.value("SELECT 1")?.as_deref(), Some("1"));
+    assert!(administrator(&proxy).is_ok());
+    Ok(())
+}
+
+#[test]
+fn a_long_statement_keeps_nobody_waiting() -> Result<()> {
+    let Some(server) = backends::mariadb("a_long_statement")? else { return Ok(()) };
+    let (proxy, _admin) = begin(server, "adm_long")?;
+    // Clients are served while an administrator's statement runs.
+    let mut wire = admin_wire(&proxy)?;
+    let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) \
+                SELECT count(*) FROM n";
+    wire.send(0x03, long.as_bytes())?;
+    let mut client = proxy.connect("adm_long", backends::PASSWORD, "")?;
+    assert_eq!(client.value("SELECT 1")?.as_deref(), Some("1"));
+    let (status, _) = proxy.http("/healthz")?;
+    assert_eq!(status, 200);
+    Ok(())
+}
