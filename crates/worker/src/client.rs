@@ -5,6 +5,8 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
+    codec::frame::HEADER_LEN,
+    command::execute::CURSOR_FLAGS,
     packet::track::Told,
     response::{ReplyFormat, ResponseShape, ServerError},
 };
@@ -207,6 +209,15 @@ pub(crate) struct Statement {
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
     pub sent_at: u64,
+}
+
+impl Statement {
+    /// Whether it is an execution that asks for a cursor: its flags are behind the packet's
+    /// header, the code and the statement's id.
+    pub(crate) fn opens_cursor(&self) -> bool {
+        let flags = self.frames.get(HEADER_LEN + 5).copied().unwrap_or_default();
+        self.purpose == Purpose::Execute && flags & CURSOR_FLAGS != 0
+    }
 }
 
 /// How a statement goes on when what it reads has been fetched.

@@ -220,6 +220,9 @@ impl Worker {
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
         relay.set_told(session.told);
+        if !statement.opens_cursor() {
+            relay.set_without_cursor();
+        }
         // What shares a connection has one result, whose numbers are right: they are checked.
         if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
             relay.renumber_from(answer_seq(&statement.frames));

@@ -36,7 +36,7 @@ pub const LAST_STMT_ID: u32 = u32::MAX;
 /// Bytes of one parameter's type.
 pub const TYPE_LEN: usize = 2;
 /// Flags of an execution that open a cursor: read-only, for update, scrollable.
-const CURSOR_FLAGS: u8 = 0x07;
+pub const CURSOR_FLAGS: u8 = 0x07;
 /// Flag of a bulk execution: types follow.
 const BULK_TYPES: u16 = 0x80;
 
