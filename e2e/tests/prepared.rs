@@ -403,9 +403,8 @@ fn a_procedure_may_have_cursors_of_its_own() -> Result<()> {
     let body = "DECLARE c CURSOR FOR SELECT 'x'; OPEN c; CLOSE c; SELECT 7 AS a; SELECT 8 AS b;";
     for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
         let server = shared_server(flavour)?;
-        let schema = new_schema(server, "")?;
+        let schema = new_schema(server, &format!("CREATE PROCEDURE p() BEGIN {body} END"))?;
         let proxy = before(server, 1, 2)?;
-        client(&proxy, &schema)?.sql(&format!("CREATE PROCEDURE p() BEGIN {body} END"))?;
         let mut wire = Wire::login_with(&proxy, login(USER, PASSWORD, &schema, PLAIN))?;
         for _ in 0..2 {
             wire.send(code::STMT_PREPARE, b"CALL p()")?;
