@@ -246,7 +246,8 @@ fn strip(packet: &[u8], changes: &mut Vec<String>) -> Option<Vec<u8>> {
     changes.extend(Changes::new(ok.changes).filter_map(|change| change.ok().map(text)));
     let mut out = Vec::new();
     let plain = ok::OkPacket { changes: b"", ..ok };
-    let format = ok::ReplyFormat { deprecate_eof: true, session_track: true };
+    let format =
+        ok::ReplyFormat { deprecate_eof: true, session_track: true, ..ok::ReplyFormat::PLAIN };
     if packet.first() == Some(&0) {
         ok::put_ok(&mut out, 0, &plain, format);
     } else {

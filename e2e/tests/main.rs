@@ -1,6 +1,7 @@
 //! One binary for all end-to-end tests.
 
 mod backends;
+mod charsets;
 mod wire;
 
 mod auth;
@@ -10,6 +11,8 @@ mod commands;
 mod compression;
 mod config;
 mod differential;
+mod extensions;
+mod manual;
 mod operate;
 mod protocol;
 
@@ -22,6 +25,7 @@ mod kill;
 mod pinning;
 mod prepared;
 mod routing;
+mod rules;
 mod sessions;
 mod set_property;
 mod sharing;

@@ -2,7 +2,7 @@
 
 mod bounds;
 mod elsewhere;
-mod twin;
+pub mod twin;
 
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Server, Trunkline, wait_until};

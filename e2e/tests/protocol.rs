@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::packet::status::{AUTOCOMMIT, MORE_RESULTS, PS_OUT_PARAMS};
-use trunkline_testkit::{Flavour, Server, Trunkline};
+use trunkline_testkit::{Flavour, Server, Trunkline, wait_until};
 
-use crate::backends::{self, Config, PASSWORD, proxy_for};
+use crate::backends::{self, Config, PASSWORD, TIMEOUT, proxy_for};
 use crate::wire::{MODERN, Outcome, PLAIN, Shape, Wire, code, login, payloads};
 
 fn on_each(
@@ -313,6 +313,44 @@ fn a_big_result_for_a_slow_client_does_not_fill_memory() -> Result<()> {
     most = read_slowly(&proxy, &mut client, &mut other)?.saturating_sub(most);
     assert!(most < 32 << 20, "the proxy's memory grew by {most} bytes more");
     assert_eq!(client.value("SELECT 7")?.as_deref(), Some("7"));
+    Ok(())
+}
+
+/// Many slow clients with results of 8 MiB each: what waits for them in all has a limit, whatever
+/// each of them may have.
+#[test]
+fn what_waits_for_slow_clients_in_all_is_bounded() -> Result<()> {
+    const CLIENTS: usize = 60;
+    let Some(server) = backends::mariadb("what_waits_for_slow_clients_in_all")? else {
+        return Ok(());
+    };
+    let keys = "client_buffer_max = 8388608\nbuffers_max = 8388608";
+    let proxy = proxy_for(server, "slow_many", keys)?;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(Wire::login(&proxy, "slow_many", PASSWORD, "")?);
+    }
+    let before = proxy.rss_bytes()?;
+    for client in &mut clients {
+        client.send(
+            code::QUERY,
+            b"WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 80)
+              SELECT n, REPEAT('r', 100000) FROM r",
+        )?;
+    }
+    // All servers are held back, but for those of the clients that had room.
+    wait_until("the proxy reads no more", TIMEOUT, || {
+        let held = proxy.metric("trunkline_client_pauses_total", "")?;
+        Ok((held.unwrap_or_default() >= CLIENTS as f64 - 2.0).then_some(()))
+    })?;
+    let grown = proxy.rss_bytes()?.saturating_sub(before);
+    // 480 MiB are on their way; kernel buffers are not the proxy's.
+    assert!(grown < 64 << 20, "the proxy's memory grew by {grown} bytes");
+    for client in &mut clients {
+        let rows = client.reply_bytes(Shape::Results)?;
+        assert!(rows.len() > 8_000_000, "{} bytes", rows.len());
+        assert_eq!(client.value("SELECT 7")?.as_deref(), Some("7"));
+    }
     Ok(())
 }
 

@@ -103,7 +103,7 @@ impl Twins {
 }
 
 /// What sessions set; each line is one session's statements in order.
-const SETTINGS: [&[&str]; 20] = [
+pub const SETTINGS: [&[&str]; 20] = [
     &["SET NAMES latin1", "SET NAMES utf8mb4 COLLATE utf8mb4_bin", "SET NAMES DEFAULT"],
     &["SET CHARACTER SET latin1", "SET character_set_results = NULL"],
     &["SET collation_connection = 'latin1_german1_ci'", "SET character_set_client = latin1"],

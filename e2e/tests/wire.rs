@@ -14,7 +14,7 @@ use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::Reader;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
 use trunkline_protocol::packet::greeting::{Greeting, Opening};
-use trunkline_protocol::packet::ok::{self, OkPacket};
+use trunkline_protocol::packet::ok;
 use trunkline_protocol::packet::status;
 use trunkline_session::Credential;
 use trunkline_session::backend::{
@@ -22,7 +22,7 @@ use trunkline_session::backend::{
 };
 use trunkline_testkit::{Server, Trunkline};
 
-pub use outcome::{ErrorPacket, Outcome};
+pub use outcome::{ErrorPacket, Outcome, is_progress};
 pub use packing::Packing;
 use stream::Stream;
 
@@ -34,6 +34,7 @@ pub mod code {
     pub const QUIT: u8 = 0x01;
     pub const INIT_DB: u8 = 0x02;
     pub const QUERY: u8 = 0x03;
+    pub const STMT_BULK_EXECUTE: u8 = 0xFA;
     pub const FIELD_LIST: u8 = 0x04;
     pub const STATISTICS: u8 = 0x09;
     pub const PROCESS_KILL: u8 = 0x0C;
@@ -156,7 +157,7 @@ impl Wire {
         self.shake(handshake, out)
     }
 
-    fn shake(&mut self, mut handshake: ServerHandshake, mut out: Vec<u8>) -> Result<()> {
+    pub fn shake(&mut self, mut handshake: ServerHandshake, mut out: Vec<u8>) -> Result<()> {
         loop {
             self.send_raw(&out)?;
             out.clear();
@@ -368,6 +369,21 @@ impl Wire {
         !self.capabilities.contains(Capabilities::DEPRECATE_EOF)
     }
 
+    /// Whether a column count says if definitions follow.
+    fn has_metadata_flag(&self) -> bool {
+        let has = |flag| self.capabilities.contains(flag);
+        has(Capabilities::CACHE_METADATA) || has(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    }
+
+    /// A column count, and how many definitions follow.
+    fn column_count(&self, packet: &[u8]) -> Result<u64> {
+        let mut reader = Reader::new(packet);
+        let count = reader.lenenc_int("column count")?;
+        let follows = !self.has_metadata_flag() || reader.u8("metadata flag")? == 1;
+        ensure!(reader.is_empty(), "after a column count: {packet:02x?}");
+        Ok(if follows { count } else { 0 })
+    }
+
     fn prepare_into(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let first = self.packet_into(out)?;
         if first.first() != Some(&0) {
@@ -376,9 +392,11 @@ impl Wire {
         let count = |at: usize| Some(u16::from_le_bytes([*first.get(at)?, *first.get(at + 1)?]));
         let columns = count(5).context("columns of a prepared statement")?;
         let parameters = count(7).context("parameters of a prepared statement")?;
+        let has_flag = self.capabilities.contains(Capabilities::OPTIONAL_RESULTSET_METADATA);
+        let follows = !has_flag || first.get(12) == Some(&1);
         for definitions in [parameters, columns] {
             let end = u16::from(definitions > 0 && self.has_eof());
-            for _ in 0..definitions + end {
+            for _ in 0..if follows { definitions + end } else { end } {
                 self.packet_into(out)?;
             }
         }
@@ -391,11 +409,12 @@ impl Wire {
         let track = self.capabilities.contains(Capabilities::SESSION_TRACK);
         match first.first() {
             Some(0x00) => return Ok(more(ok::parse(&first, track)?.status)),
+            Some(0xFF) if is_progress(&first) => return Ok(true),
             Some(0xFF) => return Ok(false),
             Some(_) => {}
             None => bail!("an empty packet as answer"),
         }
-        let columns = Reader::new(&first).lenenc_int("column count")?;
+        let columns = self.column_count(&first)?;
         let mut carried = 0;
         for _ in 0..columns + u64::from(self.has_eof()) {
             let packet = self.packet_into(out)?;
@@ -468,10 +487,11 @@ impl Wire {
         let mut outcomes = Vec::new();
         while let Some(first) = packets.next() {
             match first.first() {
-                Some(0x00) => outcomes.push(ok_outcome(&ok::parse(&first, track)?)),
+                Some(0x00) => outcomes.push(Outcome::of_ok(&ok::parse(&first, track)?)),
+                Some(0xFF) if is_progress(&first) => {}
                 Some(0xFF) => outcomes.push(Outcome::Error(ErrorPacket::parse(&first)?)),
                 _ => {
-                    let count = Reader::new(&first).lenenc_int("column count")?;
+                    let count = self.column_count(&first)?;
                     let columns = packets.by_ref().take(usize::try_from(count)?).collect();
                     if self.has_eof() {
                         packets.next();
@@ -520,16 +540,6 @@ fn end_status(packet: &[u8], has_eof: bool, track: bool) -> Result<u16> {
         return Ok(reader.u16("status of EOF")?);
     }
     Ok(ok::parse(packet, track)?.status)
-}
-
-fn ok_outcome(ok: &OkPacket<'_>) -> Outcome {
-    Outcome::Ok {
-        affected: ok.affected_rows,
-        insert_id: ok.last_insert_id,
-        status: ok.status,
-        warnings: ok.warnings,
-        info: String::from_utf8_lossy(ok.info).into_owned(),
-    }
 }
 
 /// The payloads of some frames.

@@ -41,6 +41,7 @@ pub fn rule_patterns(data: &[u8]) {
             negate_match_pattern: negated,
             re_modifiers: (how & 2 != 0).then(|| "CASELESS".to_owned()),
             apply: how & 4 != 0,
+            replace_pattern: (how & 9 == 8).then(|| "<\\0>".to_owned()),
             ..Rule::default()
         }
     };
@@ -58,6 +59,8 @@ pub fn rule_patterns(data: &[u8]) {
         digest: Some(1),
         digest_text: text,
         query: text,
+        may_rewrite: true,
+        chance: 0,
     };
     let mut hits = Hits::new(&rules);
     let decision = rules.evaluate(&question, &mut hits);

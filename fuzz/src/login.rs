@@ -75,7 +75,20 @@ impl Accounts for OneUser {
 
 /// What a proxy or a server greets with, everything offered.
 pub(crate) fn greeting(is_sha2: bool) -> Greeting {
-    let capabilities = Capabilities::LONG_PASSWORD
+    let family = match is_sha2 {
+        true => {
+            Capabilities::LONG_PASSWORD
+                | Capabilities::QUERY_ATTRIBUTES
+                | Capabilities::OPTIONAL_RESULTSET_METADATA
+        }
+        false => {
+            Capabilities::PROGRESS
+                | Capabilities::STMT_BULK_OPERATIONS
+                | Capabilities::EXTENDED_METADATA
+                | Capabilities::CACHE_METADATA
+        }
+    };
+    let capabilities = family
         | Capabilities::FOUND_ROWS
         | Capabilities::CONNECT_WITH_DB
         | Capabilities::PROTOCOL_41

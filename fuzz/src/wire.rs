@@ -1,9 +1,15 @@
 //! Targets: framing, packets, commands and the relay of responses.
 
+use std::rc::Rc;
+
 use trunkline_protocol::{
     Capabilities, Malformed, Reader,
     codec::frame::{HEADER_LEN, Header, put_payload, split_packet},
-    command::Command,
+    command::{
+        Command,
+        attributes::{PlainExecution, Query, put_query},
+        execute::Execution,
+    },
     packet::{
         attributes::Attributes,
         auth_switch::{self, AuthSwitchRequest},
@@ -101,10 +107,36 @@ fn capabilities_of(how: u8) -> Capabilities {
 /// Commands of clients.
 pub fn commands(data: &[u8]) {
     let _ = Command::decode(data);
+    attributes(data);
     let mut rest = data;
     while let Some((_, payload, after)) = split_packet(rest) {
         let _ = Command::decode(payload);
         rest = after;
+    }
+}
+
+/// Query attributes: what is before a text is sent on as it is, and an execution without them is
+/// one that can be sent with them again.
+fn attributes(data: &[u8]) {
+    if let Ok(Query { attributes, text }) = Query::parse(data) {
+        let mut out = Vec::new();
+        put_query(&mut out, attributes, text);
+        let (_, payload, _) = split_packet(&out).unwrap_or_else(|| unreachable!("a short text"));
+        let again = payload.get(1..).map(Query::parse);
+        assert_eq!(again, Some(Ok(Query { attributes, text })), "a text reads back");
+    }
+    let (params, raw) = choice(data);
+    let params = u16::from(params % 8);
+    if let Ok(plain) = PlainExecution::parse(raw, params, |at| at == 1)
+        && let Ok(execution) = Execution::parse(&plain.raw, params)
+    {
+        let mut out = Vec::new();
+        execution.put_counted(&mut out, 7, params, None);
+        let counted = out.get(HEADER_LEN + 5..).unwrap_or_default();
+        let again = PlainExecution::parse(counted, params, |at| at == 1);
+        let again =
+            again.map(|again| (again.raw.get(1..).map(<[u8]>::to_vec), again.has_attributes));
+        assert_eq!(again, Ok((plain.raw.get(1..).map(<[u8]>::to_vec), false)));
     }
 }
 
@@ -127,9 +159,32 @@ pub fn response_relay(data: &[u8]) {
     let (piece, data) = choice(data);
     let shape = SHAPES.get(usize::from(shape) % SHAPES.len()).copied();
     let bit = |bit: u8| formats & (1 << bit) != 0;
-    let server = ReplyFormat { deprecate_eof: bit(0), session_track: bit(1) };
-    let client = ReplyFormat { deprecate_eof: bit(2), session_track: bit(3) };
-    let relay = || Relay::new(shape.unwrap_or(ResponseShape::Query), server, client, !bit(4));
+    let server = ReplyFormat {
+        deprecate_eof: bit(0),
+        session_track: bit(1),
+        optional_metadata: bit(6),
+        extended_metadata: bit(7) && !bit(0),
+        ..ReplyFormat::PLAIN
+    };
+    let client = ReplyFormat {
+        deprecate_eof: bit(2),
+        session_track: bit(3),
+        optional_metadata: bit(6) && !bit(5),
+        cached_metadata: bit(5),
+        extended_metadata: bit(7) && !bit(2),
+        progress: bit(7),
+    };
+    // Definitions that some replies have.
+    let known = data.windows(2).position(|two| two == b"\x02\x03").and_then(|at| {
+        let begin = at.checked_sub(3)?;
+        let [len, 0, 0, ..] = data.get(begin..)? else { return None };
+        Some(Rc::<[u8]>::from(data.get(begin..begin + 4 + usize::from(*len))?))
+    });
+    let relay = || {
+        let mut relay = Relay::new(shape.unwrap_or(ResponseShape::Query), server, client, !bit(4));
+        relay.set_known_columns(known.clone());
+        relay
+    };
     let (whole, whole_len) = relay_pieces(relay(), data, data.len().max(1));
     let (pieces, pieces_len) = relay_pieces(relay(), data, 1 + usize::from(piece));
     assert_eq!(whole, pieces, "a response does not depend on how it is split");

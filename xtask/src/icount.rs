@@ -101,7 +101,7 @@ fn cases(program: &Path) -> Result<Vec<(String, String)>> {
 
 /// Makes glibc copy with vector instructions whatever the length: callgrind counts every byte of
 /// `rep movsb` as an instruction, which says nothing about the processor.
-const NO_REP_MOVSB: (&str, &str) = (
+pub const NO_REP_MOVSB: (&str, &str) = (
     "GLIBC_TUNABLES",
     "glibc.cpu.x86_rep_movsb_threshold=1073741824:glibc.cpu.x86_rep_stosb_threshold=1073741824",
 );

@@ -7,6 +7,7 @@ mod demo;
 mod drivers;
 mod icount;
 mod interrupt;
+mod profile;
 mod release;
 mod run;
 mod servers;
@@ -43,6 +44,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Counts the instructions of the hot functions with callgrind
     Icount(icount::Arguments),
+    /// Counts the instructions of each step of the way of a statement with callgrind
+    Profile(profile::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
+        Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {

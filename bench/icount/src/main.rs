@@ -23,7 +23,7 @@ struct Case {
     run: fn(u64) -> Result<()>,
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 24] = [
     Case {
         name: "framing/split_packet",
         what: "one packet of 40 bytes found in a buffer of 64",
@@ -39,6 +39,21 @@ const CASES: [Case; 14] = [
         name: "digest/insert_10_rows",
         what: "digest of an INSERT with 10 rows of 4 values, 1.9 KB",
         run: text::digest_insert,
+    },
+    Case {
+        name: "digest/join_420_bytes",
+        what: "digest of a join with conditions, 420 bytes",
+        run: text::digest_join,
+    },
+    Case {
+        name: "digest/in_100_numbers",
+        what: "digest of a SELECT with 100 numbers in a list, 640 bytes",
+        run: text::digest_in,
+    },
+    Case {
+        name: "digest/text_of_2_kb",
+        what: "digest of an UPDATE with a text of 2,000 bytes",
+        run: text::digest_text,
     },
     Case {
         name: "analysis/point_select",
@@ -59,6 +74,26 @@ const CASES: [Case; 14] = [
         name: "rules/remembered",
         what: "the same decision found in the memory",
         run: decide::remembered,
+    },
+    Case {
+        name: "rules/evaluate_20000_by_schema",
+        what: "20,000 rules, each for a schema and a pattern, evaluated (first time only)",
+        run: decide::evaluate_many,
+    },
+    Case {
+        name: "rules/remembered_1",
+        what: "the decision of one such rule found in the memory",
+        run: decide::remembered_one,
+    },
+    Case {
+        name: "rules/remembered_20000",
+        what: "the same with 20,000 rules",
+        run: decide::remembered_many,
+    },
+    Case {
+        name: "rules/fast_routing_200000",
+        what: "a user's schema found among 200,000 fast routing rules",
+        run: decide::fast_routing,
     },
     Case {
         name: "relay/point_select",
@@ -89,6 +124,21 @@ const CASES: [Case; 14] = [
         name: "statement/point_select_deprecate_eof",
         what: "the same for a client with DEPRECATE_EOF",
         run: statement::point_select_deprecate_eof,
+    },
+    Case {
+        name: "statement/point_select_prepared",
+        what: "the same as an execution of a statement that its connection has, typed",
+        run: statement::point_select_prepared,
+    },
+    Case {
+        name: "statement/point_select_prepared_untyped",
+        what: "the same without types, as drivers send it from the second time on",
+        run: statement::point_select_prepared_untyped,
+    },
+    Case {
+        name: "statement/point_select_prepared_cached",
+        what: "the same for a client that keeps definitions of columns",
+        run: statement::point_select_prepared_cached,
     },
 ];
 

@@ -9,6 +9,7 @@ use trunkline_config::parse;
 use trunkline_protocol::auth::native;
 use trunkline_protocol::capability::Capabilities;
 use trunkline_protocol::codec::frame::{put_payload, split_packet};
+use trunkline_protocol::packet::eof::{EofPacket, put_eof};
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
 use trunkline_protocol::packet::handshake_response::{ClientOpening, HandshakeResponse};
 use trunkline_protocol::packet::ok::{OkPacket, put_ok};
@@ -50,6 +51,43 @@ pub fn point_select_deprecate_eof(calls: u64) -> Result<()> {
     run(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK, calls)
 }
 
+/// The text of the prepared ones.
+const PREPARED: &[u8] = b"SELECT c FROM sbtest1 WHERE id=?";
+/// An execution of the client's first statement: a `LONG` with its type, and without.
+const TYPED: &[u8] = b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\x03\0\x94\x13\0\0";
+const UNTYPED: &[u8] = b"\x17\x01\0\0\0\0\x01\0\0\0\0\0\x94\x13\0\0";
+
+pub fn point_select_prepared(calls: u64) -> Result<()> {
+    run_prepared(Capabilities::EMPTY, TYPED, calls)
+}
+
+pub fn point_select_prepared_untyped(calls: u64) -> Result<()> {
+    run_prepared(Capabilities::EMPTY, UNTYPED, calls)
+}
+
+pub fn point_select_prepared_cached(calls: u64) -> Result<()> {
+    run_prepared(Capabilities::CACHE_METADATA, UNTYPED, calls)
+}
+
+fn run_prepared(client_capabilities: Capabilities, payload: &[u8], calls: u64) -> Result<()> {
+    let mut stage = Stage::new()?;
+    let client = stage.log_in(client_capabilities)?;
+    let packet = |payload: &[u8]| {
+        let mut packet = Vec::new();
+        put_payload(&mut packet, 0, payload);
+        packet
+    };
+    stage.ask(client, &packet(&[&[0x16], PREPARED].concat()))?;
+    let execute = packet(payload);
+    stage.ask(client, &packet(TYPED))?;
+    let first = stage.ask(client, &execute)?;
+    ensure!(first > 80, "the client got {first} bytes");
+    for _ in 0..calls {
+        ensure!(stage.ask(client, &execute)? == first, "replies differ");
+    }
+    Ok(())
+}
+
 fn run(client_capabilities: Capabilities, calls: u64) -> Result<()> {
     let mut stage = Stage::new()?;
     let client = stage.log_in(client_capabilities)?;
@@ -75,7 +113,8 @@ fn greeting() -> Greeting {
         | Capabilities::MULTI_RESULTS
         | Capabilities::PLUGIN_AUTH
         | Capabilities::SESSION_TRACK
-        | Capabilities::DEPRECATE_EOF;
+        | Capabilities::DEPRECATE_EOF
+        | Capabilities::CACHE_METADATA;
     Greeting {
         protocol_version: 10,
         server_version: "10.11.6-MariaDB".into(),
@@ -147,8 +186,7 @@ impl Stage {
         self.exchange(client)?;
         let scramble = native::scramble(&native::stage1(USER.as_bytes()), &nonce);
         let response = HandshakeResponse {
-            capabilities: Capabilities::LONG_PASSWORD
-                | Capabilities::PROTOCOL_41
+            capabilities: Capabilities::PROTOCOL_41
                 | Capabilities::SECURE_CONNECTION
                 | Capabilities::PLUGIN_AUTH
                 | Capabilities::CONNECT_WITH_DB
@@ -255,16 +293,15 @@ impl Stage {
                 let ClientOpening::Response(response) = ClientOpening::parse(payload)? else {
                     bail!("the worker did not answer the greeting");
                 };
-                let format = ReplyFormat {
-                    deprecate_eof: response.capabilities.contains(Capabilities::DEPRECATE_EOF),
-                    session_track: response.capabilities.contains(Capabilities::SESSION_TRACK),
-                };
+                let format = ReplyFormat::of(response.capabilities);
                 *played = Some(Played { format, reply: reply(format, 1) });
                 put_ok(out, header.seq.wrapping_add(1), &ok(), format);
                 continue;
             };
-            if payload.ends_with(POINT_SELECT) {
+            if payload.ends_with(POINT_SELECT) || payload.first() == Some(&0x17) {
                 out.extend_from_slice(&played.reply);
+            } else if payload.first() == Some(&0x16) {
+                put_prepared(out, played);
             } else {
                 put_ok(out, 1, &ok(), played.format);
             }
@@ -272,6 +309,19 @@ impl Stage {
         ensure!(rest.is_empty(), "half a packet was written");
         self.worker.server_read(conn, black_box(out));
         Ok(())
+    }
+}
+
+/// `PREPARE_OK` of one parameter and one column, whose definitions are the reply's.
+fn put_prepared(out: &mut Vec<u8>, played: &Played) {
+    let definition = split_packet(&played.reply).and_then(|(_, _, rest)| split_packet(rest));
+    let definition = definition.map(|(_, definition, _)| definition).unwrap_or_default();
+    let mut seq = put_payload(out, 1, b"\0\x01\0\0\0\x01\0\x01\0\0\0\0");
+    for _ in 0..2 {
+        seq = put_payload(out, seq, definition);
+        if !played.format.deprecate_eof {
+            seq = put_eof(out, seq, EofPacket { warnings: 0, status: status::AUTOCOMMIT });
+        }
     }
 }
 

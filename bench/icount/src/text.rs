@@ -7,6 +7,13 @@ use trunkline_sql::analysis::analyse;
 use trunkline_sql::digest::{Digester, Settings};
 use trunkline_sql::token::Modes;
 
+/// As applications write them.
+const JOIN: &[u8] = b"SELECT orders.id, orders.created_at, customers.name, customers.email, \
+    SUM(order_lines.quantity * order_lines.price) AS total FROM orders INNER JOIN customers ON \
+    customers.id = orders.customer_id LEFT JOIN order_lines ON order_lines.order_id = orders.id \
+    WHERE orders.status = 'shipped' AND orders.created_at >= '2024-01-01' AND customers.country \
+    IN ('DE', 'FR') GROUP BY orders.id ORDER BY orders.created_at DESC LIMIT 20";
+
 /// sysbench's `oltp_point_select`.
 pub const POINT_SELECT: &[u8] = b"SELECT c FROM sbtest1 WHERE id=5012";
 
@@ -16,6 +23,21 @@ pub fn digest_point_select(calls: u64) -> Result<()> {
 
 pub fn digest_insert(calls: u64) -> Result<()> {
     digest(&insert(), calls)
+}
+
+pub fn digest_join(calls: u64) -> Result<()> {
+    digest(JOIN, calls)
+}
+
+pub fn digest_in(calls: u64) -> Result<()> {
+    let numbers: Vec<String> = (0..100).map(|number| (50_000 + number * 7).to_string()).collect();
+    let text = format!("SELECT c FROM sbtest1 WHERE id IN ({})", numbers.join(","));
+    digest(text.as_bytes(), calls)
+}
+
+pub fn digest_text(calls: u64) -> Result<()> {
+    let text = format!("UPDATE page SET body='{}' WHERE id=17", "lorem ipsum ".repeat(167));
+    digest(text.as_bytes(), calls)
 }
 
 pub fn analyse_point_select(calls: u64) -> Result<()> {

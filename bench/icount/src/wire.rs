@@ -16,8 +16,10 @@ const PACKETS: u8 = 64;
 /// As long as sysbench's column `c`.
 const VALUE_LEN: usize = 119;
 
-const EOF: ReplyFormat = ReplyFormat { deprecate_eof: false, session_track: false };
-const NO_EOF: ReplyFormat = ReplyFormat { deprecate_eof: true, session_track: true };
+const EOF: ReplyFormat =
+    ReplyFormat { deprecate_eof: false, session_track: false, ..ReplyFormat::PLAIN };
+const NO_EOF: ReplyFormat =
+    ReplyFormat { deprecate_eof: true, session_track: true, ..ReplyFormat::PLAIN };
 
 pub fn split_packet(calls: u64) -> Result<()> {
     let mut buffer = Vec::new();

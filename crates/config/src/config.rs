@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_rules::{Rule, RuleSet};
+use trunkline_rules::{FastRoutes, Rule, RuleSet};
 use trunkline_topology::{ReplicationGroup, ServerCompression, ServerKey, ServerState, User};
 
 use crate::{Settings, Snapshot};
@@ -25,6 +25,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// The same rules, compiled.
     pub rule_set: Arc<RuleSet>,
+    /// Fast routing rules: those of the file's tables, then those of the file that it names.
+    pub fast_routes: Arc<FastRoutes>,
 }
 
 /// One server as the operator wrote it.

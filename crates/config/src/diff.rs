@@ -40,8 +40,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups and rules; of each what is changed or added in the order of the new
-/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
+/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed
+/// or added in the order of the new configuration, then what is removed in the order of the old
+/// one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -54,6 +55,15 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
+    let (before, now) = (&running.fast_routes, &new.fast_routes);
+    if before != now {
+        let detail = match (before.len(), now.len()) {
+            (before, now) if before == now => format!("some of {now} rules changed"),
+            (before, now) => format!("{before} rules -> {now} rules"),
+        };
+        let subject = "fast routing".to_owned();
+        changes.push(Change { subject, detail, needs_restart: false });
+    }
     changes
 }
 
@@ -225,6 +235,8 @@ impl Item for Rule {
         text("re_modifiers", |rule| &rule.re_modifiers);
         text("error_msg", |rule| &rule.error_msg);
         text("OK_msg", |rule| &rule.ok_msg);
+        text("replace_pattern", |rule| &rule.replace_pattern);
+        text("attributes", |rule| &rule.attributes);
         text("comment", |rule| &rule.comment);
         columns.plain("active", self.active, new.active);
         columns.plain("flagIN", self.flag_in, new.flag_in);
@@ -232,9 +244,32 @@ impl Item for Rule {
         let negate = (self.negate_match_pattern, new.negate_match_pattern);
         columns.plain("negate_match_pattern", negate.0, negate.1);
         columns.optional("flagOUT", self.flag_out, new.flag_out);
-        let destination = (self.destination_hostgroup, new.destination_hostgroup);
-        columns.optional("destination_hostgroup", destination.0, destination.1);
-        columns.optional("next_query_flagIN", self.next_query_flag_in, new.next_query_flag_in);
+        let mut hostgroup = |name: &str, column: fn(&Self) -> Option<HostgroupId>| {
+            columns.optional(name, column(self), column(new));
+        };
+        hostgroup("destination_hostgroup", |rule| rule.destination_hostgroup);
+        hostgroup("mirror_hostgroup", |rule| rule.mirror_hostgroup);
+        hostgroup("gtid_from_hostgroup", |rule| rule.gtid_from_hostgroup);
+        let mut number = |name: &str, column: fn(&Self) -> Option<u32>| {
+            columns.optional(name, column(self), column(new));
+        };
+        number("cache_ttl", |rule| rule.cache_ttl_ms);
+        number("cache_timeout", |rule| rule.cache_timeout_ms);
+        number("timeout", |rule| rule.timeout_ms);
+        number("retries", |rule| rule.retries);
+        number("delay", |rule| rule.delay_ms);
+        number("next_query_flagIN", |rule| rule.next_query_flag_in);
+        number("mirror_flagOUT", |rule| rule.mirror_flag_out);
+        number("multiplex", |rule| rule.multiplex.map(|multiplex| multiplex.number().into()));
+        let mut switch = |name: &str, column: fn(&Self) -> Option<bool>| {
+            columns.optional(name, column(self), column(new));
+        };
+        switch("cache_empty_result", |rule| rule.cache_empty_result);
+        switch("reconnect", |rule| rule.reconnect);
+        switch("sticky_conn", |rule| rule.sticky_conn);
+        switch("log", |rule| rule.log);
+        switch("pipeline", |rule| rule.pipeline);
+        columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.
         columns.unshown("rule", columns.0.is_empty() && self != new);

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use trunkline_rules::RuleSet;
+use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, HostgroupId, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, User,
 };
@@ -42,6 +42,9 @@ pub struct Snapshot {
     /// Compiled rules: the very same set as before as long as no rule has changed, so that what
     /// workers remember of it stays good.
     pub rules: Arc<RuleSet>,
+    /// Fast routing rules: the very same as before as long as none has changed, so that a reload
+    /// does not hold them twice.
+    pub fast_routes: Arc<FastRoutes>,
     /// What this was built from.
     pub config: Arc<Config>,
     /// Index into `replication` by writer hostgroup.
@@ -56,7 +59,7 @@ impl Snapshot {
     /// and servers that are gone become [`ServerState::OfflineSoft`], so that statements running
     /// there may end and no connection is used again. Both happen here, at once: publish what
     /// this returns.
-    pub fn build(config: Config, previous: Option<&Self>) -> Self {
+    pub fn build(mut config: Config, previous: Option<&Self>) -> Self {
         let mut settings = config.settings.clone();
         let mut rules = Arc::clone(&config.rule_set);
         if let Some(previous) = previous {
@@ -66,6 +69,9 @@ impl Snapshot {
                 && iterations(&previous.settings) == iterations(&settings)
             {
                 rules = Arc::clone(&previous.rules);
+            }
+            if previous.fast_routes == config.fast_routes {
+                config.fast_routes = Arc::clone(&previous.fast_routes);
             }
         }
         let hostgroups = build_hostgroups(&config.servers, previous);
@@ -78,6 +84,7 @@ impl Snapshot {
             hostgroups,
             replication: config.replication.clone(),
             rules,
+            fast_routes: Arc::clone(&config.fast_routes),
             writers: writers.map(|(index, group)| (group.writer_hostgroup, index)).collect(),
             config: Arc::new(config),
         }
@@ -149,6 +156,7 @@ impl fmt::Debug for Snapshot {
             .field("servers", &self.servers().count())
             .field("replication", &self.replication.len())
             .field("rules", &self.rules.len())
+            .field("fast_routes", &self.fast_routes.len())
             .finish_non_exhaustive()
     }
 }

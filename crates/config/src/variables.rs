@@ -150,6 +150,13 @@ settings! {
     /// statement that may have had effects is never sent again.
     query_retries_on_failure: u32 = 1, Range::Numbers(0, 1_000), "", Live, "0.1.0";
 
+    /// How long a statement may take, its wait for a connection included, before it is ended on its
+    /// server and answered with error 1907. A rule's `timeout` goes before it. 0 means for ever.
+    default_query_timeout: u64 = 0, Range::Numbers(0, 1_728_000_000), "ms", Live, "0.1.0";
+
+    /// How long every statement is held back before it goes its way; a rule's `delay` is added.
+    default_query_delay: u64 = 0, Range::Numbers(0, 3_600_000), "ms", Live, "0.1.0";
+
     /// Whether a stored procedure, a stored or loadable function, or a text prepared from something
     /// else than a plain literal keeps its session on its server connection (pin `routine`): it
     /// may leave what servers do not report, a user variable set by `INTO` or a named lock. Off for
@@ -186,6 +193,11 @@ settings! {
     client_buffer_max: usize = 262_144, Range::Numbers(16_384, 1_073_741_824), "bytes", Live,
         "0.1.0";
 
+    /// Bytes of results that may wait for slow clients in all. While there are more, no more than
+    /// 16 KiB wait for each; what has come already stays.
+    buffers_max: usize = 1_073_741_824, Range::Numbers(1_048_576, 1_099_511_627_776), "bytes", Live,
+        "0.1.0";
+
     /// How long a graceful stop waits for running statements and transactions before it closes
     /// what is left.
     stop_timeout: u64 = 30_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
@@ -194,6 +206,10 @@ settings! {
     /// top. 0 only goes forward.
     query_processor_iterations: u32 = 0, Range::Numbers(0, ITERATIONS_MAX as u64), "", Live,
         "0.1.0";
+
+    /// A file of fast routing rules, beside those in `[[fast_routing]]`: a line for each with user,
+    /// schema, flag and hostgroup, and tabs between them. Empty reads none.
+    fast_routing_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
 
     /// Whether statements are digested and counted by digest. Rules with `digest` or
     /// `match_digest` need it.

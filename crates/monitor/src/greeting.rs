@@ -39,7 +39,17 @@ pub const SUPPORTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_ATTRS)
     .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(Capabilities::SESSION_TRACK)
-    .union(Capabilities::DEPRECATE_EOF);
+    .union(Capabilities::DEPRECATE_EOF)
+    .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .union(Capabilities::QUERY_ATTRIBUTES)
+    .union(Capabilities::PROGRESS)
+    .union(Capabilities::STMT_BULK_OPERATIONS)
+    .union(Capabilities::EXTENDED_METADATA)
+    .union(Capabilities::CACHE_METADATA);
+
+/// What is only right where the server has it too.
+const SERVERS_OWN: Capabilities =
+    Capabilities::EXTENDED.union(Capabilities::OPTIONAL_RESULTSET_METADATA);
 
 /// What Trunkline does itself, whatever servers can.
 const OWN: Capabilities = Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
@@ -63,7 +73,7 @@ pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting 
             server_version: DEFAULT_VERSION.to_owned(),
             connection_id: 0,
             nonce: [0; NONCE_LEN],
-            capabilities: SUPPORTED,
+            capabilities: SUPPORTED.without(SERVERS_OWN),
             charset: DEFAULT_CHARSET,
             status: status::AUTOCOMMIT,
             auth_plugin: Plugin::CachingSha2.name().to_owned(),
@@ -99,9 +109,12 @@ fn leading_facts<'a>(known: &'a Knowledge, snapshot: &Snapshot) -> Option<&'a Fa
 fn common_capabilities(leader: &Facts, known: &Knowledge, snapshot: &Snapshot) -> Capabilities {
     let facts = snapshot.servers().filter_map(|server| known.of(&server.key.address));
     let mut common = facts.fold(SUPPORTED, |common, facts| common & facts.capabilities);
-    // A client takes this one for the family of the server, which is the leader's. What MariaDB
-    // puts in its place is not offered.
+    // A client takes this one for the family of the server, which is the leader's. MariaDB's own
+    // flags are there only without it.
     common.remove(Capabilities::LONG_PASSWORD);
+    if leader.capabilities.contains(Capabilities::LONG_PASSWORD) {
+        common.remove(Capabilities::EXTENDED);
+    }
     common | (leader.capabilities & Capabilities::LONG_PASSWORD)
 }
 

@@ -17,8 +17,8 @@ pub enum Choice {
     Open(SlotId),
     /// Log this idle connection in as the wanted account; it left the idle list.
     ChangeUser(SlotId, ConnId),
-    /// Close this idle connection, which can't become the wanted account's, and open one in its
-    /// place; it left the idle list.
+    /// Close this idle connection, which can't be logged in as the wanted account and has left the
+    /// idle list, and open another one in its place.
     Replace(SlotId, ConnId),
     /// Send the statement behind those in flight on this shared connection.
     Join(SlotId, ConnId),
@@ -46,8 +46,6 @@ pub struct Pool<C> {
 const CONNECTING_MAX: u32 = 16;
 /// Statements in flight for each shared connection, before there is one more of them.
 const PER_SHARED: usize = 24;
-/// Statements in flight on the least busy of them, before one more is opened.
-const OPEN_AT_DEPTH: usize = 4;
 
 impl<C: Copy + PartialEq> Pool<C> {
     /// An empty pool; `seed` starts the weighted choice of servers.
@@ -199,7 +197,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
                 return Choice::ChangeUser(id, conn);
             }
-            if let Some(conn) = slot.take_oldest_idle(|_| true) {
+            if let Some(conn) = slot.take_oldest_idle(|other| other != account) {
                 return Choice::Replace(id, conn);
             }
         }
@@ -231,13 +229,13 @@ impl<C: Copy + PartialEq> Pool<C> {
                 least = Some((depth, *conn));
             }
         }
-        let by_load = in_flight / PER_SHARED + 1;
-        let wanted = by_load.max(slot.shared_width().max() as usize);
-        if slot.shared().len() < wanted {
+        let by_load = u32::try_from(in_flight / PER_SHARED + 1).unwrap_or(u32::MAX);
+        slot.shared_width().keep_at_least(by_load);
+        if slot.shared().len() < slot.shared_width().max() as usize {
             if let Some(conn) = slot.pop_idle(account) {
                 return Some(Choice::Idle(drawn, conn));
             }
-            if least.is_none_or(|(depth, _)| depth >= OPEN_AT_DEPTH)
+            if least.is_none_or(|(depth, _)| depth > 0)
                 && slot.counts().connecting == 0
                 && slot.server.health.try_take_connection(slot.server.max_connections)
             {
@@ -245,7 +243,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             }
         }
         let (depth, conn) = least.filter(|(depth, _)| *depth < depth_max)?;
-        if depth >= OPEN_AT_DEPTH {
+        if depth > 0 {
             slot.shared_width().note_full();
         }
         Some(Choice::Join(drawn, conn))
@@ -321,7 +319,7 @@ pub(crate) mod tests {
         Arc::new(Server { key, resolved, weight, max_connections, compression, health })
     }
 
-    const GROUP: HostgroupId = HostgroupId(1);
+    pub(crate) const GROUP: HostgroupId = HostgroupId(1);
     const ACCOUNT: AccountId = AccountId(0);
 
     fn pool(servers: &[Arc<Server>]) -> Pool<u32> {
@@ -390,13 +388,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_can_not_change_users_makes_room() {
+    fn one_that_behaves_otherwise_gives_its_place_when_the_cap_leaves_no_room() {
         let mut pool = pool(&[server(1, 1, 1)]);
         let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
         let conn = ConnId { index: 5, generation: 0 };
         pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
-        assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| false), Choice::Replace(id, conn));
-        assert_eq!(pool.slots().next().expect("slot").1.counts().idle, 0);
+        assert_eq!(choose(&mut pool), Choice::Replace(id, conn));
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
     }
 
     #[test]
@@ -432,12 +430,12 @@ pub(crate) mod tests {
         assert!(matches!(share(&mut pool, 8), Some(Choice::Join(..))));
         assert_eq!(share(&mut pool, 30), Some(Choice::Idle(one, conn(1))));
         pool.slot_mut(one).expect("slot").enter_shared(conn(1));
-        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
-        assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
         let deep = pool.choose_shared(GROUP, ACCOUNT, 0, 1, |_| Some(1));
         assert_eq!(deep, None, "what is full takes no more");
         let alien = pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| None);
         assert_eq!(alien, None, "what does not fit is not joined");
+        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
+        assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
     }
 
     #[test]

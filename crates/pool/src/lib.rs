@@ -5,6 +5,8 @@
 //! lengths of those states' lists.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod curve;
 mod group;
 mod slot;
 mod waiters;

@@ -4,7 +4,7 @@
 //! enough to do: which number that is depends on its cores, on the network and on the statements.
 //! So it is found by trying (`docs/decisions/0003`): while statements wait, the number goes one
 //! step down or up for a short time, and stays there if as many statements are answered as
-//! before, or clearly more.
+//! before and as soon, or clearly more or clearly sooner.
 
 /// The numbers that are tried, and where a server begins.
 const STEPS: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -18,10 +18,13 @@ const WINDOW_STATEMENTS: u64 = 100;
 const WINDOW_US_MAX: u64 = 500_000;
 /// Windows without a trial after neither direction was better.
 const REST_WINDOWS: u32 = 10;
-/// More connections must answer at least this share of what fewer did, per cent.
-const GAIN_PERCENT: u64 = 107;
-/// Fewer connections must answer at least this share, per cent.
-const LOSS_PERCENT: u64 = 97;
+/// Half as many connections again would answer half as much again, if nothing but their number
+/// held statements up. This much of it must come true, per cent, …
+const GAIN_PERCENT: u64 = 18;
+/// … or this much where statements share connections: there fewer save more.
+const SHARED_GAIN_PERCENT: u64 = 35;
+/// This much may be lost of what fewer connections would lose then, per cent.
+const LOSS_PERCENT: u64 = 13;
 
 const _: () = assert!(FIRST < STEPS.len());
 
@@ -41,29 +44,71 @@ enum Trial {
 #[derive(Debug)]
 pub struct Width {
     step: usize,
+    /// How much of what more connections could give must come of them, per cent.
+    gain_percent: u64,
     trial: Trial,
+    /// What the first window of a trial with more connections gave, when that was better.
+    won: Option<Yield>,
     /// The direction of the next trial.
     next: Trial,
     /// Trials in a row that were taken back.
     failed: u32,
-    /// Statements answered per second in the last window before the trial.
-    base: u64,
+    /// What the last window before the trial gave.
+    base: Yield,
+    /// The least number that may be tried.
+    least: u32,
     since_us: u64,
     answered: u64,
+    /// What the window's statements took in sum, waits behind others included, µs.
+    took_us: u64,
     /// Whether a statement had to wait in this window.
     was_full: bool,
+}
+
+/// What a number of connections gives.
+#[derive(Debug, Clone, Copy, Default)]
+struct Yield {
+    /// Statements answered per second.
+    rate: u64,
+    /// What one of them took on average, µs; 0 where that is not told.
+    took_us: u64,
+}
+
+impl Yield {
+    fn worse_of(self, other: Self) -> Self {
+        Self { rate: self.rate.min(other.rate), took_us: self.took_us.max(other.took_us) }
+    }
+
+    /// Whether `few` connections do as well as `many` with this yield.
+    fn is_kept_by(self, fewer: Self, few: u64, many: u64) -> bool {
+        let lost = (many - few) * LOSS_PERCENT;
+        fewer.rate * many * 100 >= self.rate * (many * 100 - lost)
+            && fewer.took_us * few * 100 <= self.took_us * (few * 100 + lost)
+    }
+
+    /// Whether `many` connections do clearly better than `few` with this yield.
+    fn is_beaten_by(self, more: Self, few: u64, many: u64, gain_percent: u64) -> bool {
+        let gain = (many - few) * gain_percent;
+        let is_sooner = more.took_us * (few * 100 + gain) < self.took_us * few * 100;
+        let is_more = more.rate * few * 100 >= self.rate * (few * 100 + gain);
+        is_more || is_sooner && more.rate * 100 >= self.rate * 97
+    }
 }
 
 impl Default for Width {
     fn default() -> Self {
         Self {
             step: FIRST,
+            gain_percent: GAIN_PERCENT,
             trial: Trial::None { rest: 0 },
+            won: None,
             next: Trial::Down,
             failed: 0,
-            base: 0,
+            base: Yield::default(),
+            least: 0,
             since_us: 0,
             answered: 0,
+            took_us: 0,
             was_full: false,
         }
     }
@@ -72,7 +117,8 @@ impl Default for Width {
 impl Width {
     /// For connections that take several statements at once: two of them do much.
     pub fn narrow() -> Self {
-        Self { step: 0, next: Trial::Up, ..Self::default() }
+        let gain_percent = SHARED_GAIN_PERCENT;
+        Self { step: 0, gain_percent, next: Trial::Up, ..Self::default() }
     }
 
     /// How many may run now.
@@ -85,40 +131,73 @@ impl Width {
         self.was_full = true;
     }
 
-    /// A statement was answered at `now_us`.
-    pub fn answered(&mut self, now_us: u64) {
+    /// No fewer than `least` may run from now on.
+    pub fn keep_at_least(&mut self, least: u32) {
+        let least = least.min(WORKING_MAX);
+        if least > self.max() {
+            self.step = STEPS.iter().position(|step| *step >= least).unwrap_or(STEPS.len() - 1);
+            self.trial = Trial::None { rest: 0 };
+            self.won = None;
+        }
+        self.least = self.least.max(least);
+    }
+
+    /// A statement was answered at `now_us`. `took_us` is what it took with its wait behind others
+    /// on its connection; 0 where none waits so.
+    pub fn answered(&mut self, now_us: u64, took_us: u64) {
         self.answered += 1;
+        self.took_us += took_us;
         let window_us = now_us.saturating_sub(self.since_us);
         let is_enough = self.answered >= WINDOW_STATEMENTS && window_us >= WINDOW_US;
         if !is_enough && window_us < WINDOW_US_MAX {
             return;
         }
-        let rate = self.answered * 1_000_000 / window_us.max(1);
+        let measured = Yield {
+            rate: self.answered * 1_000_000 / window_us.max(1),
+            took_us: self.took_us / self.answered,
+        };
         let was_full = std::mem::take(&mut self.was_full);
         self.since_us = now_us;
-        self.answered = 0;
+        (self.answered, self.took_us) = (0, 0);
         // What nobody waited for, or a window of rest, says nothing about the number.
         match was_full && window_us < 2 * WINDOW_US_MAX {
-            true => self.judge(rate),
+            true => self.judge(measured),
             false => self.abandon_trial(),
         }
+        self.least = 0;
     }
 
-    fn judge(&mut self, rate: u64) {
+    fn judge(&mut self, measured: Yield) {
         match self.trial {
             Trial::None { rest: 0 } => {
-                self.base = rate;
+                self.base = measured;
                 self.begin(self.next);
             }
             Trial::None { rest } => self.trial = Trial::None { rest: rest - 1 },
-            Trial::Down => self.conclude(rate * 100 >= self.base * LOSS_PERCENT, rate),
-            Trial::Up => self.conclude(rate * 100 >= self.base * GAIN_PERCENT, rate),
+            Trial::Down => {
+                let (few, many) = (self.at(self.step), self.at(self.step + 1));
+                self.conclude(self.base.is_kept_by(measured, few, many), measured);
+            }
+            Trial::Up => {
+                let (few, many) = (self.at(self.step.saturating_sub(1)), self.at(self.step));
+                let is_better = self.base.is_beaten_by(measured, few, many, self.gain_percent);
+                match (is_better, self.won.take()) {
+                    // One window may have been lucky.
+                    (true, None) => self.won = Some(measured),
+                    (true, Some(first)) => self.conclude(true, first.worse_of(measured)),
+                    (false, _) => self.conclude(false, measured),
+                }
+            }
         }
+    }
+
+    fn at(&self, step: usize) -> u64 {
+        STEPS.get(step).copied().unwrap_or(WORKING_MAX).into()
     }
 
     fn begin(&mut self, trial: Trial) {
         let step = match trial {
-            Trial::Down => self.step.checked_sub(1),
+            Trial::Down => self.step.checked_sub(1).filter(|step| self.allows(*step)),
             Trial::Up => Some(self.step + 1).filter(|step| *step < STEPS.len()),
             Trial::None { .. } => None,
         };
@@ -128,12 +207,16 @@ impl Width {
         }
     }
 
-    fn conclude(&mut self, is_better: bool, rate: u64) {
+    fn allows(&self, step: usize) -> bool {
+        STEPS.get(step).is_some_and(|step| *step >= self.least)
+    }
+
+    fn conclude(&mut self, is_better: bool, measured: Yield) {
         let trial = self.trial;
         if is_better {
             // What was right once is tried again at once, from here.
             self.failed = 0;
-            self.base = rate;
+            self.base = measured;
             return self.begin(trial);
         }
         self.take_back();
@@ -152,6 +235,7 @@ impl Width {
     }
 
     fn take_back(&mut self) {
+        self.won = None;
         match self.trial {
             Trial::Down => self.step += 1,
             Trial::Up => self.step -= 1,

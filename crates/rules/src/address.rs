@@ -14,6 +14,16 @@ pub(crate) enum AddrTest {
     Exact(IpAddr),
     /// Addresses whose text begins so.
     Prefix(Box<[u8]>),
+    /// Addresses of a network: its number, and a mask of the bits that count. IPv4 addresses
+    /// are the last 32 bits, told apart by `is_v4`.
+    Network {
+        /// The bits that count.
+        bits: u128,
+        /// Which bits count.
+        mask: u128,
+        /// Whether it is one of IPv4.
+        is_v4: bool,
+    },
     /// `localhost`, which no IP address is called.
     Local,
 }
@@ -23,6 +33,9 @@ impl AddrTest {
     pub(crate) fn compile(text: &str) -> Result<Self, String> {
         if text == "localhost" {
             return Ok(Self::Local);
+        }
+        if let Some((addr, len)) = text.split_once('/') {
+            return network(addr, len).ok_or_else(|| format!("`{text}` is not a network"));
         }
         match text.split_once('%') {
             None => exact(text).map(Self::Exact),
@@ -41,9 +54,33 @@ impl AddrTest {
             Self::Any => true,
             Self::Exact(wanted) => *wanted == addr.to_canonical(),
             Self::Prefix(head) => AddrText::of(addr.to_canonical()).bytes().starts_with(head),
+            Self::Network { bits, mask, is_v4 } => {
+                let (number, v4) = number_of(addr.to_canonical());
+                *is_v4 == v4 && number & mask == *bits
+            }
             Self::Local => false,
         }
     }
+}
+
+/// An address's bits, and whether it is one of IPv4.
+fn number_of(addr: IpAddr) -> (u128, bool) {
+    match addr {
+        IpAddr::V4(addr) => (addr.to_bits().into(), true),
+        IpAddr::V6(addr) => (addr.to_bits(), false),
+    }
+}
+
+/// Reads `addr/len`. Bits behind the length must be 0, since they would mean nothing.
+fn network(addr: &str, len: &str) -> Option<AddrTest> {
+    let (bits, is_v4) = number_of(addr.parse::<IpAddr>().ok()?);
+    let whole = if is_v4 { 32 } else { 128 };
+    let is_plain = len.bytes().all(|byte| byte.is_ascii_digit());
+    let len: u32 = len.parse().ok().filter(|len| is_plain && *len <= whole)?;
+    let all = if is_v4 { u128::from(u32::MAX) } else { u128::MAX };
+    let host = all.checked_shr(len).unwrap_or(0);
+    let mask = all & !host;
+    (bits & host == 0).then_some(AddrTest::Network { bits, mask, is_v4 })
 }
 
 /// Reads an address that is compared as a whole. An IPv4 address written as IPv6
@@ -111,13 +148,39 @@ mod tests {
         check("2001:DB8:%", "2001:db8::1", true);
         check("2001:0db8::0001", "2001:db8::1", true);
         check("localhost", "127.0.0.1", false);
+        check("10.0.0.0/8", "10.255.3.4", true);
+        check("10.0.0.0/8", "11.0.0.1", false);
+        check("10.0.0.0/8", "::ffff:10.1.1.1", true);
+        check("10.0.0.0/8", "::a00:1", false);
+        check("0.0.0.0/0", "8.8.8.8", true);
+        check("0.0.0.0/0", "::1", false);
+        check("::/0", "2001:db8::1", true);
+        check("192.168.7.128/25", "192.168.7.129", true);
+        check("192.168.7.128/25", "192.168.7.127", false);
+        check("192.168.7.9/32", "192.168.7.9", true);
+        check("2001:db8::/33", "2001:db8:7fff::1", true);
+        check("2001:db8::/33", "2001:db8:8000::1", false);
         let longest = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255";
         check("ffff:ffff:ffff:ffff:ffff:ffff:ffff:%", longest, true);
     }
 
     #[test]
     fn a_test_that_could_never_pass_is_refused() {
-        for text in ["127.0.%.5", "%.5", "127.0.0", "db1", "web%", "10.0.0.0/8", "%%"] {
+        for text in [
+            "127.0.%.5",
+            "%.5",
+            "127.0.0",
+            "db1",
+            "web%",
+            "%%",
+            "10.0.0.0/33",
+            "10.0.0.1/8",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.%/8",
+            "/8",
+            "::/129",
+        ] {
             assert!(AddrTest::compile(text).is_err(), "{text}");
         }
     }

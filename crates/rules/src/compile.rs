@@ -6,14 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use trunkline_topology::HostgroupId;
-
 use crate::{
-    Column, Rule, RuleError,
+    Column, Effects, RETRIES_MAX, Rule, RuleError,
     address::{self, AddrTest},
+    attributes::{self, WeightedFlags},
     index::Index,
     pattern::Pattern,
     prefilter::{PatternTest, Prefilter},
+    rewrite::Replacement,
 };
 
 /// The most restarts that [`Options::iterations`] can ask for; more are not made. A chain that
@@ -60,17 +60,11 @@ pub(crate) struct Compiled {
     pub(crate) match_pattern: Option<PatternTest>,
     pub(crate) is_negated: bool,
     pub(crate) flag_out: Option<u32>,
+    pub(crate) weighted_flags: Option<Box<WeightedFlags>>,
+    pub(crate) replacement: Option<Box<Replacement>>,
     pub(crate) is_last: bool,
+    pub(crate) is_shadow: bool,
     pub(crate) effects: Effects,
-}
-
-/// What a matching rule sets; `None` leaves what an earlier rule set.
-#[derive(Debug, Default)]
-pub(crate) struct Effects {
-    pub(crate) destination_hostgroup: Option<HostgroupId>,
-    pub(crate) next_query_flag: Option<u32>,
-    pub(crate) error_msg: Option<Arc<str>>,
-    pub(crate) ok_msg: Option<Arc<str>>,
 }
 
 /// Which columns any rule of a set tests: what a decision can depend on.
@@ -195,12 +189,29 @@ impl Compiler {
         if !self.ids.insert(id) {
             self.refuse(id, Column::RuleId, "another active rule has the same id".to_owned());
         }
-        let is_caseless = rule.is_caseless();
+        let (is_caseless, is_global) = (rule.is_caseless(), rule.is_global());
         let client_addr = filled(rule.client_addr).map(|text| AddrTest::compile(&text));
         let proxy_addr = filled(rule.proxy_addr).map(|text| address::exact(&text));
         let digest = filled(rule.digest).map(|text| read_digest(&text));
         let match_digest = filled(rule.match_digest).map(|text| self.pattern(text, is_caseless));
+        let match_digest = self.read(id, Column::MatchDigest, match_digest);
         let match_pattern = filled(rule.match_pattern).map(|text| self.pattern(text, is_caseless));
+        let has_pattern = match_pattern.is_some();
+        let match_pattern = self.read(id, Column::MatchPattern, match_pattern);
+        let replacement =
+            rule.replace_pattern.and_then(|text| match (match_pattern, has_pattern) {
+                (Some(test), _) => Some(self.replacement(&text, test, is_global)),
+                // That the pattern is broken was said already.
+                (None, true) => None,
+                (None, false) => Some(Err("there is no match_pattern to replace".to_owned())),
+            });
+        let attributes = rule.attributes.map(|text| attributes::read(&text));
+        if rule.cache_ttl_ms == Some(0) {
+            self.refuse(id, Column::CacheTtl, "0 ms is no time to keep a result".to_owned());
+        }
+        if let Some(retries) = rule.retries.filter(|retries| *retries > RETRIES_MAX) {
+            self.refuse(id, Column::Retries, format!("{retries} is more than {RETRIES_MAX}"));
+        }
         Compiled {
             id,
             flag_in: rule.flag_in,
@@ -210,18 +221,45 @@ impl Compiler {
             proxy_addr: self.read(id, Column::ProxyAddr, proxy_addr),
             proxy_port: rule.proxy_port,
             digest: self.read(id, Column::Digest, digest),
-            match_digest: self.read(id, Column::MatchDigest, match_digest),
-            match_pattern: self.read(id, Column::MatchPattern, match_pattern),
+            match_digest,
+            match_pattern,
             is_negated: rule.negate_match_pattern,
             flag_out: rule.flag_out,
+            weighted_flags: self.read(id, Column::Attributes, attributes).flatten().map(Box::new),
+            replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
+            is_shadow: rule.shadow,
             effects: Effects {
                 destination_hostgroup: rule.destination_hostgroup,
+                cache_ttl_ms: rule.cache_ttl_ms,
+                cache_empty_result: rule.cache_empty_result,
+                cache_timeout_ms: rule.cache_timeout_ms,
+                reconnect: rule.reconnect,
+                timeout_ms: rule.timeout_ms,
+                retries: rule.retries,
+                delay_ms: rule.delay_ms,
                 next_query_flag: rule.next_query_flag_in,
+                mirror_flag: rule.mirror_flag_out,
+                mirror_hostgroup: rule.mirror_hostgroup,
                 error_msg: rule.error_msg.map(Arc::from),
                 ok_msg: rule.ok_msg.map(Arc::from),
+                sticky_conn: rule.sticky_conn,
+                multiplex: rule.multiplex,
+                gtid_from_hostgroup: rule.gtid_from_hostgroup,
+                log: rule.log,
+                pipeline: rule.pipeline,
             },
         }
+    }
+
+    fn replacement(
+        &self,
+        text: &str,
+        test: PatternTest,
+        is_global: bool,
+    ) -> Result<Replacement, String> {
+        let groups = self.patterns.get(test.pattern as usize).map_or(0, Pattern::groups);
+        Replacement::compile(text, groups, is_global)
     }
 
     fn refuse(&mut self, rule_id: u32, column: Column, reason: String) {

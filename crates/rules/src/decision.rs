@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use trunkline_topology::HostgroupId;
 
-use crate::Column;
+use crate::{Column, Multiplex};
 
 /// One statement, as far as rules look at it.
 #[derive(Debug, Clone, Copy)]
@@ -28,19 +28,23 @@ pub struct Question<'a> {
     pub digest_text: &'a [u8],
     /// The statement.
     pub query: &'a [u8],
+    /// Whether rules may rewrite it. An execution of a prepared statement is not rewritten: its
+    /// text was when it was prepared.
+    pub may_rewrite: bool,
+    /// A number by chance, for rules that choose by weight.
+    pub chance: u64,
 }
 
 /// What the rules say about one statement. A column that no matching rule sets is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
-    /// Where the statement goes; `None`: the user's default hostgroup, or the automatic split.
-    pub destination_hostgroup: Option<HostgroupId>,
-    /// The error to answer with; see [`Decision::answer`].
-    pub error_msg: Option<Arc<str>>,
-    /// The OK text to answer with; see [`Decision::answer`].
-    pub ok_msg: Option<Arc<str>>,
-    /// `next_query_flagIN` as the rules set it; see [`Decision::session_flag`].
-    pub next_query_flag: Option<u32>,
+    /// What the columns of the matching rules say.
+    pub effects: Effects,
+    /// The statement as rules rewrote it; `None` when none did.
+    pub rewritten: Option<Vec<u8>>,
+    /// How many rewrites were left out because the text would have grown by more than
+    /// [`crate::GROWTH_MAX`], or because looking for places took too long.
+    pub rewrites_skipped: u32,
     /// The flag at the end, which fast routing looks up.
     pub final_flag: u32,
     /// Whether a matching rule's `apply` ended the evaluation; fast routing is then skipped.
@@ -49,9 +53,74 @@ pub struct Decision {
     /// text only. Otherwise it holds for every statement with the same user, schema, flag,
     /// addresses and digest.
     pub depends_on_text: bool,
+    /// Whether a rule chose by weight: the next statement may fare otherwise.
+    pub depends_on_chance: bool,
     /// How many rules were tested one by one, matching or not.
     pub visited: u32,
     pub(crate) matched: Vec<u32>,
+}
+
+/// What matching rules set; `None` where no rule did. See the columns' documentation in
+/// [`crate::Rule`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Effects {
+    /// Where the statement goes; `None`: the user's default hostgroup, or the automatic split.
+    pub destination_hostgroup: Option<HostgroupId>,
+    /// `cache_ttl`, ms.
+    pub cache_ttl_ms: Option<u32>,
+    /// `cache_empty_result`.
+    pub cache_empty_result: Option<bool>,
+    /// `cache_timeout`, ms.
+    pub cache_timeout_ms: Option<u32>,
+    /// `reconnect`.
+    pub reconnect: Option<bool>,
+    /// `timeout`, ms.
+    pub timeout_ms: Option<u32>,
+    /// `retries`.
+    pub retries: Option<u32>,
+    /// `delay`, ms.
+    pub delay_ms: Option<u32>,
+    /// `next_query_flagIN`; see [`Decision::session_flag`].
+    pub next_query_flag: Option<u32>,
+    /// `mirror_flagOUT`.
+    pub mirror_flag: Option<u32>,
+    /// `mirror_hostgroup`.
+    pub mirror_hostgroup: Option<HostgroupId>,
+    /// The error to answer with; see [`Decision::answer`].
+    pub error_msg: Option<Arc<str>>,
+    /// The OK text to answer with; see [`Decision::answer`].
+    pub ok_msg: Option<Arc<str>>,
+    /// `sticky_conn`.
+    pub sticky_conn: Option<bool>,
+    /// `multiplex`.
+    pub multiplex: Option<Multiplex>,
+    /// `gtid_from_hostgroup`.
+    pub gtid_from_hostgroup: Option<HostgroupId>,
+    /// `log`.
+    pub log: Option<bool>,
+    /// `pipeline`.
+    pub pipeline: Option<bool>,
+}
+
+/// The later value wins, field by field; a field that is not listed does not compile.
+macro_rules! overlay {
+    ($earlier:expr, $later:expr; $($field:ident),+ $(,)?) => {{
+        let Effects { $($field),+ } = $later;
+        $( if $field.is_some() {
+            $earlier.$field.clone_from($field);
+        } )+
+    }};
+}
+
+impl Effects {
+    /// Takes over what a later rule sets.
+    pub(crate) fn take(&mut self, later: &Self) {
+        overlay!(self, later;
+            destination_hostgroup, cache_ttl_ms, cache_empty_result, cache_timeout_ms, reconnect,
+            timeout_ms, retries, delay_ms, next_query_flag, mirror_flag, mirror_hostgroup,
+            error_msg, ok_msg, sticky_conn, multiplex, gtid_from_hostgroup, log, pipeline,
+        );
+    }
 }
 
 /// How the proxy answers a statement itself.
@@ -72,14 +141,14 @@ impl Decision {
 
     /// How the proxy answers without asking a server. `OK_msg` wins over `error_msg`.
     pub fn answer(&self) -> Option<Answer<'_>> {
-        let ok = self.ok_msg.as_ref().map(Answer::Ok);
-        ok.or_else(|| self.error_msg.as_ref().map(Answer::Error))
+        let ok = self.effects.ok_msg.as_ref().map(Answer::Ok);
+        ok.or_else(|| self.effects.error_msg.as_ref().map(Answer::Error))
     }
 
     /// The flag that the session's later statements start with, when this decision changes it.
     /// A statement that the proxy answers leaves the session's flag alone.
     pub fn session_flag(&self) -> Option<u32> {
-        self.next_query_flag.filter(|_| self.answer().is_none())
+        self.effects.next_query_flag.filter(|_| self.answer().is_none())
     }
 
     /// Forgets everything but the buffer for matches.
@@ -99,6 +168,10 @@ pub struct Visit {
     pub flag: u32,
     /// What came of it.
     pub outcome: Outcome,
+    /// The flag that the evaluation went on with.
+    pub flag_after: u32,
+    /// Whether the rule rewrote the statement.
+    pub rewrote: bool,
 }
 
 /// What became of a visited rule.
@@ -106,6 +179,8 @@ pub struct Visit {
 pub enum Outcome {
     /// Every test passed.
     Matched,
+    /// Every test passed; the rule is a shadow, so that nothing followed.
+    Shadowed,
     /// This column's test was the first that failed.
     FirstFailed(Column),
 }

@@ -1,8 +1,8 @@
 //! From a question to a decision.
 
 use crate::{
-    Column, Decision, Hits, Outcome, Question, RuleSet, Visit,
-    compile::{Compiled, Effects, Inner},
+    Column, Decision, GROWTH_MAX, Hits, Outcome, Question, RuleSet, Visit,
+    compile::{Compiled, Inner},
     pattern::Pattern,
     prefilter::{PatternTest, SetResults},
 };
@@ -12,6 +12,20 @@ use crate::{
 pub(crate) struct Scratch {
     sets: SetResults,
     depends_on_text: bool,
+}
+
+/// How an evaluation goes on behind a rule.
+enum Step {
+    /// With the next rule: this one did not match, at this column.
+    Failed(Column),
+    /// With the next rule: this one matched, and is a shadow.
+    Shadowed,
+    /// With the next rule.
+    Matched,
+    /// With another flag.
+    Jumped,
+    /// Not at all.
+    Ended,
 }
 
 impl RuleSet {
@@ -26,40 +40,45 @@ impl RuleSet {
     }
 
     /// What each rule has to do with `question`, in the order of the evaluation and up to the
-    /// rule that ends it; for people. Visits every rule, so its cost grows with their number.
-    pub fn explain(&self, question: &Question<'_>) -> Vec<Visit> {
+    /// rule that ends it, and what is decided; for people. Visits every rule, so its cost grows
+    /// with their number.
+    pub fn explain(&self, question: &Question<'_>) -> (Vec<Visit>, Decision) {
         let mut visits = Vec::new();
         let mut scratch = Scratch::default();
-        let (mut flag, mut restarts, mut position) = (question.flag, self.inner.iterations, 0);
-        while let Some(rule) = self.inner.rules.get(position) {
-            position += 1;
-            let failed = match rule.flag_in == flag {
-                true => self.inner.first_failed(rule, question, &mut scratch),
-                false => Some(Column::FlagIn),
+        let mut decision = Decision::default();
+        decision.restart(question.flag);
+        let (mut restarts, mut position) = (self.inner.iterations, 0_u32);
+        while let Some(rule) = self.inner.rules.get(position as usize) {
+            let flag = decision.final_flag;
+            let before = decision.rewritten.clone();
+            let step = self.inner.step(rule, position, question, &mut scratch, &mut decision);
+            let outcome = match step {
+                Step::Failed(column) => Outcome::FirstFailed(column),
+                Step::Shadowed => Outcome::Shadowed,
+                Step::Matched | Step::Jumped | Step::Ended => Outcome::Matched,
             };
-            let outcome = failed.map_or(Outcome::Matched, Outcome::FirstFailed);
-            visits.push(Visit { rule_id: rule.id, flag, outcome });
-            if failed.is_some() {
-                continue;
-            }
-            if let Some(next) = rule.flag_out {
-                flag = next;
-                if restarts > 0 && !rule.is_last {
-                    restarts -= 1;
-                    position = 0;
-                }
-            }
-            if rule.is_last {
-                break;
+            visits.push(Visit {
+                rule_id: rule.id,
+                flag,
+                outcome,
+                flag_after: decision.final_flag,
+                rewrote: decision.rewritten != before,
+            });
+            position += 1;
+            match step {
+                Step::Ended => break,
+                Step::Jumped if restarts > 0 => (restarts, position) = (restarts - 1, 0),
+                Step::Failed(_) | Step::Shadowed | Step::Matched | Step::Jumped => {}
             }
         }
-        visits
+        decision.depends_on_text = scratch.depends_on_text;
+        (visits, decision)
     }
 }
 
 impl Inner {
-    /// HOT: allocates only while `scratch` and `decision` grow, and when a set of patterns is
-    /// searched.
+    /// HOT: allocates only while `scratch` and `decision` grow, when a set of patterns is
+    /// searched, and when a statement is rewritten.
     pub(crate) fn evaluate(
         &self,
         question: &Question<'_>,
@@ -77,29 +96,89 @@ impl Inner {
                 continue;
             };
             decision.visited = decision.visited.saturating_add(1);
-            let is_reached = rule.flag_in == decision.final_flag;
-            if !is_reached || self.first_failed(rule, question, scratch).is_some() {
-                continue;
-            }
-            decision.matched.push(position);
-            decision.take(&rule.effects);
-            decision.final_flag = rule.flag_out.unwrap_or(decision.final_flag);
-            if rule.is_last {
-                decision.applied = true;
-                break;
-            }
-            if rule.flag_out.is_some() {
-                let from = match restarts.checked_sub(1) {
-                    Some(left) => {
-                        restarts = left;
-                        0
-                    }
-                    None => position + 1,
-                };
-                candidates = self.index.candidates(question, decision.final_flag, from);
+            match self.step(rule, position, question, scratch, decision) {
+                Step::Failed(_) | Step::Shadowed | Step::Matched => {}
+                Step::Ended => break,
+                Step::Jumped => {
+                    let from = match restarts.checked_sub(1) {
+                        Some(left) => {
+                            restarts = left;
+                            0
+                        }
+                        None => position + 1,
+                    };
+                    candidates = self.index.candidates(question, decision.final_flag, from);
+                }
             }
         }
         decision.depends_on_text = scratch.depends_on_text;
+    }
+
+    /// Tests one rule, and takes over what it does when it matches.
+    fn step(
+        &self,
+        rule: &Compiled,
+        position: u32,
+        question: &Question<'_>,
+        scratch: &mut Scratch,
+        decision: &mut Decision,
+    ) -> Step {
+        if rule.flag_in != decision.final_flag {
+            return Step::Failed(Column::FlagIn);
+        }
+        let query = decision.rewritten.as_deref().unwrap_or(question.query);
+        if let Some(failed) = self.first_failed(rule, question, query, scratch) {
+            return Step::Failed(failed);
+        }
+        decision.matched.push(position);
+        if rule.is_shadow {
+            return Step::Shadowed;
+        }
+        decision.effects.take(&rule.effects);
+        self.rewrite(rule, question, scratch, decision);
+        let jumps_to = rule.flag_out.or_else(|| {
+            let weighted = rule.weighted_flags.as_deref()?;
+            decision.depends_on_chance |= weighted.has_choice();
+            weighted.choose(mix(question.chance, rule.id))
+        });
+        decision.final_flag = jumps_to.unwrap_or(decision.final_flag);
+        decision.applied = rule.is_last;
+        match (rule.is_last, jumps_to) {
+            (true, _) => Step::Ended,
+            (false, Some(_)) => Step::Jumped,
+            (false, None) => Step::Matched,
+        }
+    }
+
+    /// Carries out a matching rule's `replace_pattern`.
+    fn rewrite(
+        &self,
+        rule: &Compiled,
+        question: &Question<'_>,
+        scratch: &mut Scratch,
+        decision: &mut Decision,
+    ) {
+        let (Some(replacement), Some(test)) = (&rule.replacement, rule.match_pattern) else {
+            return;
+        };
+        let Some(pattern) = self.patterns.get(test.pattern as usize) else {
+            debug_assert!(false, "a test names a pattern");
+            return;
+        };
+        if !question.may_rewrite {
+            return;
+        }
+        let query = decision.rewritten.as_deref().unwrap_or(question.query);
+        let len_max = question.query.len().saturating_add(GROWTH_MAX);
+        match replacement.apply(pattern, query, len_max) {
+            Ok(Some(text)) => {
+                decision.rewritten = Some(text);
+                // What sets have found holds for the text before.
+                scratch.sets.clear();
+            }
+            Ok(None) => {}
+            Err(_) => decision.rewrites_skipped += 1,
+        }
     }
 
     /// The first test that `question` does not pass, the flag's apart. The statement's text is
@@ -108,6 +187,7 @@ impl Inner {
         &self,
         rule: &Compiled,
         question: &Question<'_>,
+        query: &[u8],
         scratch: &mut Scratch,
     ) -> Option<Column> {
         if rule.username.as_deref().is_some_and(|username| username != question.username) {
@@ -138,7 +218,7 @@ impl Inner {
         }
         let test = rule.match_pattern?;
         scratch.depends_on_text = true;
-        let passes = self.passes(test, rule.is_negated, question.query, scratch);
+        let passes = self.passes(test, rule.is_negated, query, scratch);
         (!passes).then_some(Column::MatchPattern)
     }
 
@@ -162,19 +242,10 @@ impl Inner {
     }
 }
 
-impl Decision {
-    /// A matching rule's columns win over those of the rules before it.
-    fn take(&mut self, effects: &Effects) {
-        let Effects { destination_hostgroup, next_query_flag, error_msg, ok_msg } = effects;
-        self.destination_hostgroup = destination_hostgroup.or(self.destination_hostgroup);
-        self.next_query_flag = next_query_flag.or(self.next_query_flag);
-        if error_msg.is_some() {
-            self.error_msg.clone_from(error_msg);
-        }
-        if ok_msg.is_some() {
-            self.ok_msg.clone_from(ok_msg);
-        }
-    }
+/// A number by chance of a rule's own, so that two choices do not go together.
+fn mix(chance: u64, rule_id: u32) -> u64 {
+    let mixed = (chance ^ u64::from(rule_id)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed ^ mixed >> 32
 }
 
 #[cfg(test)]

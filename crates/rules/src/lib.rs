@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`Rule`] (a row of `mysql_query_rules`), [`RuleSet`] (rules compiled for
 //! evaluation), [`Question`] and [`Decision`] (what goes in and what comes out), [`Memory`]
-//! (decisions that need no second evaluation).
+//! (decisions that need no second evaluation), [`FastRoutes`] (user and schema to hostgroup),
+//! [`Firewall`] (what a user may run), [`Limits`] (how often).
 //!
 //! Semantics are ProxySQL's: rules are visited in ascending id, a rule whose tests all pass
 //! takes effect (the last one wins, column by column), `flagOUT` changes the flag that later
@@ -16,22 +17,42 @@
 //! | `digest` without `0x`: another number, the rule is dead | refused at load |
 //! | unreadable or zero `digest`: the column is not tested | refused at load |
 //! | a last rule with `apply` stops fast routing even when it did not match | only a match does |
+//! | a replacement that names a group that is not there: the text stays | refused at load |
+//! | attributes with `flagOUTs` of no weight | refused at load |
+//! | a rewrite is as long as it gets | one that adds more than 1 MiB is left out |
 //! | a duplicate id cannot be entered | refused at load |
 #![forbid(unsafe_code)]
 
 mod address;
+mod attributes;
 mod compile;
 mod decision;
 mod evaluate;
+mod fast;
+mod firewall;
 mod hits;
 mod index;
+mod limit;
 mod memory;
 mod pattern;
 mod prefilter;
+mod rewrite;
 mod rule;
 
 pub use compile::{ITERATIONS_MAX, Options, RuleSet};
-pub use decision::{Answer, Decision, Outcome, Question, Visit};
+pub use decision::{Answer, Decision, Effects, Outcome, Question, Visit};
+pub use fast::{
+    FAST_NAME_MAX, FastRoute, FastRouteError, FastRoutes, FastRoutesBuilder, SameRoute,
+};
+pub use firewall::{
+    Firewall, FirewallAsk, FirewallError, FirewallLearner, FirewallMode, FirewallRule,
+    FirewallUser, FirewallVerdict,
+};
 pub use hits::Hits;
+pub use limit::{
+    Admission, BUCKETS_MAX, Limit, LimitAsk, LimitCounters, LimitError, LimitScope, Limits,
+    RATE_MAX,
+};
 pub use memory::{Memory, MemoryCounters};
-pub use rule::{Column, Rule, RuleError};
+pub use rewrite::GROWTH_MAX;
+pub use rule::{Column, Multiplex, RETRIES_MAX, Rule, RuleError};

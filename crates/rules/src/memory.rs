@@ -24,8 +24,8 @@ const KEY_MAX: usize = 4_096;
 /// each only when some rule tests it.
 ///
 /// A decision for which a rule looked at the statement's own text
-/// ([`Decision::depends_on_text`]) is not remembered. What was remembered for one rule set is
-/// forgotten when another one is passed in.
+/// ([`Decision::depends_on_text`]), or chose by weight, is not remembered. What was remembered for
+/// one rule set is forgotten when another one is passed in.
 ///
 /// Bounded: a table of sets of eight places; in a full set, the place that was not used since
 /// the set's clock hand last passed makes room. Hashes only find a place: the key itself,
@@ -127,7 +127,8 @@ impl Memory {
         self.counters.evaluated += 1;
         rules.inner.evaluate(question, &mut self.scratch, &mut self.latest);
         hits.add(&self.latest.matched);
-        if !self.latest.depends_on_text && key.len() <= KEY_MAX {
+        let is_lasting = !self.latest.depends_on_text && !self.latest.depends_on_chance;
+        if is_lasting && key.len() <= KEY_MAX {
             self.insert(set, hash, &key);
         }
         &self.latest

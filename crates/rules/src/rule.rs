@@ -23,8 +23,9 @@ pub struct Rule {
     /// `flagIN`: the flag that the evaluation must have reached. Evaluation starts with 0 or
     /// with the session's [`Rule::next_query_flag_in`].
     pub flag_in: u32,
-    /// Client's address: an IP address, or the beginning of one and `%`. `localhost` is taken
-    /// too, and is no IP address's name. Not tested when the address is unknown.
+    /// Client's address: an IP address, the beginning of one and `%`, or a network
+    /// (`10.0.0.0/8`, which ProxySQL has not). `localhost` is taken too, and is no IP address's
+    /// name. Not tested when the address is unknown.
     pub client_addr: Option<String>,
     /// Address of the listener that the client came in by: an IP address.
     pub proxy_addr: Option<String>,
@@ -40,23 +41,99 @@ pub struct Rule {
     /// Turns round both pattern tests: they pass when the pattern is not found.
     pub negate_match_pattern: bool,
     /// Comma-separated words. One that begins with `CASELESS` (in any case) makes the patterns
-    /// ignore the case of ASCII letters. As in ProxySQL white space around a word belongs to
-    /// it, unknown words mean nothing, and `None` or `""` is case-sensitive.
+    /// ignore the case of ASCII letters, one that begins with `GLOBAL` makes
+    /// [`Rule::replace_pattern`] replace every place. As in ProxySQL white space around a word
+    /// belongs to it, unknown words mean nothing, and `None` or `""` is case-sensitive.
     pub re_modifiers: Option<String>,
-    /// `flagOUT`: the flag that the evaluation goes on with.
+    /// `flagOUT`: the flag that the evaluation goes on with. It wins over the weighted choice of
+    /// [`Rule::attributes`].
     pub flag_out: Option<u32>,
+    /// What stands in place of what `match_pattern`, which it needs, finds in the statement's
+    /// text: `\0` is all that was found, `\1` to `\9` are its groups, `\\` is a backslash. The
+    /// first place only, unless `re_modifiers` has `GLOBAL`. Later rules see the new text.
+    pub replace_pattern: Option<String>,
     /// Where the statement goes.
     pub destination_hostgroup: Option<HostgroupId>,
+    /// How long the result may be served from the cache, ms; not 0.
+    pub cache_ttl_ms: Option<u32>,
+    /// Whether a result without rows is cached.
+    pub cache_empty_result: Option<bool>,
+    /// Accepted and without effect, as in ProxySQL.
+    pub cache_timeout_ms: Option<u32>,
+    /// Accepted and without effect, as in ProxySQL.
+    pub reconnect: Option<bool>,
+    /// How long the statement may run before it is ended on its server, ms; 0 sets no limit.
+    pub timeout_ms: Option<u32>,
+    /// How often it is sent again when its connection breaks, where that is safe; at most
+    /// [`RETRIES_MAX`].
+    pub retries: Option<u32>,
+    /// How long it is held back before it goes its way, ms.
+    pub delay_ms: Option<u32>,
     /// `next_query_flagIN`: the flag that the session's later statements start with.
     pub next_query_flag_in: Option<u32>,
+    /// `mirror_flagOUT`: the flag that a copy's own evaluation starts with.
+    pub mirror_flag_out: Option<u32>,
+    /// Where a copy goes.
+    pub mirror_hostgroup: Option<HostgroupId>,
     /// The statement is answered with this error (1148, 42000). Empty counts.
     pub error_msg: Option<String>,
     /// The statement is answered with an OK packet that says this. Empty counts.
     pub ok_msg: Option<String>,
+    /// Accepted and without effect, as in ProxySQL.
+    pub sticky_conn: Option<bool>,
+    /// Whether the session stays on the connection that runs the statement.
+    pub multiplex: Option<Multiplex>,
+    /// The server must have what the session last wrote through this hostgroup.
+    pub gtid_from_hostgroup: Option<HostgroupId>,
+    /// Whether the statement is logged.
+    pub log: Option<bool>,
     /// Ends the evaluation.
     pub apply: bool,
+    /// A JSON object, or empty. `flagOUTs`, a list of objects with `id` and `weight`, is a
+    /// weighted choice of `flagOUT`; other members mean nothing.
+    pub attributes: Option<String>,
+    /// Not a column of ProxySQL's. Whether the statement may share a server connection with
+    /// other sessions' statements: `false` never, `true` without proof that it is short.
+    pub pipeline: Option<bool>,
+    /// Not a column of ProxySQL's. The rule is tested and counted, and does nothing.
+    pub shadow: bool,
     /// For people.
     pub comment: Option<String>,
+}
+
+/// The most that [`Rule::retries`] can ask for, as in ProxySQL's table.
+pub const RETRIES_MAX: u32 = 1_000;
+
+/// `multiplex`: whether a session stays on the connection that runs its statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Multiplex {
+    /// 0: it stays, until a rule with 1, or the session's end or reset.
+    Off,
+    /// 1: what a rule with 0 began ends.
+    On,
+    /// 2: variables in this statement's text do not hold it.
+    IgnoreVariables,
+}
+
+impl Multiplex {
+    /// The value that the column's number stands for.
+    pub fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Off),
+            1 => Some(Self::On),
+            2 => Some(Self::IgnoreVariables),
+            _ => None,
+        }
+    }
+
+    /// The column's number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::On => 1,
+            Self::IgnoreVariables => 2,
+        }
+    }
 }
 
 impl Default for Rule {
@@ -76,11 +153,28 @@ impl Default for Rule {
             negate_match_pattern: false,
             re_modifiers: Some("CASELESS".to_owned()),
             flag_out: None,
+            replace_pattern: None,
             destination_hostgroup: None,
+            cache_ttl_ms: None,
+            cache_empty_result: None,
+            cache_timeout_ms: None,
+            reconnect: None,
+            timeout_ms: None,
+            retries: None,
+            delay_ms: None,
             next_query_flag_in: None,
+            mirror_flag_out: None,
+            mirror_hostgroup: None,
             error_msg: None,
             ok_msg: None,
+            sticky_conn: None,
+            multiplex: None,
+            gtid_from_hostgroup: None,
+            log: None,
             apply: false,
+            attributes: None,
+            pipeline: None,
+            shadow: false,
             comment: None,
         }
     }
@@ -90,9 +184,18 @@ impl Rule {
     /// Whether the patterns ignore case. Words are compared by their beginning, so `case` is
     /// not enough and `CASELESSX` is.
     pub(crate) fn is_caseless(&self) -> bool {
-        const WORD: &[u8] = b"CASELESS";
+        self.has_modifier(b"CASELESS")
+    }
+
+    /// Whether every place is replaced, and not only the first.
+    pub(crate) fn is_global(&self) -> bool {
+        self.has_modifier(b"GLOBAL")
+    }
+
+    fn has_modifier(&self, wanted: &[u8]) -> bool {
         self.re_modifiers.as_deref().unwrap_or_default().split(',').any(|word| {
-            word.as_bytes().get(..WORD.len()).is_some_and(|head| head.eq_ignore_ascii_case(WORD))
+            let head = word.as_bytes().get(..wanted.len());
+            head.is_some_and(|head| head.eq_ignore_ascii_case(wanted))
         })
     }
 }
@@ -132,6 +235,14 @@ pub enum Column {
     MatchDigest,
     /// The statement's text.
     MatchPattern,
+    /// What replaces a part of that text; never a failed test, like all that follow.
+    ReplacePattern,
+    /// How long a result is cached.
+    CacheTtl,
+    /// How often a statement is sent again.
+    Retries,
+    /// The attributes.
+    Attributes,
 }
 
 impl Column {
@@ -148,6 +259,10 @@ impl Column {
             Self::Digest => "digest",
             Self::MatchDigest => "match_digest",
             Self::MatchPattern => "match_pattern",
+            Self::ReplacePattern => "replace_pattern",
+            Self::CacheTtl => "cache_ttl",
+            Self::Retries => "retries",
+            Self::Attributes => "attributes",
         }
     }
 }

@@ -235,7 +235,11 @@ impl Wire<'_> {
                 Step::Refused(refusal) => return Some(Err(refusal)),
                 Step::Accepted(identity) => {
                     let ok = OkPacket { status: status::AUTOCOMMIT, ..OkPacket::default() };
-                    let format = ReplyFormat { deprecate_eof: true, session_track: true };
+                    let format = ReplyFormat {
+                        deprecate_eof: true,
+                        session_track: true,
+                        ..ReplyFormat::PLAIN
+                    };
                     put_ok(&mut self.to_client, identity.next_seq, &ok, format);
                     let mut proven = self.users.proven.borrow_mut();
                     if let Some(sum) = identity.proven_sha2 {

@@ -1,9 +1,13 @@
-//! Hints: settings for one statement, written in its first comment.
-//!
-//! The form is ProxySQL's: `/* hostgroup=3;query_timeout=500 */`. They override what the rules
+//! Hints: settings for one statement, written in its comments. They override what the rules
 //! decided.
+//!
+//! Two forms are read: ProxySQL's in the first `/* */` comment
+//! (`/* hostgroup=3;query_timeout=500 */`), and MaxScale's routing hint in the first comment of
+//! any kind that has one (`-- maxscale route to slave`).
 
-/// What the first comment of a statement asks for; `None` where it asks for nothing.
+use crate::token::{Modes, Tokens};
+
+/// What the comments of a statement ask for; `None` where they ask for nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hints {
     /// `hostgroup`: where to send the statement.
@@ -27,12 +31,35 @@ pub struct Hints {
     pub min_gtid: Option<Vec<u8>>,
     /// `create_new_connection=1`.
     pub creates_connection: bool,
+    /// MaxScale's `route to`.
+    pub route: Option<RouteHint>,
+}
+
+/// MaxScale's `route to`. Source: MaxScale documentation, "Hint syntax".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteHint {
+    /// `route to master`.
+    Master,
+    /// `route to slave`.
+    Slave,
+    /// `route to server x`.
+    Server(Vec<u8>),
 }
 
 /// The greatest lag, in milliseconds, that `max_lag_ms` may ask for; more is ignored.
 pub const LAG_MS_MAX: u32 = 600_000;
 
 impl Hints {
+    /// Reads the hints of a statement, of which `first_comment` is what stands in its first
+    /// `/* */` comment, as its digest found it. Takes time linear in the length.
+    pub fn find(text: &[u8], first_comment: Option<&[u8]>, modes: &Modes) -> Self {
+        let mut hints = first_comment.map(Self::parse).unwrap_or_default();
+        if has_maxscale(text) {
+            hints.route = find_route(text, modes);
+        }
+        hints
+    }
+
     /// Reads the content of a comment, without `/*` and `*/`.
     ///
     /// Parts are separated by `;`; a part that is no known key with a value of its type is
@@ -86,6 +113,53 @@ impl Hints {
     }
 }
 
+const MAXSCALE: &[u8] = b"maxscale";
+
+fn has_maxscale(text: &[u8]) -> bool {
+    memchr::memchr2_iter(b'm', b'M', text).any(|at| {
+        let word = text.get(at..at + MAXSCALE.len());
+        word.is_some_and(|word| word.eq_ignore_ascii_case(MAXSCALE))
+    })
+}
+
+/// Looks for a routing hint between the tokens, where only comments and white space are.
+fn find_route(text: &[u8], modes: &Modes) -> Option<RouteHint> {
+    let tokens = Tokens::new(text, modes).map(|token| (token.offset, token.end()));
+    let mut end = 0;
+    for (begin, next_end) in tokens.chain([(text.len(), text.len())]) {
+        if let Some(route) = text.get(end..begin).and_then(route_in) {
+            return Some(route);
+        }
+        end = next_end;
+    }
+    None
+}
+
+/// A routing hint among comments.
+fn route_in(comments: &[u8]) -> Option<RouteHint> {
+    let mut words = comments.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    loop {
+        let word = words.next()?;
+        let mark = word.iter().position(|byte| !matches!(byte, b'-' | b'#' | b'/' | b'*'));
+        let word = mark.and_then(|mark| word.get(mark..)).unwrap_or_default();
+        if word.eq_ignore_ascii_case(MAXSCALE) {
+            break;
+        }
+    }
+    let mut is_next =
+        |wanted: &[u8]| words.next().is_some_and(|word| word.eq_ignore_ascii_case(wanted));
+    if !is_next(b"route") || !is_next(b"to") {
+        return None;
+    }
+    let mut name = || words.next().map(|word| word.strip_suffix(b"*/").unwrap_or(word));
+    match name()?.to_ascii_lowercase().as_slice() {
+        b"master" => Some(RouteHint::Master),
+        b"slave" => Some(RouteHint::Slave),
+        b"server" => Some(RouteHint::Server(name()?.to_vec())),
+        _ => None,
+    }
+}
+
 /// The number that `value` begins with.
 fn number(value: &[u8]) -> Option<u64> {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
@@ -118,6 +192,35 @@ mod tests {
             ..Hints::default()
         };
         assert_eq!(hints, expected);
+    }
+
+    #[test]
+    fn a_route_is_read_from_any_comment_and_from_comments_only() {
+        let check = |text: &str, expected: Option<RouteHint>| {
+            let hints = Hints::find(text.as_bytes(), None, &Modes::default());
+            assert_eq!(hints.route, expected, "{text}");
+        };
+        let server = |name: &str| Some(RouteHint::Server(name.into()));
+        check("SELECT 1 -- maxscale route to master", Some(RouteHint::Master));
+        check("SELECT 1 # maxscale route to slave", Some(RouteHint::Slave));
+        check("SELECT 1 #maxscale route to slave\n", Some(RouteHint::Slave));
+        check("/* maxscale route to slave */ SELECT 1", Some(RouteHint::Slave));
+        check("/*maxscale route to slave*/SELECT 1", Some(RouteHint::Slave));
+        check("SELECT /* x */ 1 -- MaxScale  ROUTE to SERVER db-2\nFROM t", server("db-2"));
+        check("SELECT 1 /* maxscale route to server db2*/", server("db2"));
+        check("SELECT '-- maxscale route to slave'", None);
+        check("SELECT `/* maxscale route to slave */` FROM t", None);
+        check("SELECT 1 -- maxscale route to server", None);
+        check("SELECT 1 -- maxscale route to last", None);
+        check("SELECT 1 -- maxscale max_slave_replication_lag=10", None);
+        check("SELECT 1 -- use maxscale", None);
+    }
+
+    #[test]
+    fn both_forms_are_read_from_one_statement() {
+        let text = b"/* hostgroup=2 */ SELECT 1 -- maxscale route to slave";
+        let hints = Hints::find(text, Some(b" hostgroup=2 "), &Modes::default());
+        assert_eq!((hints.hostgroup, hints.route), (Some(2), Some(RouteHint::Slave)));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use trunkline_sql::{
 };
 
 const CORPUS: &str = include_str!("data/classification.txt");
+/// Statements of every kind that the manuals' grammars know.
+const GRAMMAR: &str = include_str!("data/grammar.txt");
 
 const FLAVORS: [Modes; 2] = [
     Modes {
@@ -55,6 +57,35 @@ fn the_corpus_is_classified_as_labelled() {
     assert!(wrong.is_empty(), "{} wrong: {wrong:#?}", wrong.len());
 }
 
+/// The lines of the second corpus: whether the statement certainly only reads for a server of each
+/// of [`FLAVORS`], and its text.
+fn grammar() -> Vec<([bool; 2], &'static str)> {
+    let lines = GRAMMAR.lines().filter(|line| !line.starts_with("# "));
+    lines
+        .map(|line| match line.split_once('\t') {
+            Some(("reads", text)) => ([true, true], text),
+            Some(("reads on mysql", text)) => ([true, false], text),
+            Some(("reads on mariadb", text)) => ([false, true], text),
+            Some(("writes", text)) => ([false, false], text),
+            _ => panic!("no label: {line}"),
+        })
+        .collect()
+}
+
+#[test]
+fn statements_of_every_grammar_rule_are_classified_as_labelled() {
+    let grammar = grammar();
+    assert!(grammar.len() + corpus().len() >= 2_000);
+    let mut wrong = Vec::new();
+    for (expected, text) in grammar {
+        let found = FLAVORS.map(|modes| reads(text.as_bytes(), &modes));
+        if found != expected {
+            wrong.push((text, found));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong: {wrong:#?}", wrong.len());
+}
+
 #[test]
 fn decoration_changes_no_class() {
     for (expected, text) in corpus() {
@@ -92,8 +123,9 @@ fn spread(text: &str, modes: &Modes) -> Vec<u8> {
 
 #[test]
 fn comments_between_tokens_hide_no_write() {
-    for (expected, text) in corpus() {
-        for modes in &FLAVORS {
+    let corpus = corpus().into_iter().map(|(expected, text)| ([expected; 2], text));
+    for (expected, text) in corpus.chain(grammar()) {
+        for (modes, expected) in FLAVORS.iter().zip(expected) {
             let analysis = analyse(text.as_bytes(), modes);
             if text.contains("/*") || !analysis.is_complete {
                 continue;

@@ -95,6 +95,14 @@ counters! {
             "Sessions that a client ended by KILL."
         statements_killed: "trunkline_statement_kills_total";
             "Times that a client asked for a statement's end by KILL QUERY."
+        statements_timed_out: "trunkline_statement_timeouts_total";
+            "Statements that ran out of the time that a rule, a hint or default_query_timeout set."
+        statements_delayed: "trunkline_statement_delays_total";
+            "Statements held back because a rule, a hint or default_query_delay said so."
+        statements_rewritten: "trunkline_statement_rewrites_total";
+            "Statements sent as rules rewrote them."
+        rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
+            "Rewrites left out: the parameters would not have fitted, or the text grew too long."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";
@@ -115,6 +123,10 @@ counters! {
             "Statements sent again because their first server did not answer and that was safe."
         statements_pipelined: "trunkline_statement_pipelined_total";
             "Statements sent to a connection while others were in flight on it."
+        shared_depth: "trunkline_statement_pipeline_depth_total";
+            "Statements in flight on a connection when one joined them, in sum. By trunkline_statement_pipelined_total: the mean depth."
+        shared_wait_us: "trunkline_statement_pipeline_wait_microseconds_total";
+            "Time that statements waited behind others on their connection."
         statements_overtaken: "trunkline_statement_resends_total";
             "Reads sent to another connection because one in front of them took too long."
         statements_awaited_state: "trunkline_statement_state_waits_total";

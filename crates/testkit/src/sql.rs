@@ -89,6 +89,26 @@ impl SqlClient {
         first_value(self.sql(statement)?, statement)
     }
 
+    /// Prepares a statement by command and runs it with these texts; its rows.
+    ///
+    /// # Errors
+    /// The server's error, with the statement.
+    pub fn execute(&mut self, statement: &str, params: &[&str]) -> Result<Vec<Row>> {
+        let conn = self.conn.as_mut().context("the connection is closed")?;
+        let runtime = self.runtime.as_ref().context("the connection is closed")?;
+        let params: Vec<Value> = params.iter().map(|text| Value::from(*text)).collect();
+        let attempt = async {
+            let rows = conn.exec::<mysql_async::Row, _, _>(statement, params);
+            tokio::time::timeout(STATEMENT_TIMEOUT, rows).await
+        };
+        let Ok(outcome) = block_on(runtime, attempt) else {
+            self.conn = None;
+            bail!("no answer within {} s: {statement:.300}", STATEMENT_TIMEOUT.as_secs());
+        };
+        let rows = outcome.with_context(|| format!("statement failed: {statement:.300}"))?;
+        Ok(rows.into_iter().map(row_text).collect())
+    }
+
     fn run(&mut self, statements: &str) -> Result<ResultSet> {
         let conn = self.conn.as_mut().context("the connection is closed")?;
         let runtime = self.runtime.as_ref().context("the connection is closed")?;

@@ -215,9 +215,11 @@ listen http
     http-request return status 404
 END
 trap 'echo "reloaded $(grep -c . "$3")"' HUP
-trap 'kill $!; exit 0' TERM
+trap 'kill $proxy; exit 0' TERM
 PATH=$PATH:/usr/sbin haproxy -db -f fake.cfg &
-while kill -0 $! 2>/dev/null; do wait; done
+proxy=$!
+# dash may miss a signal that comes just before `wait`.
+while kill -0 $proxy 2>/dev/null; do sleep 0.1; done
 "#;
 
 #[test]

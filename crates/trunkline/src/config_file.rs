@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use trunkline_config::Config;
+use trunkline_config::{Config, FileSource};
 use trunkline_topology::Password;
 
 /// Permission bits of everybody but the owner.
@@ -54,18 +54,11 @@ impl ConfigFile {
         let (text, mode) = read_with_mode(&self.path)
             .map_err(|error| vec![format!("can't read the configuration file {name}: {error}")])?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        let password_files = RefCell::new(Vec::new());
-        let source = |path: &str| {
-            let path = folder.join(path);
-            let (text, mode) = read_with_mode(&path).map_err(|error| error.to_string())?;
-            let is_hash = Password::from_hash(text.trim_end()).is_ok();
-            password_files.borrow_mut().push(PasswordFile { path, mode, is_hash });
-            Ok(text)
-        };
-        let parsed = trunkline_config::parse(&text, &name.to_string(), &source);
+        let files = Files { folder, password_files: RefCell::default() };
+        let parsed = trunkline_config::parse(&text, &name.to_string(), &files);
         let config =
             parsed.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        let warnings = self.warnings(&config, mode, &password_files.into_inner());
+        let warnings = self.warnings(&config, mode, &files.password_files.into_inner());
         Ok(Read { config, warnings })
     }
 
@@ -91,6 +84,26 @@ impl ConfigFile {
     }
 }
 
+/// The files that a configuration names.
+struct Files<'a> {
+    folder: &'a Path,
+    password_files: RefCell<Vec<PasswordFile>>,
+}
+
+impl FileSource for Files<'_> {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let path = self.folder.join(path);
+        let (text, mode) = read_with_mode(&path).map_err(|error| error.to_string())?;
+        let is_hash = Password::from_hash(text.trim_end()).is_ok();
+        self.password_files.borrow_mut().push(PasswordFile { path, mode, is_hash });
+        Ok(text)
+    }
+
+    fn read_rules(&self, path: &str) -> Result<String, String> {
+        fs::read_to_string(self.folder.join(path)).map_err(|error| error.to_string())
+    }
+}
+
 fn read_with_mode(path: &Path) -> io::Result<(String, u32)> {
     let mode = fs::metadata(path)?.mode();
     Ok((fs::read_to_string(path)?, mode))
@@ -106,8 +119,12 @@ pub fn summary(config: &Config) -> String {
     let mut hostgroups: Vec<_> = config.servers.iter().map(|server| server.key.hostgroup).collect();
     hostgroups.sort();
     hostgroups.dedup();
+    let fast = match config.fast_routes.len() {
+        0 => String::new(),
+        count => format!(", {}", counted(count, "fast routing rule")),
+    };
     format!(
-        "{} in {}, {}, {}",
+        "{} in {}, {}, {}{fast}",
         counted(config.servers.len(), "server"),
         counted(hostgroups.len(), "hostgroup"),
         counted(config.users.len(), "user"),

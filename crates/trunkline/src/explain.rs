@@ -1,6 +1,7 @@
 //! `trunkline explain`: the way of one statement, without sending it.
 
 mod effects;
+mod rules;
 
 use std::{
     fmt::{self, Write},
@@ -10,14 +11,16 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use trunkline_config::{ListenAddress, Settings, Snapshot};
-use trunkline_rules::{Answer, Hits, Outcome, Question};
+use trunkline_rules::{Answer, Decision, Question};
 use trunkline_sql::{
     analysis::{Access, Analysis, StatementKind, TransactionEffect, analyse},
-    digest::{self, Digester},
+    digest::Digester,
+    hint::Hints,
     token::Modes,
 };
 use trunkline_stats::report::state_name;
-use trunkline_topology::{HostgroupId, ReadWriteSplit, ServerState, User};
+use trunkline_topology::{HostgroupId, ServerState, User};
+use trunkline_worker::{digest_settings, hinted, split};
 
 use crate::{cli::ExplainArgs, config_file::ConfigFile, show};
 
@@ -43,7 +46,6 @@ fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Result<S
     let sql = args.sql.as_bytes();
     let mut digester = Digester::new();
     let digest = digester.digest(sql, &digest_settings(settings));
-    let analysis = analyse(sql, &Modes::default());
     let schema = args.schema.as_deref().or(user.default_schema.as_deref()).unwrap_or_default();
     let listener = args.listener.or_else(|| first_listener(settings));
     let question = Question {
@@ -56,9 +58,10 @@ fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Result<S
         digest: settings.query_digests.then_some(digest.hash),
         digest_text: digest.text,
         query: sql,
+        may_rewrite: true,
+        chance: 0,
     };
     let mut out = String::new();
-    let row = |out: &mut String, name: &str, value: &str| writeln!(out, "{name:<12}{value}");
     if !user.active {
         row(&mut out, "user", "is not active, and can't log in")?;
     }
@@ -69,13 +72,24 @@ fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Result<S
     }
     row(&mut out, "digest", &String::from_utf8_lossy(digest.text))?;
     row(&mut out, "hash", &digest.format().to_string())?;
-    row(&mut out, "kind", &kind(&analysis))?;
-    row(&mut out, "access", &access(&analysis))?;
-    for effect in effects::lines(&analysis) {
+    let (visits, decision) = snapshot.rules.explain(&question);
+    let first_comment = digest.first_comment.map(<[u8]>::to_vec);
+    let sent = decision.rewritten.as_deref().unwrap_or(sql);
+    let modes = Modes::default();
+    let asked = Asked {
+        analysis: analyse(sent, &modes),
+        hints: Hints::find(sent, first_comment.as_deref(), &modes),
+        schema: schema.as_bytes(),
+    };
+    row(&mut out, "kind", &kind(&asked.analysis))?;
+    row(&mut out, "access", &access(&asked.analysis))?;
+    for effect in effects::lines(&asked.analysis) {
         row(&mut out, "effect", &effect)?;
     }
-    visits(&mut out, snapshot, &question)?;
-    let decision = snapshot.rules.evaluate(&question, &mut Hits::new(&snapshot.rules));
+    rules::visits(&mut out, snapshot, &visits)?;
+    if let Some(text) = &decision.rewritten {
+        row(&mut out, "sent as", &String::from_utf8_lossy(text))?;
+    }
     match decision.answer() {
         Some(Answer::Ok(text)) => {
             return row(&mut out, "answer", &format!("OK, from a rule: {text}")).map(|()| out);
@@ -86,11 +100,22 @@ fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Result<S
         }
         None => {}
     }
-    let (hostgroup, reason) =
-        destination(snapshot, user, decision.destination_hostgroup, &analysis);
+    rules::orders(&mut out, &decision.effects)?;
+    let (hostgroup, reason) = destination(snapshot, user, &asked, &decision);
     row(&mut out, "hostgroup", &format!("{hostgroup}, {reason}"))?;
     servers(&mut out, snapshot, hostgroup)?;
     Ok(out)
+}
+
+/// What is asked about, as it would be sent.
+struct Asked<'a> {
+    analysis: Analysis,
+    hints: Hints,
+    schema: &'a [u8],
+}
+
+fn row(out: &mut String, name: &str, value: &str) -> fmt::Result {
+    writeln!(out, "{name:<12}{value}")
 }
 
 fn first_listener(settings: &Settings) -> Option<SocketAddr> {
@@ -98,20 +123,6 @@ fn first_listener(settings: &Settings) -> Option<SocketAddr> {
         ListenAddress::Tcp(addr) => Some(*addr),
         ListenAddress::Unix(_) => None,
     })
-}
-
-fn digest_settings(settings: &Settings) -> digest::Settings {
-    let limit = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    digest::Settings {
-        lowercase: settings.query_digests_lowercase,
-        replace_null: settings.query_digests_replace_null,
-        no_digits: settings.query_digests_no_digits,
-        keep_comment: settings.query_digests_keep_comment,
-        grouping_limit: limit(settings.query_digests_grouping_limit),
-        groups_grouping_limit: limit(settings.query_digests_groups_grouping_limit),
-        max_digest_length: settings.query_digests_max_digest_length,
-        max_query_length: settings.query_digests_max_query_length,
-    }
 }
 
 fn kind(analysis: &Analysis) -> String {
@@ -160,71 +171,39 @@ fn access(analysis: &Analysis) -> String {
     format!("may write: {}", reasons.join("; "))
 }
 
-/// Each rule in the order of the evaluation.
-fn visits(out: &mut String, snapshot: &Snapshot, question: &Question<'_>) -> fmt::Result {
-    let visits = snapshot.rules.explain(question);
-    if visits.is_empty() {
-        return writeln!(out, "{:<12}none", "rules");
-    }
-    for visit in visits {
-        let outcome = match visit.outcome {
-            Outcome::Matched => "matches".to_owned(),
-            Outcome::FirstFailed(column) => format!("no: {column}"),
-        };
-        let flag = if visit.flag == 0 { String::new() } else { format!(" (flag {})", visit.flag) };
-        let rule = snapshot.config.rules.iter().find(|rule| rule.id == visit.rule_id);
-        let mut does = String::new();
-        if let (Outcome::Matched, Some(rule)) = (visit.outcome, rule) {
-            if let Some(hostgroup) = rule.destination_hostgroup {
-                write!(does, ", hostgroup {hostgroup}")?;
-            }
-            if let Some(flag) = rule.flag_out {
-                write!(does, ", on with flag {flag}")?;
-            }
-            if rule.apply {
-                does.push_str(", apply");
-            }
-        }
-        writeln!(out, "{:<12}{}{flag}: {outcome}{does}", "rule", visit.rule_id)?;
-    }
-    Ok(())
-}
-
 /// Where a session that holds no connection sends it, and why: what step 5 of a worker decides.
 fn destination(
     snapshot: &Snapshot,
     user: &User,
-    from_rule: Option<HostgroupId>,
-    analysis: &Analysis,
-) -> (HostgroupId, &'static str) {
-    if let Some(hostgroup) = from_rule {
-        return (hostgroup, "as a rule says");
-    }
+    asked: &Asked<'_>,
+    decision: &Decision,
+) -> (HostgroupId, String) {
     let default = user.default_hostgroup;
-    let Some(group) = snapshot.writer_group(default) else {
-        return (default, "the user's default");
+    let group = snapshot.writer_group(default);
+    let analysis = &asked.analysis;
+    let is_online = |readers| {
+        let readers = snapshot.hostgroup(readers);
+        readers.is_some_and(|hostgroup| {
+            let mut servers = hostgroup.servers.iter();
+            servers.any(|server| server.weight > 0 && server.health.state(0) == ServerState::Online)
+        })
     };
-    if group.read_write_split == ReadWriteSplit::Rules {
-        return (default, "the user's default: no rule says otherwise");
+    if snapshot.settings.query_digests
+        && let Some(hostgroup) = hinted(&asked.hints, default, group, analysis, false, is_online)
+    {
+        return (hostgroup, "as a comment says".to_owned());
     }
-    let begins_read_only = analysis.statements == 1
-        && matches!(analysis.transaction, TransactionEffect::Begin { read_only: true, .. });
-    let is_read = analysis.access == Access::CertainlyReads
-        && analysis.transaction == TransactionEffect::None
-        && analysis.depends.is_empty();
-    if !is_read && !begins_read_only {
-        return (default, "the writer: it may write");
+    if !decision.applied {
+        let (schema, flag) = (asked.schema, decision.final_flag);
+        if let Some(hostgroup) = snapshot.fast_routes.find(&user.name, schema, flag) {
+            return (hostgroup, "as fast routing says".to_owned());
+        }
     }
-    let readers = snapshot.hostgroup(group.reader_hostgroup);
-    let is_online = readers.is_some_and(|hostgroup| {
-        let mut servers = hostgroup.servers.iter();
-        servers.any(|server| server.weight > 0 && server.health.state(0) == ServerState::Online)
-    });
-    match (is_online, begins_read_only) {
-        (false, _) => (default, "the writer: no reader is online"),
-        (true, true) => (group.reader_hostgroup, "a reader: the transaction is read only"),
-        (true, false) => (group.reader_hostgroup, "a reader: outside transactions it only reads"),
+    if let Some(hostgroup) = decision.effects.destination_hostgroup {
+        return (hostgroup, "as a rule says".to_owned());
     }
+    let split = split(group, Some(analysis), false, is_online);
+    (split.hostgroup(default), split.reason().to_owned())
 }
 
 fn servers(out: &mut String, snapshot: &Snapshot, hostgroup: HostgroupId) -> fmt::Result {

@@ -42,13 +42,10 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.log_in_again(slot, conn, account, id);
             }
-            Choice::Replace(slot, conn) => match self.replace(slot, conn) {
-                true => {
-                    self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                    self.open(slot, hostgroup, account, id);
-                }
-                false => self.enqueue(id, hostgroup, account, RefusalCause::AllAtMaxConnections),
-            },
+            Choice::Replace(slot, conn) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.replace(slot, conn, hostgroup, account, id);
+            }
             Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease(id, conn),
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
@@ -70,15 +67,6 @@ impl Worker {
             other != account && accounts.key(other).map(|key| key.behaviour) == wanted
         };
         self.pool.choose(hostgroup, account, now_ms, can_change)
-    }
-
-    /// Closes an idle connection, already off its list, and takes its place. False when another
-    /// worker was quicker.
-    fn replace(&mut self, slot: SlotId, conn: ConnId) -> bool {
-        self.discard_idle(conn);
-        self.pool
-            .slot(slot)
-            .is_some_and(|slot| slot.server.health.try_take_connection(slot.server.max_connections))
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
@@ -249,17 +237,31 @@ impl Worker {
                 }
                 Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
                 Choice::Replace(slot, conn) => {
-                    let is_open = self.replace(slot, conn)
-                        && self.open(slot, hostgroup, account, client).is_some();
-                    if !is_open {
-                        return self.ask_peers(hostgroup);
-                    }
+                    self.replace(slot, conn, hostgroup, account, client);
                 }
                 Choice::Wait(RefusalCause::AllAtMaxConnections) => {
                     return self.ask_peers(hostgroup);
                 }
                 Choice::Wait(_) => return,
             }
+        }
+    }
+
+    /// Closes an idle connection, already off its list, and opens one for `client` in its place.
+    fn replace(
+        &mut self,
+        slot_id: SlotId,
+        conn: ConnId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        client: ClientId,
+    ) {
+        self.discard_idle(conn);
+        let has_place = self.pool.slot(slot_id).is_some_and(|slot| {
+            slot.server.health.try_take_connection(slot.server.max_connections)
+        });
+        if has_place {
+            self.open(slot_id, hostgroup, account, client);
         }
     }
 

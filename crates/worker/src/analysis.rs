@@ -7,6 +7,7 @@ use trunkline_config::Settings;
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect, StatementKind, analyse},
     digest::{self, Digester},
+    hint::Hints,
     recall::computes_values,
     set::Assignment,
     token::{Encoding, Modes},
@@ -27,6 +28,8 @@ pub(crate) struct Known {
     pub computes_values: bool,
     /// It may leave a last insert id that its reply does not report.
     pub may_leave_insert_id: bool,
+    /// What its comments ask for, if anything.
+    pub hints: Option<Box<Hints>>,
 }
 
 impl Known {
@@ -91,6 +94,11 @@ impl Analyses {
             }
         }
         let analysis = analyse(text, modes);
+        // A clean text has no comments.
+        let hints = match digest.is_clean {
+            true => Hints::default(),
+            false => Hints::find(text, digest.first_comment, modes),
+        };
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
         let pace = Pace::default();
@@ -103,6 +111,7 @@ impl Analyses {
             analysis,
             computes_values,
             pace,
+            hints: (!hints.is_empty()).then(|| Box::new(hints)),
         });
         if is_remembered {
             if self.young.len() >= GENERATION_MAX {
@@ -133,7 +142,8 @@ fn may_leave_insert_id(analysis: &Analysis, digest_text: &[u8]) -> bool {
         || gives_values && digest_text.windows(9).any(is_returning)
 }
 
-fn digest_settings(settings: &Settings) -> digest::Settings {
+/// How the settings want digests to be made.
+pub fn digest_settings(settings: &Settings) -> digest::Settings {
     digest::Settings {
         lowercase: settings.query_digests_lowercase,
         replace_null: settings.query_digests_replace_null,

@@ -22,6 +22,7 @@ use crate::{
     analysis::Known,
     compressed::Packing,
     infile::Upload,
+    orders::Orders,
     outbox::Outbox,
     prepared::{ClientStmts, Reading},
     route::Route,
@@ -59,6 +60,10 @@ pub(crate) struct Client {
     pub session: Option<Box<Session>>,
     /// Whether it counts under the cap on all clients.
     pub has_place: bool,
+    /// What of [`Worker::waiting_bytes`](crate::Worker) is its.
+    pub waiting_len: usize,
+    /// When its statement is looked at again, ms; 0 never.
+    pub timer_ms: u64,
 }
 
 /// What a client connection is doing.
@@ -175,8 +180,12 @@ impl Session {
 /// A command under way.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// The command as it came, packet headers and all; sent as it is.
+    /// The command, packet headers and all, in the form of clients without query attributes.
     pub frames: Vec<u8>,
+    /// Its query attributes: what precedes the text, or all that follows the statement id.
+    pub attributes: Option<Box<[u8]>>,
+    /// The number that its client awaits the answer with.
+    pub answer_seq: u8,
     pub shape: ResponseShape,
     pub purpose: Purpose,
     /// Text and analysis, for commands that have a text.
@@ -191,8 +200,15 @@ pub(crate) struct Statement {
     pub prepare_error: Option<Box<ServerError>>,
     /// Certainly without effects: may be sent twice.
     pub is_read: bool,
-    /// A `KILL` came for it before it was sent: it never is.
-    pub is_killed: bool,
+    /// It is to end, or be answered, otherwise than by itself.
+    pub ending: Option<Ending>,
+    /// What rules and hints ask for.
+    pub orders: Orders,
+    /// When it has run out of its time, ms; 0 never.
+    pub deadline_ms: u64,
+    /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
+    /// without a place in any queue.
+    pub held_back: Option<Box<Waiting>>,
     pub hostgroup: HostgroupId,
     pub stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
@@ -220,7 +236,18 @@ impl Statement {
     }
 }
 
-/// How a statement goes on when what it reads has been fetched.
+/// Why a statement does not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A `KILL` came for it before it was sent: it never is.
+    Killed,
+    /// It ran out of its time: it is not sent, or its server was told to end it.
+    TimedOut,
+    /// The same, and the server's answer is thrown away.
+    Withheld,
+}
+
+/// How a statement goes on when what it waits for has come.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub route: Route,

@@ -1,8 +1,9 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
 use trunkline_protocol::{
-    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
-    command::Command,
+    capability::Capabilities,
+    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+    command::{Command, attributes::Query},
     packet::{
         eof::{EofPacket, put_eof},
         err::put_err,
@@ -18,13 +19,15 @@ use trunkline_sql::token::Modes;
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage, Statement},
+    compressed::answer_seq,
     infile::Upload,
     kill::{KillScope, KillText, kill_of},
     login::ignore_spaces,
     modes::modes_of,
+    orders::Orders,
     prepared::{ClientStmts, Run},
-    route::Route,
-    traces::{Past, reads_past},
+    route::{Asking, Route, Routed},
+    traces::Past,
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
@@ -85,6 +88,18 @@ pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
         frames = rest;
     }
     payload
+}
+
+/// Appends a `COM_QUERY` without attributes.
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    if text.len() + 1 < PAYLOAD_MAX {
+        let start = begin_packet(out, 0);
+        out.push(0x03);
+        out.extend_from_slice(text);
+        end_packet(out, start);
+    } else {
+        put_payload(out, 0, &[&[0x03], text].concat());
+    }
 }
 
 impl Worker {
@@ -266,7 +281,12 @@ impl Worker {
         let mut copy = self.buffers.take();
         copy.extend_from_slice(frames);
         Statement {
+            answer_seq: match is_split(&copy) {
+                true => answer_seq(&copy),
+                false => 1,
+            },
             frames: copy,
+            attributes: None,
             shape,
             purpose,
             known: None,
@@ -275,7 +295,10 @@ impl Worker {
             runs_last: false,
             prepare_error: None,
             is_read: false,
-            is_killed: false,
+            ending: None,
+            orders: Orders::default(),
+            deadline_ms: 0,
+            held_back: None,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
             is_alone: false,
@@ -289,7 +312,17 @@ impl Worker {
     }
 
     /// `COM_QUERY`.
-    fn query(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
+    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
+        let (text, attributes) = match self.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
+            false => (body, None),
+            true => match Query::parse(body) {
+                Ok(Query { attributes, text }) => (text, Some(attributes)),
+                Err(_) => {
+                    let text = "Malformed communication packet.";
+                    return self.answer_error(id, 1835, b"HY000", text);
+                }
+            },
+        };
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
         match kill_of(&known.analysis) {
@@ -300,19 +333,40 @@ impl Worker {
         if self.refuses_local_file(id, &known.analysis) {
             return;
         }
-        self.end_brief_pins(id, &known.analysis);
-        let route = self.route_text(id, &known, text);
+        let routed = self.route_text(id, &known, text, Asking::Query, &modes);
+        let Routed { route, orders, rewritten } = routed;
+        let mut text_len = text.len();
+        let (statement, known) = match rewritten {
+            None => {
+                let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
+                if attributes.is_some() {
+                    statement.frames.clear();
+                    put_text(&mut statement.frames, text);
+                }
+                (statement, known)
+            }
+            Some(rewritten) => {
+                let frames = rewritten.frames(0x03);
+                text_len = rewritten.text.len();
+                if kill_of(&rewritten.known.analysis) != KillText::None {
+                    return self.not_supported(id, "a rule that makes a KILL of a statement");
+                }
+                if self.refuses_local_file(id, &rewritten.known.analysis) {
+                    return;
+                }
+                (self.statement(&frames, ResponseShape::Query, Purpose::Query), rewritten.known)
+            }
+        };
+        let mut statement = statement;
+        statement.attributes = attributes.flatten().map(Into::into);
         let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
-        let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
         statement.is_read = known.is_read();
         statement.known = Some(known);
+        statement.obey(orders);
         if goes_to_server && self.answer_repeated_set(id, &statement) {
             return self.buffers.give(statement.frames);
         }
-        match reads_past(&statement) {
-            true => self.follow_past(id, route, statement, text.len()),
-            false => self.follow(id, route, statement),
-        }
+        self.depart(id, route, statement, text_len);
     }
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
@@ -368,7 +422,7 @@ impl Worker {
         };
         // MariaDB goes back to the handshake's character set, MySQL to the server's default.
         let charset = match is_mysql {
-            true => Charset::Names(b"DEFAULT".as_slice().into()),
+            true => Charset::Collation(0),
             false => session.handshake_charset.clone(),
         };
         let mut state = SessionState::new(session.state.schema.clone(), charset);
@@ -390,7 +444,6 @@ impl Worker {
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
     /// opened so; a held one is told by the same command.
     fn set_option(&mut self, id: ClientId, option: u16) {
-        use trunkline_protocol::capability::Capabilities;
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
@@ -483,7 +536,12 @@ impl Worker {
         };
         if let Some(client) = self.clients.get_mut(id) {
             debug_assert!(matches!(client.phase, Phase::Idle));
+            let deadline_ms = boxed.deadline_ms;
+            let timer_ms = client.timer_ms;
             client.phase = Phase::Running(boxed);
+            if deadline_ms != timer_ms {
+                self.set_timer(id, deadline_ms);
+            }
         }
     }
 }

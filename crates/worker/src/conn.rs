@@ -36,6 +36,8 @@ pub(crate) struct Conn {
     pub identity: Option<Box<ServerIdentity>>,
     pub flavor: Flavor,
     pub format: ReplyFormat,
+    /// Whether texts and executions are sent in the form that has room for query attributes.
+    pub takes_attributes: bool,
     pub state: Arc<SessionState>,
     /// What is prepared on it.
     pub stmts: ServerStmts,
@@ -128,6 +130,7 @@ pub struct MovedConn {
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
     pub(crate) format: ReplyFormat,
+    pub(crate) takes_attributes: bool,
     pub(crate) packing: Option<Box<Packing>>,
     pub(crate) epoch: u32,
     pub(crate) health: Arc<ServerHealth>,

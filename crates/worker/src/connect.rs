@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
-    codec::frame::{self, put_payload},
+    codec::frame,
     packet::greeting::Flavor,
     response::{Relay, ReplyFormat, ResponseShape},
 };
@@ -22,7 +22,7 @@ use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression};
 use crate::{
     Action, ClientId, Worker,
     conn::{Conn, ConnPhase, InFlight, Owner},
-    login::reply_format,
+    dispatch::put_own_query,
     outbox::Outbox,
     prepared::ServerStmts,
 };
@@ -38,7 +38,10 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::PLUGIN_AUTH)
     .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(Capabilities::CONNECT_ATTRS)
-    .union(Capabilities::SESSION_TRACK);
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::QUERY_ATTRIBUTES)
+    .union(Capabilities::PROGRESS)
+    .union(Capabilities::STMT_BULK_OPERATIONS);
 
 fn compression_wanted(compression: ServerCompression) -> Capabilities {
     match compression {
@@ -51,11 +54,11 @@ fn compression_wanted(compression: ServerCompression) -> Capabilities {
 }
 
 /// Says what changes in a session beyond what a statement's text shows.
-const TRACKERS_ON: &[u8] = b"\x03SET @@SESSION.session_track_system_variables='*',\
+const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
 
 const TRANSACTION_TRACKER_ON: &[u8] =
-    b"\x03SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+    b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
@@ -93,7 +96,8 @@ impl Worker {
             is_paused: false,
             identity: None,
             flavor: Flavor::MySql,
-            format: ReplyFormat::default(),
+            format: ReplyFormat::PLAIN,
+            takes_attributes: false,
             state,
             stmts: ServerStmts::default(),
             in_flight: Default::default(),
@@ -264,7 +268,8 @@ impl Worker {
             return;
         };
         conn.flavor = identity.greeting.flavor();
-        conn.format = reply_format(identity.capabilities);
+        conn.format = ReplyFormat::of(identity.capabilities);
+        conn.takes_attributes = identity.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         let charset = Charset::Collation(identity.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
         let capabilities = identity.capabilities;
@@ -300,8 +305,9 @@ impl Worker {
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         conn.tracks_transactions = false;
+        let takes_attributes = conn.takes_attributes;
         self.write_server(id, |out| {
-            put_payload(out, 0, TRACKERS_ON);
+            put_own_query(out, TRACKERS_ON, takes_attributes);
         });
     }
 
@@ -316,8 +322,9 @@ impl Worker {
         }
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        let takes_attributes = conn.takes_attributes;
         self.write_server(id, |out| {
-            put_payload(out, 0, TRANSACTION_TRACKER_ON);
+            put_own_query(out, TRANSACTION_TRACKER_ON, takes_attributes);
         });
     }
 

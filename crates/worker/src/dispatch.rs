@@ -10,6 +10,7 @@ use trunkline_protocol::{
         frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload},
         put_u16,
     },
+    command::attributes::put_query,
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
@@ -20,10 +21,9 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Phase, Purpose, Session, Stage, Statement},
-    compressed::answer_seq,
     conn::{InFlight, Owner},
     held::sets_next_transaction,
-    prepared::put_statement,
+    prepared::{self, put_statement},
 };
 
 /// Remembered `SET` statements; more than that and all are proven again.
@@ -35,6 +35,17 @@ pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
     payload.push(0x02);
     payload.extend_from_slice(schema);
     put_payload(out, 0, &payload);
+}
+
+/// Appends a `COM_QUERY` of the proxy's own.
+pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bool) {
+    if takes_attributes {
+        return put_query(out, None, text);
+    }
+    let start = begin_packet(out, 0);
+    out.push(0x03);
+    out.extend_from_slice(text);
+    end_packet(out, start);
 }
 
 impl Worker {
@@ -151,6 +162,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
+        let takes_attributes = conn.takes_attributes;
         let out = conn.outbox.buf(&mut self.buffers);
         let mut expect = |set: Option<u64>| {
             let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
@@ -172,10 +184,7 @@ impl Worker {
         }
         let sets = sync.set.iter().map(|text| (text, proof));
         for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
-            let start = begin_packet(out, 0);
-            out.push(0x03);
-            out.extend_from_slice(text);
-            end_packet(out, start);
+            put_own_query(out, text, takes_attributes);
             expect(proof);
         }
         conn.state = state;
@@ -207,7 +216,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &mut client.session)
         else {
             return;
         };
@@ -225,8 +234,9 @@ impl Worker {
         }
         // What shares a connection has one result, whose numbers are right: they are checked.
         if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
-            relay.renumber_from(answer_seq(&statement.frames));
+            relay.renumber_from(statement.answer_seq);
         }
+        prepared::know_columns(&mut relay, statement, session);
         if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
             relay.set_stmt_id(stmt_id);
         }
@@ -239,12 +249,12 @@ impl Worker {
         statement.stage = stage;
         let out = conn.outbox.buf(&mut self.buffers);
         let begin = out.len();
-        put_statement(out, statement, session, &mut conn.stmts);
+        put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);
         let put = out.get(begin..).unwrap_or_default();
-        // With types put in it may take a packet more than its client knows of.
-        let has_grown = put.len() > PAYLOAD_MAX && put.len() > statement.frames.len();
-        if let (true, Some(entry)) = (has_grown, conn.in_flight.back_mut()) {
-            entry.relay.renumber_from(answer_seq(&statement.frames));
+        // It may take another number of packets than its client knows of.
+        let is_other = put.len() > PAYLOAD_MAX || statement.answer_seq != 1;
+        if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
+            entry.relay.renumber_from(statement.answer_seq);
         }
         let sent = conn.outbox.position() - statement.sent_at;
         let slot = conn.slot;

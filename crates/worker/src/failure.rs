@@ -4,7 +4,7 @@ use trunkline_pool::{ConnId, ConnState, SlotId};
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Phase, Stage},
+    client::{Ending, Phase, Stage},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
     traces::Trace,
@@ -138,6 +138,18 @@ impl Worker {
             // Bytes that the kernel never took never reached the server.
             Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
         };
+        let has_timed_out = match statement.ending {
+            Some(Ending::Withheld) => true,
+            // What may have been carried out is not said to have been interrupted.
+            Some(Ending::TimedOut) => !was_sent,
+            Some(Ending::Killed) | None => false,
+        };
+        if has_timed_out {
+            if had_state {
+                session.lost = Some(text);
+            }
+            return self.fail_timed_out(client_id);
+        }
         let is_safe = !had_state && !loss.begun && (!was_sent || statement.is_read);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;

@@ -6,6 +6,13 @@ use trunkline_topology::HostgroupId;
 
 use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
 
+/// Flags that both ends must have alike when bytes go through as they are.
+const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .union(Capabilities::QUERY_ATTRIBUTES)
+    .union(Capabilities::EXTENDED);
+
 impl Worker {
     /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
@@ -62,19 +69,20 @@ impl Worker {
 
     /// The dedicated connection is logged in.
     pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
+        // It has left the list of those that connect, and is on no other yet.
         let Some(client) = self.clients.get_mut(id) else {
-            return self.drop_conn(conn_id);
+            return self.discard_idle(conn_id);
         };
         let session = client.session.as_ref();
-        let wanted = session.map(|session| crate::login::reply_format(session.capabilities));
         let capabilities = session.map(|session| session.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
         let is_paused = std::mem::take(&mut client.is_paused);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        if wanted != Some(conn.format) {
-            self.drop_conn(conn_id);
+        let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
+        if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
+            self.discard_idle(conn_id);
             let text = "the server does not have the capabilities that the greeting promised";
             return self.refuse(id, 1, 9001, b"HY000", text);
         }
@@ -142,8 +150,9 @@ impl Worker {
 
     /// Bytes of the server.
     pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
-        let max = self.snapshot.settings.client_buffer_max;
         self.write_client(id, |out| out.extend_from_slice(bytes));
+        self.count_waiting(id);
+        let max = self.buffer_max();
         let is_full = self.clients.get(id).is_some_and(|client| client.outbox.len() > max);
         let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;

@@ -153,6 +153,9 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());
+        if statement.attributes.is_some() {
+            return false;
+        }
         if !session.leases.is_empty() || !session.accepted_sets.contains(&text) {
             return false;
         }

@@ -42,9 +42,12 @@ impl Worker {
         if !self.unpacking.is_empty() {
             return 0;
         }
+        let sweep_ms = self.sweep_ms + SWEEP_EVERY_MS;
+        let next_ms = self.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
+        let within_ms = next_ms.saturating_sub(self.now.ms()).max(1);
         match is_waited_for {
-            true => WAITING_TICK_MS,
-            false => (self.sweep_ms + SWEEP_EVERY_MS).saturating_sub(self.now.ms()).max(1),
+            true => WAITING_TICK_MS.min(within_ms),
+            false => within_ms,
         }
     }
 
@@ -52,6 +55,7 @@ impl Worker {
     pub fn tick(&mut self) {
         self.unpack_waiting();
         self.expire_logins();
+        self.expire_timers();
         self.expire_waiters();
         self.overtake_slow();
         if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {

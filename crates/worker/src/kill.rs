@@ -9,7 +9,7 @@ use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
     Action, ClientId, Worker,
-    client::{AwaitKill, Phase, Stage},
+    client::{AwaitKill, Ending, Phase, Stage},
     conn::{ConnPhase, Owner},
 };
 
@@ -260,7 +260,7 @@ impl Worker {
                     return self.answer_kill(asker, KillAnswer::Done);
                 }
                 Stage::Synchronising(_) | Stage::Preparing(_) => {
-                    statement.is_killed = true;
+                    statement.ending = Some(Ending::Killed);
                     return self.answer_kill(asker, KillAnswer::Done);
                 }
                 Stage::Sent(conn) => (conn, Some(statement.sent_at)),
@@ -282,7 +282,7 @@ impl Worker {
     }
 
     /// Takes a statement out of its hostgroup's queue.
-    fn pool_leave(&mut self, id: ClientId) {
+    pub(crate) fn pool_leave(&mut self, id: ClientId) {
         if let Some((hostgroup, _)) = self.wanted(id) {
             self.pool.waiters(hostgroup).remove(id);
         }

@@ -6,9 +6,10 @@
 //! runs under the real driver and under simulation.
 //!
 //! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route` (5), `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9),
-//! `release` (10); `prepared` is all of these for prepared statements; `failure` is what happens
-//! when a server is lost on the way.
+//! `analysis` (4), `route`, `orders`, `rewrite` and `split` (5), `acquire`, `share` and `connect`
+//! (7), `dispatch` (8), `relay` (9), `release` (10); `prepared` is all of these for prepared
+//! statements; `failure` is what happens when a server is lost on the way, `timer` when time runs
+//! out.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -30,7 +31,10 @@ mod analysis;
 mod modes;
 mod pace;
 
+mod orders;
+mod rewrite;
 mod route;
+mod split;
 
 mod acquire;
 mod connect;
@@ -56,14 +60,17 @@ mod reload;
 mod report;
 mod side;
 mod stop;
+mod timer;
 mod traces;
 
 pub use action::{Action, Peer, Side};
+pub use analysis::digest_settings;
 pub use client::ClientId;
 pub use conn::MovedConn;
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use outbox::Outbox;
 pub use shared::Shared;
+pub use split::{Split, hinted, split};
 pub use time::Now;
 pub use trunkline_pool::ConnId;
 pub use worker::{Worker, WorkerOptions};

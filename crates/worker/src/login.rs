@@ -36,7 +36,9 @@ use crate::{
 pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
-    .union(Capabilities::NO_SCHEMA);
+    .union(Capabilities::NO_SCHEMA)
+    .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .union(Capabilities::EXTENDED_METADATA);
 
 /// What `IGNORE_SPACE` in a handshake makes of the SQL mode. Server connections are opened without
 /// it, so that it is state like any other.
@@ -86,7 +88,9 @@ impl Worker {
             is_paused: false,
             active_ms,
             session: None,
+            waiting_len: 0,
             has_place: has_room,
+            timer_ms: 0,
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
@@ -189,6 +193,11 @@ impl Worker {
         if let (Some(proof), Password::Sha2Hash(hash)) = (identity.proven_sha2, &user.password) {
             self.shared.remember_verified(&user.name, hash.expose().clone(), proof);
         }
+        if let Some(charset) = unfit_charset(self.greeting.flavor(), identity.collation) {
+            let text =
+                format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
+            return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
+        }
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
@@ -216,7 +225,7 @@ impl Worker {
             _place: place,
             account,
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
-            format: reply_format(identity.capabilities),
+            format: ReplyFormat::of(identity.capabilities),
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
             zstd_level: identity.zstd_level,
@@ -375,10 +384,12 @@ impl Worker {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
+        self.set_timer(id, 0);
         self.leave_statement(id);
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
+            self.waiting_bytes -= client.waiting_len;
             self.numbers.remove(&client.number);
             if client.has_place {
                 self.shared.give_back_client();
@@ -386,6 +397,13 @@ impl Worker {
             self.stats.counters.clients_disconnected += 1;
         }
     }
+}
+
+/// The character set of a collation, if statements can't be read in it: servers refuse such
+/// clients.
+fn unfit_charset(flavor: Flavor, collation: u16) -> Option<&'static str> {
+    let (charset, _) = trunkline_protocol::collation::lookup(flavor, collation)?;
+    ["ucs2", "utf16", "utf16le", "utf32"].contains(&charset).then_some(charset)
 }
 
 /// Attributes that are kept while the client is connected, names and values, bytes. Those beyond
@@ -414,14 +432,6 @@ fn is_oversized(bytes: &[u8]) -> bool {
 pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities) {
     if capabilities.contains(Capabilities::IGNORE_SPACE) {
         state.set_variable("sql_mode", SPACES_IGNORED);
-    }
-}
-
-/// The framing that follows from a client's or server's capabilities.
-pub(crate) fn reply_format(capabilities: Capabilities) -> ReplyFormat {
-    ReplyFormat {
-        deprecate_eof: capabilities.contains(Capabilities::DEPRECATE_EOF),
-        session_track: capabilities.contains(Capabilities::SESSION_TRACK),
     }
 }
 

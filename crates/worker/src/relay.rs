@@ -11,6 +11,9 @@ use crate::{
     share::BEHIND_LEN_MAX,
 };
 
+/// Bytes that may wait for each client while too many wait in all (`buffers_max`).
+const SCARCE_LEN_MAX: usize = 16 * 1024;
+
 impl Worker {
     /// Bytes of a server connection that takes commands.
     pub(crate) fn reply_read(&mut self, id: ConnId, mut bytes: &[u8]) {
@@ -65,9 +68,31 @@ impl Worker {
         }
     }
 
+    /// Bytes that may wait for one client now.
+    pub(crate) fn buffer_max(&self) -> usize {
+        let settings = &self.snapshot.settings;
+        let share = settings.buffers_max / self.options.workers.max(1);
+        match self.waiting_bytes > share {
+            true => settings.client_buffer_max.min(SCARCE_LEN_MAX),
+            false => settings.client_buffer_max,
+        }
+    }
+
+    /// Takes note of how much waits for a client.
+    pub(crate) fn count_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        // Little comes and goes with every statement.
+        let len = Some(client.outbox.len()).filter(|len| *len > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.waiting_len, len);
+        self.waiting_bytes = self.waiting_bytes + len - before;
+    }
+
     /// Stops reading from a server whose client does not keep up.
     fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
-        let max = self.snapshot.settings.client_buffer_max;
+        self.count_waiting(client);
+        let max = self.buffer_max();
         let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
         let is_behind =
             self.clients.get(client).is_some_and(|client| client.outbox.len() > BEHIND_LEN_MAX);
@@ -97,7 +122,8 @@ impl Worker {
 
     /// The client took bytes: its server may be read again, and a client that is done may end.
     pub(crate) fn after_client_write(&mut self, id: ClientId) {
-        let max = self.snapshot.settings.client_buffer_max;
+        self.count_waiting(id);
+        let max = self.buffer_max();
         let Some(client) = self.clients.get(id) else {
             return;
         };

@@ -20,7 +20,7 @@ use trunkline_stats::{ClientRefusal, StatementSample};
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Stage, Statement},
+    client::{Ending, Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
     infile::Upload,
     modes::modes_of,
@@ -60,6 +60,9 @@ impl Worker {
             Some(error) => self.answer_prepare_error(id, *error),
             None => outcome,
         };
+        if statement.ending == Some(Ending::Withheld) {
+            self.answer_timed_out(id);
+        }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
@@ -70,10 +73,14 @@ impl Worker {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
             known.pace.observe(service_us, is_good);
         }
+        let took_us = self.now.us.saturating_sub(statement.sent_us);
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
-            Stage::Shared(_) => self.settle_shared(conn_id),
+            Stage::Shared(_) => {
+                self.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
+                self.settle_shared(conn_id, Some(took_us));
+            }
             Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
                 self.settle_lease(id, conn_id);
             }
@@ -86,6 +93,7 @@ impl Worker {
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
+        statement.attributes = None;
         if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.spare_statements.push(statement);
         }
@@ -138,6 +146,9 @@ impl Worker {
         let applied =
             has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
         crate::held::follow_status(pins, analysis, outcome);
+        if has_run {
+            statement.orders.hold(pins);
+        }
         if let Some(state) = applied.and_then(|applied| applied.state) {
             let state = self.states.intern(state);
             session.state = state;
@@ -355,7 +366,7 @@ impl Worker {
         };
         match conn.list {
             ConnState::Resetting if conn.in_flight.is_empty() => self.reset_conn(conn_id),
-            ConnState::Shared => self.settle_shared(conn_id),
+            ConnState::Shared => self.settle_shared(conn_id, None),
             _ => {}
         }
     }
@@ -516,7 +527,7 @@ impl Worker {
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
         let slot = self.slot_of(conn_id);
         if let Some(slot) = slot.and_then(|slot| self.pool.slot_mut(slot)) {
-            slot.width().answered(self.now.us);
+            slot.width().answered(self.now.us, 0);
         }
         self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }
@@ -534,14 +545,19 @@ impl Worker {
         outcome: Option<&Outcome>,
         error: Option<u16>,
     ) {
-        let (Some(known), Some(session)) =
-            (&statement.known, self.clients.get(id).and_then(|client| client.session.as_ref()))
-        else {
+        let Some(known) = &statement.known else {
             return;
         };
+        let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
         let queued_until = match statement.sent_us {
             0 => self.now.us,
             sent_us => sent_us,
+        };
+        if statement.orders.is_logged {
+            self.log_statement(id, statement, error);
+        }
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
         };
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
@@ -558,7 +574,7 @@ impl Worker {
             rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
             bytes_in: statement.frames.len() as u64,
             bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
-            error: error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code))),
+            error,
             now_unix_sec: self.now.unix_sec,
         });
     }

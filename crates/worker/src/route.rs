@@ -1,13 +1,20 @@
 //! Step 5: where a statement goes.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Question};
-use trunkline_sql::analysis::{Depends, TransactionEffect};
-use trunkline_topology::{HostgroupId, ReadWriteSplit};
+use trunkline_sql::{hint::Hints, token::Modes};
+use trunkline_topology::HostgroupId;
 
-use crate::{ClientId, Worker, analysis::Known};
+use crate::{
+    ClientId, Worker,
+    analysis::Known,
+    client::Session,
+    orders::Orders,
+    rewrite::Rewritten,
+    split::{hinted, split},
+};
 
 /// Decisions remembered per worker.
 pub(crate) const DECISIONS_MAX: usize = 16_384;
@@ -25,42 +32,127 @@ pub(crate) enum Route {
     Ok(Arc<str>),
 }
 
+/// What rules, hints and the split make of a statement.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    pub route: Route,
+    pub orders: Orders,
+    /// What is sent in its place.
+    pub rewritten: Option<Rewritten>,
+}
+
+/// What the statement is asked about for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// It is to run.
+    Query,
+    /// It is to be prepared.
+    Prepare,
+    /// It was prepared, and is to run.
+    Execute,
+}
+
+/// What rules say of a statement.
+#[derive(Default)]
+struct Ruling {
+    answer: Option<Route>,
+    hostgroup: Option<HostgroupId>,
+    rewritten: Option<Vec<u8>>,
+}
+
 impl Worker {
-    /// Decides for a statement that has a text.
-    pub(crate) fn route_text(&mut self, id: ClientId, known: &Known, text: &[u8]) -> Route {
+    /// Decides for a statement that has a text. What the session's last statement left to be read
+    /// stops holding it, unless this one reads it.
+    pub(crate) fn route_text(
+        &mut self,
+        id: ClientId,
+        known: &Rc<Known>,
+        text: &[u8],
+        asking: Asking,
+        modes: &Modes,
+    ) -> Routed {
+        let mut orders = Orders::of_settings(&self.snapshot.settings);
+        let ruling = self.ask_rules(id, known, text, asking, &mut orders);
+        let is_prepared = asking == Asking::Prepare;
+        let rewritten =
+            ruling.rewritten.and_then(|new| self.take_rewrite(text, new, is_prepared, modes));
+        let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
+        self.end_brief_pins(id, &known.analysis);
+        if let Some(route) = ruling.answer {
+            return Routed { route, orders, rewritten };
+        }
+        let mut hostgroup = ruling.hostgroup;
+        if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
+        {
+            orders.take_hints(hints);
+            hostgroup = self.hinted(id, known, hints).or(hostgroup);
+        }
+        let route = self.route_decided(id, hostgroup, Some(known));
+        Routed { route, orders, rewritten }
+    }
+
+    /// Asks the rules, and fast routing behind them.
+    fn ask_rules(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        text: &[u8],
+        asking: Asking,
+        orders: &mut Orders,
+    ) -> Ruling {
+        let snapshot = &self.snapshot;
         let Some(client) = self.clients.get_mut(id) else {
-            return Route::Hostgroup(HostgroupId::default());
+            return Ruling::default();
         };
-        let peer = Arc::clone(&client.peer);
         let Some(session) = client.session.as_mut() else {
-            return Route::Hostgroup(HostgroupId::default());
+            return Ruling::default();
         };
-        let mut from_rule = None;
-        if !self.snapshot.rules.is_empty() {
+        let mut ruling = Ruling::default();
+        let (mut flag, mut applied) = (session.next_flag, false);
+        if !snapshot.rules.is_empty() {
+            self.chance = next_chance(self.chance);
             let question = Question {
                 username: &session.user.name,
                 schema: session.state.schema.name(),
-                flag: session.next_flag,
-                client_addr: peer.client_addr,
-                proxy_addr: peer.proxy_addr,
-                proxy_port: peer.proxy_port,
-                digest: self.snapshot.settings.query_digests.then_some(known.digest),
+                flag,
+                client_addr: client.peer.client_addr,
+                proxy_addr: client.peer.proxy_addr,
+                proxy_port: client.peer.proxy_port,
+                digest: snapshot.settings.query_digests.then_some(known.digest),
                 digest_text: &known.digest_text,
                 query: text,
+                may_rewrite: asking != Asking::Execute,
+                chance: self.chance,
             };
-            let decision =
-                self.decisions.decide(&self.snapshot.rules, &question, &mut self.rule_hits);
-            match decision.answer() {
-                Some(Answer::Ok(text)) => return Route::Ok(Arc::clone(text)),
-                Some(Answer::Error(text)) => return Route::Error(Arc::clone(text)),
-                None => {}
-            }
+            let decision = self.decisions.decide(&snapshot.rules, &question, &mut self.rule_hits);
+            self.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
+            (flag, applied) = (decision.final_flag, decision.applied);
+            ruling = Ruling {
+                answer: answer_of(decision.answer()),
+                hostgroup: decision.effects.destination_hostgroup,
+                rewritten: decision.rewritten.clone(),
+            };
+            orders.take_effects(&decision.effects);
             if let Some(flag) = decision.session_flag() {
                 session.next_flag = flag;
             }
-            from_rule = decision.destination_hostgroup;
         }
-        self.route_decided(id, from_rule, Some(known))
+        if !applied && !snapshot.fast_routes.is_empty() {
+            let (user, schema) = (&session.user.name, session.state.schema.name());
+            let fast = snapshot.fast_routes.find(user, schema, flag);
+            ruling.hostgroup = fast.or(ruling.hostgroup);
+        }
+        ruling
+    }
+
+    /// The hostgroup that a statement's comments name.
+    fn hinted(&self, id: ClientId, known: &Known, hints: &Hints) -> Option<HostgroupId> {
+        let session = self.clients.get(id)?.session.as_ref()?;
+        let default = session.user.default_hostgroup;
+        let group = self.snapshot.writer_group(default);
+        let autocommit_off = session.state.is_autocommit_off();
+        let is_online = |readers| self.pool.has_online(readers, self.now.ms());
+        hinted(hints, default, group, &known.analysis, autocommit_off, is_online)
     }
 
     /// Decides for a command without a text: as for one that may write.
@@ -71,25 +163,25 @@ impl Worker {
     fn route_decided(
         &self,
         id: ClientId,
-        from_rule: Option<HostgroupId>,
-        known: Option<&Known>,
+        decided: Option<HostgroupId>,
+        known: Option<&Rc<Known>>,
     ) -> Route {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else {
             return Route::Hostgroup(HostgroupId::default());
         };
         if let Some(lease) = session.transaction_lease()
-            && (session.user.transaction_persistent || from_rule.is_none())
+            && (session.user.transaction_persistent || decided.is_none())
         {
             return Route::Lease(lease.hostgroup, lease.conn);
         }
-        let wanted = match from_rule {
+        let wanted = match decided {
             Some(hostgroup) => hostgroup,
             None => {
                 if let Some(lease) = session.leases.first() {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
-                self.split(session.user.default_hostgroup, session.state.is_autocommit_off(), known)
+                self.split(session, known)
             }
         };
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
@@ -99,30 +191,25 @@ impl Worker {
     }
 
     /// The automatic read/write split, for a session that holds no connection.
-    fn split(
-        &self,
-        default: HostgroupId,
-        autocommit_off: bool,
-        known: Option<&Known>,
-    ) -> HostgroupId {
-        let Some(group) = self.snapshot.writer_group(default) else {
-            return default;
-        };
-        let Some(known) = known else { return default };
-        let analysis = &known.analysis;
-        let begins_read_only =
-            matches!(analysis.transaction, TransactionEffect::Begin { read_only: true, .. })
-                && analysis.statements == 1;
-        let is_read = known.is_read()
-            && !autocommit_off
-            && analysis.transaction == TransactionEffect::None
-            && analysis.depends == Depends::empty();
-        let to_reader = group.read_write_split == ReadWriteSplit::Auto
-            && (is_read || begins_read_only)
-            && self.pool.has_online(group.reader_hostgroup, self.now.ms());
-        match to_reader {
-            true => group.reader_hostgroup,
-            false => default,
-        }
+    fn split(&self, session: &Session, known: Option<&Rc<Known>>) -> HostgroupId {
+        let default = session.user.default_hostgroup;
+        let group = self.snapshot.writer_group(default);
+        let is_online = |readers| self.pool.has_online(readers, self.now.ms());
+        let analysis = known.map(|known| &known.analysis);
+        split(group, analysis, session.state.is_autocommit_off(), is_online).hostgroup(default)
     }
+}
+
+fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
+    answer.map(|answer| match answer {
+        Answer::Ok(text) => Route::Ok(Arc::clone(text)),
+        Answer::Error(text) => Route::Error(Arc::clone(text)),
+    })
+}
+
+/// The next of a sequence of numbers that look like chance. Source: Marsaglia, "Xorshift RNGs".
+fn next_chance(mut number: u64) -> u64 {
+    number ^= number << 13;
+    number ^= number >> 7;
+    number ^ number << 17
 }

@@ -72,12 +72,13 @@ impl Worker {
             && (statement.purpose == Purpose::Query
                 || statement.purpose == Purpose::Execute
                     && runs_among_others(&self.clients, id, None))
-            && known.pace.is_short()
+            && (known.pace.is_short() || statement.orders.pipeline == Some(true))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
             && statement.frames.len() <= COMMAND_LEN_MAX
+            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX)
             && self.snapshot.settings.pipeline_depth_max > 1
     }
 
@@ -171,6 +172,7 @@ impl Worker {
         let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.patience.shared += 1;
         self.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
     }
 
@@ -198,14 +200,17 @@ impl Worker {
     }
 
     /// A statement on a shared connection has been answered: with the last one it is free.
-    pub(crate) fn settle_shared(&mut self, conn_id: ConnId) {
+    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
         if let Some(slot) = self.pool.slot_mut(slot) {
-            slot.shared_width().answered(self.now.us);
+            if let Some(took_us) = took_us {
+                slot.shared_width().answered(self.now.us, took_us);
+            }
             if is_quiet {
                 slot.leave_shared(conn_id);
             }

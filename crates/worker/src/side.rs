@@ -14,8 +14,9 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Phase, Stage},
+    client::{Ending, Phase, Stage},
     conn::{ConnPhase, InFlight, Owner},
+    dispatch::put_own_query,
     kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
 };
 
@@ -192,7 +193,7 @@ impl Worker {
                 KillScope::Statement => "KILL QUERY",
                 KillScope::Session => "KILL",
             };
-            let (text, target) = (format!("\x03{verb} {}", command.thread), command.target);
+            let (text, target) = (format!("{verb} {}", command.thread), command.target);
             if let Some(conn) = self.conns.get_mut(target) {
                 conn.was_killed = true;
             }
@@ -201,15 +202,16 @@ impl Worker {
         self.side_conn_done(via);
     }
 
-    fn write_side_command(&mut self, via: ConnId, id: u64, payload: &[u8]) {
+    fn write_side_command(&mut self, via: ConnId, id: u64, text: &[u8]) {
         let Some(conn) = self.conns.get_mut(via) else {
             return;
         };
         let sent_at = conn.outbox.position();
+        let takes_attributes = conn.takes_attributes;
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Side(id), relay, is_statement: false });
         self.write_server(via, |out| {
-            put_payload(out, 0, payload);
+            put_own_query(out, text, takes_attributes);
         });
         if let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) {
             command.sent_at = Some(sent_at);
@@ -386,16 +388,25 @@ impl Worker {
         self.free_if_quiet(conn_id);
     }
 
-    /// Whether a `KILL` came for the statement before it was sent; then it ends here.
+    /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
+    /// ends here.
     pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let is_killed = self.clients.get(id).is_some_and(
-            |client| matches!(&client.phase, Phase::Running(statement) if statement.is_killed),
-        );
-        if is_killed {
-            self.settle_lease(id, conn_id);
-            self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+        let ending = self.clients.get(id).and_then(|client| match &client.phase {
+            Phase::Running(statement) => statement.ending,
+            _ => None,
+        });
+        match ending {
+            None => return false,
+            Some(Ending::Killed) => {
+                self.settle_lease(id, conn_id);
+                self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+            }
+            Some(Ending::TimedOut | Ending::Withheld) => {
+                self.settle_lease(id, conn_id);
+                self.fail_timed_out(id);
+            }
         }
-        is_killed
+        true
     }
 
     /// What the session's statement waited for on this connection has come.

@@ -10,7 +10,6 @@ mod warnings;
 
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
-    codec::frame::put_payload,
     packet::{
         greeting::Flavor,
         track::{Change, Changes},
@@ -26,6 +25,7 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Session, Stage, Statement, Waiting},
     conn::{InFlight, Owner},
+    dispatch::put_own_query,
 };
 
 pub(crate) use ask::reads_past;
@@ -230,17 +230,19 @@ impl Worker {
             return;
         };
         let text: &[u8] = match trace {
-            Trace::Warnings => b"\x03SHOW WARNINGS",
+            Trace::Warnings => b"SHOW WARNINGS",
             // The session tracker reports the value; the statement has no other effect.
-            Trace::InsertId => b"\x03SET @@SESSION.last_insert_id=LAST_INSERT_ID()",
+            Trace::InsertId => b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()",
         };
         let captures = trace == Trace::Warnings;
-        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, captures);
+        let takes_attributes = conn.takes_attributes;
+        let captured = warnings::captured_format(conn.format);
+        let relay = Relay::new(ResponseShape::Query, conn.format, captured, captures);
         let owner = Owner::Trace(client, trace);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         self.stats.counters.traces_fetched += 1;
         self.write_server(conn_id, |out| {
-            put_payload(out, 0, text);
+            put_own_query(out, text, takes_attributes);
         });
     }
 
@@ -286,12 +288,11 @@ impl Worker {
             Trace::Warnings => std::mem::take(&mut conn.captured),
             Trace::InsertId => Vec::new(),
         };
-        let format = conn.format;
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             match trace {
                 Trace::Warnings if session.past.awaits_warnings == Some(conn_id) => {
-                    session.past.fetched = Warnings::read(&captured, format).map(Box::new);
+                    session.past.fetched = Warnings::read(&captured).map(Box::new);
                 }
                 Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
                     take_insert_id(session, conn_id, reported_insert_id(outcome));

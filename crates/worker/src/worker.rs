@@ -1,7 +1,7 @@
 //! The worker: its parts, and the events that a driver brings.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -47,6 +47,8 @@ pub struct Worker {
     pub(crate) clients: Table<ClientId, Client>,
     /// Clients by the numbers that they were greeted with.
     pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
+    /// Bytes that wait for clients, of those for whom much does.
+    pub(crate) waiting_bytes: usize,
     /// The number that was given last; 0 before the first.
     pub(crate) last_number: u32,
     /// `KILL`s on their way to servers.
@@ -60,6 +62,10 @@ pub struct Worker {
     pub(crate) entries: Entries,
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
+    /// The latest of a sequence of numbers by chance; never 0.
+    pub(crate) chance: u64,
+    /// When clients' statements are looked at again, ms.
+    pub(crate) timers: BTreeSet<(u64, ClientId)>,
     pub(crate) buffers: Buffers,
     pub(crate) compressor: Box<dyn Compressor>,
     /// Sockets whose packed bytes can be unpacked now.
@@ -130,6 +136,7 @@ impl Worker {
             now: Now::default(),
             clients: Table::new(),
             numbers: HashMap::with_hasher(FixedState::default()),
+            waiting_bytes: 0,
             last_number: 0,
             side_commands: Vec::new(),
             next_side_command: 0,
@@ -141,6 +148,8 @@ impl Worker {
             entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
+            chance: options.seed | 1,
+            timers: BTreeSet::new(),
             buffers: Buffers::default(),
             compressor,
             unpacking: VecDeque::new(),

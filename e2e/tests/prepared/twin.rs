@@ -67,7 +67,7 @@ pub fn block(cursor: u8, params: &[Param], with_types: bool) -> Vec<u8> {
 /// A statement's ids: the direct server's and the proxy's.
 #[derive(Clone, Copy, Debug)]
 pub struct Stmt {
-    direct: u32,
+    pub direct: u32,
     pub proxied: u32,
 }
 
@@ -83,7 +83,16 @@ impl Twin {
         proxy: impl Into<Endpoint>,
         schema: &str,
     ) -> Result<Twin> {
-        let wanted = PLAIN | Capabilities::DEPRECATE_EOF;
+        Twin::with(server, proxy, schema, PLAIN | Capabilities::DEPRECATE_EOF)
+    }
+
+    /// One that wants these of server and proxy.
+    pub fn with(
+        server: impl Into<Endpoint>,
+        proxy: impl Into<Endpoint>,
+        schema: &str,
+        wanted: Capabilities,
+    ) -> Result<Twin> {
         let login = || login(USER, PASSWORD, schema, wanted);
         let direct = Wire::login_with(server, login())?;
         let proxied = Wire::login_with(proxy, login())?;
@@ -91,7 +100,7 @@ impl Twin {
     }
 
     /// Both answers to one command each, which must be equal but for the statement's id.
-    fn both(
+    pub fn both(
         &mut self,
         code: u8,
         bodies: [&[u8]; 2],

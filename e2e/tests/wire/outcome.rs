@@ -3,6 +3,7 @@
 use anyhow::Result;
 use trunkline_protocol::codec::Reader;
 use trunkline_protocol::packet::err;
+use trunkline_protocol::packet::ok::OkPacket;
 
 /// An error packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    pub fn of_ok(ok: &OkPacket<'_>) -> Outcome {
+        Outcome::Ok {
+            affected: ok.affected_rows,
+            insert_id: ok.last_insert_id,
+            status: ok.status,
+            warnings: ok.warnings,
+            info: String::from_utf8_lossy(ok.info).into_owned(),
+        }
+    }
+
     /// The rows of a text result set as text, NULL as `None`.
     pub fn text_rows(&self) -> Vec<Vec<Option<String>>> {
         match self {
@@ -78,4 +89,9 @@ fn text_row(row: &[u8]) -> Vec<Option<String>> {
         }
     }
     fields
+}
+
+/// Whether what looks like an error is a report of progress.
+pub fn is_progress(packet: &[u8]) -> bool {
+    packet.starts_with(&[0xFF, 0xFF, 0xFF])
 }

@@ -87,6 +87,9 @@ const COMMANDS: &[&[u8]] = &[
     b"\x18\x02\0\0\0\0\0more",
     b"\x1C\x02\0\0\0\x05\0\0\0",
     b"\x19\x02\0\0\0",
+    b"\x17\x01\0\0\0\x08\x01\0\0\0\x01\0\x01\x03\0\0\x07\0\0\0",
+    b"\x17\x01\0\0\0\x08\x01\0\0\0\x02\0\x01\x03\0\0\xFD\0\x02tr\x07\0\0\0\x01x",
+    b"\xFA\x02\0\0\0\x80\0\x08\0\x01\x01",
 ];
 
 /// Users of the configurations, and one of none. Their passwords are their names.
@@ -110,6 +113,8 @@ pub(super) struct Client {
     pub is_closing: bool,
     /// Number of the last packet that it got.
     seq: u8,
+    /// Whether its statements have query attributes.
+    has_attributes: bool,
 }
 
 impl Client {
@@ -124,6 +129,7 @@ impl Client {
             is_slow: false,
             is_closing: false,
             seq: 0,
+            has_attributes: false,
         }
     }
 
@@ -140,11 +146,11 @@ impl Client {
         let scramble = native::scramble(&native::stage1(user.as_bytes()), &self.nonce);
         let bit = |bit: u8, flag| if how & (1 << bit) != 0 { flag } else { Capabilities::EMPTY };
         let response = HandshakeResponse {
-            capabilities: Capabilities::LONG_PASSWORD
-                | Capabilities::PROTOCOL_41
+            capabilities: Capabilities::PROTOCOL_41
                 | Capabilities::SECURE_CONNECTION
                 | Capabilities::PLUGIN_AUTH
                 | Capabilities::MULTI_RESULTS
+                | self.extensions(how)
                 | bit(3, Capabilities::DEPRECATE_EOF)
                 | bit(4, Capabilities::SESSION_TRACK)
                 | bit(5, Capabilities::CONNECT_WITH_DB)
@@ -162,9 +168,33 @@ impl Client {
         response.put(&mut self.unsent, 1);
     }
 
+    /// What it has agreed on beyond what all clients have.
+    fn extensions(&mut self, how: u8) -> Capabilities {
+        let of_mysql = Capabilities::QUERY_ATTRIBUTES | Capabilities::OPTIONAL_RESULTSET_METADATA;
+        let of_mariadb = Capabilities::EXTENDED_METADATA
+            | Capabilities::CACHE_METADATA
+            | Capabilities::STMT_BULK_OPERATIONS
+            | Capabilities::PROGRESS;
+        self.has_attributes = how % 3 == 1;
+        match how % 3 {
+            0 => Capabilities::LONG_PASSWORD,
+            1 => of_mysql,
+            _ => of_mariadb,
+        }
+    }
+
     pub(super) fn query(&mut self, which: u8) {
         let text = STATEMENTS.get(usize::from(which) % STATEMENTS.len()).copied();
-        self.command_of(&[&[0x03], text.unwrap_or_default()].concat());
+        self.text(which, text.unwrap_or_default());
+    }
+
+    fn text(&mut self, which: u8, text: &[u8]) {
+        let block: &[u8] = match (self.has_attributes, which & 0x80) {
+            (false, _) => b"",
+            (true, 0) => b"\0\x01",
+            (true, _) => b"\x01\x01\0\x01\xFD\0\x02tr\x03abc",
+        };
+        self.command_of(&[&[0x03], block, text].concat());
     }
 
     pub(super) fn command(&mut self, which: u8) {
@@ -174,7 +204,7 @@ impl Client {
 
     pub(super) fn long_query(&mut self, kib: u8) {
         let filler = "x".repeat(usize::from(kib) * 1_024);
-        self.command_of(format!("\x03SELECT '{filler}'").as_bytes());
+        self.text(kib, format!("SELECT '{filler}'").as_bytes());
     }
 
     pub(super) fn pings(&mut self, count: u8) {

@@ -8,6 +8,7 @@ use trunkline_protocol::{
         frame::{put_payload, split_packet},
         put_u16, put_u32,
     },
+    command::attributes::Query,
     packet::{
         auth_switch::{AuthSwitchRequest, put_more_data},
         eof::{EofPacket, put_eof},
@@ -16,12 +17,15 @@ use trunkline_protocol::{
         ok::{OkPacket, ReplyFormat, put_ok, put_result_end},
         status,
     },
-    response::write::put_text_result,
+    response::write::{put_columns, put_text_result},
 };
 use trunkline_topology::ServerHealth;
 use trunkline_worker::ConnId;
 
 use crate::login::greeting;
+
+/// A column's definition.
+const DEFINITION: &[u8] = b"\x03def\0\0\0\x01a\0\x0C\x3F\0\x01\0\0\0\x03\x81\0\0\0\0";
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,7 @@ pub(super) struct Server {
     pub is_paused: bool,
     pub is_slow: bool,
     format: ReplyFormat,
+    takes_attributes: bool,
     in_transaction: bool,
     /// Statements prepared so far.
     prepared: u32,
@@ -72,6 +77,7 @@ impl Server {
             is_paused: false,
             is_slow: false,
             format: ReplyFormat::default(),
+            takes_attributes: false,
             in_transaction: false,
             prepared: 0,
             stmts: BTreeMap::new(),
@@ -112,11 +118,8 @@ impl Server {
         if let Ok(ClientOpening::Response(response)) = ClientOpening::parse(payload) {
             // Bytes of this user's clients go straight through.
             self.is_misled |= response.user == b"direct";
-            let has = |flag| response.capabilities.contains(flag);
-            self.format = ReplyFormat {
-                deprecate_eof: has(Capabilities::DEPRECATE_EOF),
-                session_track: has(Capabilities::SESSION_TRACK),
-            };
+            self.format = ReplyFormat::of(response.capabilities);
+            self.takes_attributes = response.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         }
         let ok = self.ok(0);
         let out = &mut self.unsent;
@@ -163,7 +166,18 @@ impl Server {
             0x19 => self.close_stmt(body),
             0x18 => _ = self.stmt(body),
             0x01 => {}
-            0x03 => self.answer_query(body, how),
+            0x03 if self.takes_attributes => match Query::parse(body) {
+                Ok(Query { text, .. }) => self.answer_query(text, how),
+                Err(_) => {
+                    assert!(self.is_misled, "a text without room for attributes: {body:?}");
+                    self.answer_error();
+                }
+            },
+            0x03 => {
+                let begins_well = body.first().is_none_or(|first| *first != 0 || body.len() < 5);
+                assert!(begins_well || self.is_misled, "attributes for a server without");
+                self.answer_query(body, how);
+            }
             0x1C => {
                 self.stmt(body);
                 let ok = self.ok(if how % 12 == 3 { status::LAST_ROW_SENT } else { 0 });
@@ -267,10 +281,19 @@ impl Server {
         put_u32(&mut payload, self.prepared);
         [columns, params].into_iter().for_each(|count| put_u16(&mut payload, count));
         payload.extend_from_slice(&[0, 0, 0]);
+        if self.format.optional_metadata {
+            payload.push(1);
+        }
         let mut seq = put_payload(&mut self.unsent, 1, &payload);
         for count in [params, columns].into_iter().filter(|count| *count > 0) {
             for _ in 0..count {
-                seq = put_payload(&mut self.unsent, seq, b"\x03def");
+                // The column count that precedes a definition elsewhere is cut off.
+                let mut both = Vec::new();
+                let columns = [DEFINITION].into_iter();
+                _ = put_columns(&mut both, 0, self.format, 1, columns);
+                let (_, _, rest) = split_packet(&both).unwrap_or_else(|| unreachable!("a count"));
+                let (_, definition, _) = split_packet(rest).unwrap_or_else(|| unreachable!("one"));
+                seq = put_payload(&mut self.unsent, seq, definition);
             }
             if !self.format.deprecate_eof {
                 let status = self.ok(0).status;
@@ -312,10 +335,10 @@ impl Server {
             return self.answer_error();
         }
         if opens_cursor && how.is_multiple_of(12) {
-            put_payload(&mut self.unsent, 1, &[1]);
-            put_payload(&mut self.unsent, 2, b"\x03def");
+            let columns = [DEFINITION].into_iter();
+            let seq = put_columns(&mut self.unsent, 1, self.format, 1, columns).unwrap_or(1);
             let ok = self.ok(status::CURSOR_EXISTS);
-            put_result_end(&mut self.unsent, 3, &ok, self.format);
+            put_result_end(&mut self.unsent, seq, &ok, self.format);
             return;
         }
         self.answer_query(b"SELECT", how);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use trunkline_config::{Config, Snapshot, parse};
+use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::DigestQuery;
 use trunkline_topology::{ServerHealth, ServerKey, ServerState};
 use trunkline_worker::{
@@ -51,6 +52,13 @@ static CONFIGS: LazyLock<Vec<Config>> = LazyLock::new(|| {
     texts.into_iter().map(read).collect()
 });
 
+/// What clients are greeted with: all that any server has.
+fn for_clients(is_sha2: bool) -> Greeting {
+    let mut own = greeting(is_sha2);
+    own.capabilities.insert(greeting(!is_sha2).capabilities);
+    own
+}
+
 /// A question that only a driver can answer.
 #[derive(Debug)]
 enum Question {
@@ -81,7 +89,7 @@ impl World {
         let shared = Arc::new(Shared::new(Some(b"the public key".to_vec()), 16));
         let worker = |index| {
             let options = WorkerOptions { index, workers: WORKERS, seed: 1 };
-            let greeting = Arc::new(greeting(false));
+            let greeting = Arc::new(for_clients(false));
             let libraries = Box::new(trunkline_compression::Libraries::new());
             Worker::new(options, Arc::clone(&snapshot), Arc::clone(&shared), greeting, libraries)
         };
@@ -325,7 +333,7 @@ impl World {
         self.note_healths();
         for worker in &mut self.workers {
             worker.apply_snapshot(Arc::clone(&self.snapshot));
-            worker.apply_greeting(Arc::new(greeting(which & 4 != 0)));
+            worker.apply_greeting(Arc::new(for_clients(which & 4 != 0)));
         }
     }
 

@@ -107,3 +107,53 @@ fn no_line_shows_a_password() {
     let shown = lines(&running, &config(NEW)).join("\n");
     assert!(!shown.contains("secret") && !shown.contains("terces"), "{shown}");
 }
+
+/// A change of any column is named, so that no column is forgotten when one is added.
+#[test]
+fn every_column_of_a_rule_is_compared() {
+    let columns = [
+        "active = false",
+        "username = 'u'",
+        "schemaname = 's'",
+        "flagIN = 1",
+        "client_addr = '10.%'",
+        "proxy_addr = '::1'",
+        "proxy_port = 1",
+        "digest = '0x1'",
+        "match_digest = 'd'",
+        "match_pattern = 'p'",
+        "negate_match_pattern = true",
+        "re_modifiers = ''",
+        "flagOUT = 1",
+        "destination_hostgroup = 30",
+        "cache_ttl = 1",
+        "cache_empty_result = true",
+        "cache_timeout = 1",
+        "reconnect = true",
+        "timeout = 1",
+        "retries = 1",
+        "delay = 1",
+        "next_query_flagIN = 1",
+        "mirror_flagOUT = 1",
+        "mirror_hostgroup = 1",
+        "error_msg = 'e'",
+        "OK_msg = 'o'",
+        "sticky_conn = true",
+        "multiplex = 1",
+        "gtid_from_hostgroup = 1",
+        "log = true",
+        "apply = true",
+        "attributes = '{}'",
+        "pipeline = true",
+        "shadow = true",
+        "comment = 'c'",
+    ];
+    let with = |line: &str| config(&format!("{NEW}[[rule]]\nid = 9\n{line}\n"));
+    let running = with("").snapshot(None);
+    for column in columns {
+        let name = column.split(' ').next().unwrap_or_default();
+        let lines = lines(&running, &with(column));
+        assert_eq!(lines.len(), 1, "{column}");
+        assert!(lines[0].starts_with(&format!("rule 9: {name} ")), "{column}: {}", lines[0]);
+    }
+}

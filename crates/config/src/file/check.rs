@@ -8,12 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use trunkline_rules::{Options, Rule, RuleSet};
+use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
     Config, ServerEntry, Settings,
-    file::{report::Report, rule::RuleEntry},
+    file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
 /// Numbers that a hostgroup can have, as in ProxySQL's tables.
@@ -35,6 +35,7 @@ pub(super) struct Entries {
     /// With the place of the reader hostgroup.
     pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
     pub(super) rules: Vec<Placed<RuleEntry>>,
+    pub(super) fast: FastEntries,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
     /// Some table could not be read well enough to say which hostgroups have servers.
@@ -42,7 +43,12 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn into_config(self, settings: Settings, rule_set: RuleSet) -> Config {
+    pub(super) fn into_config(
+        self,
+        settings: Settings,
+        rule_set: RuleSet,
+        fast_routes: FastRoutes,
+    ) -> Config {
         Config {
             settings,
             servers: self.servers.into_iter().map(|placed| placed.value).collect(),
@@ -50,11 +56,12 @@ impl Entries {
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
             rule_set: Arc::new(rule_set),
+            fast_routes: Arc::new(fast_routes),
         }
     }
 
     /// Whether a hostgroup certainly has no server.
-    fn is_empty(&self, hostgroup: HostgroupId) -> bool {
+    pub(super) fn is_empty(&self, hostgroup: HostgroupId) -> bool {
         !self.unsure && !self.hostgroups.contains(&hostgroup)
     }
 }

@@ -1,6 +1,7 @@
 //! The file: TOML text to a [`Config`], every error of it at once, each with its place.
 
 mod check;
+mod fast;
 mod replication;
 mod report;
 mod rule;
@@ -22,13 +23,18 @@ use crate::{
     },
 };
 
-/// Reads the files that a configuration names (`password_file`).
+/// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
 ///
 /// A closure `Fn(&str) -> Result<String, String>` is one.
 pub trait FileSource {
     /// The text of the file at `path`, which is as the configuration writes it: a relative path
     /// is the caller's to resolve. The error says why not, in lower case.
     fn read(&self, path: &str) -> Result<String, String>;
+
+    /// The same for a file of rules, which holds no secret.
+    fn read_rules(&self, path: &str) -> Result<String, String> {
+        self.read(path)
+    }
 }
 
 impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
@@ -38,7 +44,7 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 4] = ["server", "user", "replication", "rule"];
+const SECTIONS: [&str; 5] = ["server", "user", "replication", "rule", "fast_routing"];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
@@ -70,9 +76,15 @@ pub fn parse(
     for section in SECTIONS {
         read_section(section, &document, &mut report, files, &mut entries);
     }
+    let file_at = document.get("fast_routing_file").map_or(0, |value| value.span().start);
+    fast::read_file(&settings, file_at, files, &mut report, &mut entries.fast);
     let rule_set = check::check(&entries, &settings, &mut report);
+    let mut fast = std::mem::take(&mut entries.fast);
+    let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), file_at, &mut report);
     match rule_set {
-        Some(rule_set) if report.is_empty() => Ok(entries.into_config(settings, rule_set)),
+        Some(rule_set) if report.is_empty() => {
+            Ok(entries.into_config(settings, rule_set, fast_routes))
+        }
         Some(_) | None => Err(report.finish()),
     }
 }
@@ -145,6 +157,7 @@ fn read_section(
             "server" => server::read(&mut table, report, entries),
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
+            "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
             _ => rule::read(&mut table, report, entries),
         }
     }

@@ -1,6 +1,6 @@
 //! `[[rule]]`: the one place that maps keys of the file to fields of [`Rule`].
 
-use trunkline_rules::Rule;
+use trunkline_rules::{Multiplex, RETRIES_MAX, Rule};
 use trunkline_topology::HostgroupId;
 
 use crate::file::{
@@ -9,24 +9,8 @@ use crate::file::{
     table::Table,
 };
 
-/// Columns of ProxySQL's `mysql_query_rules` that come with later features.
-const LATER: [&str; 15] = [
-    "replace_pattern",
-    "cache_ttl",
-    "cache_empty_result",
-    "cache_timeout",
-    "reconnect",
-    "timeout",
-    "retries",
-    "delay",
-    "mirror_flagOUT",
-    "mirror_hostgroup",
-    "sticky_conn",
-    "multiplex",
-    "gtid_from_hostgroup",
-    "log",
-    "attributes",
-];
+/// The longest `delay`, ms: an hour, as `mysql-default_query_delay` allows.
+const DELAY_MAX: u32 = 3_600_000;
 
 /// A rule and the places of its keys.
 pub(super) struct RuleEntry {
@@ -45,7 +29,7 @@ impl RuleEntry {
 }
 
 /// Columns that a rule can be refused for after its types are right.
-const PLACED: [&str; 11] = [
+const PLACED: [&str; 13] = [
     "flagIN",
     "username",
     "schemaname",
@@ -57,6 +41,8 @@ const PLACED: [&str; 11] = [
     "match_pattern",
     "re_modifiers",
     "destination_hostgroup",
+    "replace_pattern",
+    "attributes",
 ];
 
 pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut Entries) {
@@ -71,6 +57,10 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         let number = crate::settings::read_number(given, 0, u64::from(u16::MAX))?;
         u16::try_from(number).map_err(|_| format!("is too large: {number}"))
     });
+    let hostgroup = |table: &mut Table<'_>, report: &mut Report<'_>, name| {
+        table.number(report, name, HOSTGROUPS).map(HostgroupId)
+    };
+    let multiplex = table.number(report, "multiplex", 0..=2).and_then(Multiplex::from_number);
     let rule = Rule {
         id: id.unwrap_or(0),
         active: table.flag(report, "active").unwrap_or(true),
@@ -86,16 +76,31 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         negate_match_pattern: table.flag(report, "negate_match_pattern").unwrap_or(false),
         re_modifiers: table.text(report, "re_modifiers").or(defaults.re_modifiers),
         flag_out: table.number(report, "flagOUT", flags.clone()),
-        destination_hostgroup: table
-            .number(report, "destination_hostgroup", HOSTGROUPS)
-            .map(HostgroupId),
-        next_query_flag_in: table.number(report, "next_query_flagIN", flags),
+        replace_pattern: table.text(report, "replace_pattern"),
+        destination_hostgroup: hostgroup(table, report, "destination_hostgroup"),
+        cache_ttl_ms: table.number(report, "cache_ttl", 1..=u32::MAX),
+        cache_empty_result: table.flag(report, "cache_empty_result"),
+        cache_timeout_ms: table.number(report, "cache_timeout", flags.clone()),
+        reconnect: table.flag(report, "reconnect"),
+        timeout_ms: table.number(report, "timeout", flags.clone()),
+        retries: table.number(report, "retries", 0..=RETRIES_MAX),
+        delay_ms: table.number(report, "delay", 0..=DELAY_MAX),
+        next_query_flag_in: table.number(report, "next_query_flagIN", flags.clone()),
+        mirror_flag_out: table.number(report, "mirror_flagOUT", flags),
+        mirror_hostgroup: hostgroup(table, report, "mirror_hostgroup"),
         error_msg: table.text(report, "error_msg"),
         ok_msg: table.text(report, "OK_msg"),
+        sticky_conn: table.flag(report, "sticky_conn"),
+        multiplex,
+        gtid_from_hostgroup: hostgroup(table, report, "gtid_from_hostgroup"),
+        log: table.flag(report, "log"),
         apply: table.flag(report, "apply").unwrap_or(false),
+        attributes: table.text(report, "attributes"),
+        pipeline: table.flag(report, "pipeline"),
+        shadow: table.flag(report, "shadow").unwrap_or(false),
         comment: table.text(report, "comment"),
     };
-    table.finish(report, &LATER);
+    table.finish(report, &[]);
     if id.is_none() {
         return;
     }

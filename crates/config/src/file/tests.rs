@@ -5,7 +5,7 @@ mod refusals;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use trunkline_rules::Rule;
+use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
     Address, HostgroupId, Password, ReadWriteSplit, ServerCompression, ServerState,
 };
@@ -158,7 +158,10 @@ fn a_rule_has_every_column() {
     let keys = "rule_id=3\nactive=0\nusername='u'\nschemaname='s'\nflagIN=1\nclient_addr='10.%'\n\
         proxy_addr='::1'\nproxy_port=6033\ndigest='0x1'\nmatch_digest='d'\nmatch_pattern='p'\n\
         negate_match_pattern=true\nre_modifiers=''\nflagOUT=2\ndestination_hostgroup=0\n\
-        next_query_flagIN=4\nerror_msg='e'\nOK_msg='o'\napply=true\ncomment='c'";
+        next_query_flagIN=4\nerror_msg='e'\nOK_msg='o'\napply=true\ncomment='c'\n\
+        replace_pattern='q\\0'\ncache_ttl=5\ncache_empty_result=1\ncache_timeout=6\nreconnect=0\n\
+        timeout=7\nretries=8\ndelay=9\nmirror_flagOUT=10\nmirror_hostgroup=11\nsticky_conn=true\n\
+        multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline=false\nshadow=true";
     let text = |text: &str| Some(text.to_owned());
     let expected = Rule {
         id: 3,
@@ -181,6 +184,23 @@ fn a_rule_has_every_column() {
         ok_msg: text("o"),
         apply: true,
         comment: text("c"),
+        replace_pattern: text("q\\0"),
+        cache_ttl_ms: Some(5),
+        cache_empty_result: Some(true),
+        cache_timeout_ms: Some(6),
+        reconnect: Some(false),
+        timeout_ms: Some(7),
+        retries: Some(8),
+        delay_ms: Some(9),
+        mirror_flag_out: Some(10),
+        mirror_hostgroup: Some(HostgroupId(11)),
+        sticky_conn: Some(true),
+        multiplex: Some(Multiplex::IgnoreVariables),
+        gtid_from_hostgroup: Some(HostgroupId(12)),
+        log: Some(true),
+        attributes: text("{}"),
+        pipeline: Some(false),
+        shadow: true,
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);
     assert_eq!(good(&rule("id=1")).rules, [Rule { id: 1, ..Rule::default() }]);
@@ -256,4 +276,58 @@ fn check_any(text: &str) {
             }
         }
     }
+}
+
+#[test]
+fn fast_routing_rules_come_from_tables_and_from_a_file() {
+    let source = |path: &str| match path {
+        "fast.tsv" => {
+            Ok("# user\tschema\tflag\thostgroup\n\nu\tb\t0\t0\tfor people\n\tc\t3\t0\n".to_owned())
+        }
+        _ => Err("no such file".to_owned()),
+    };
+    let with = |keys: &str, tables: &str| {
+        let text =
+            format!("{keys}\n[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'\n{tables}");
+        parse(&text, "t", &source)
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    };
+    let row = "[[fast_routing]]\nusername='u'\nschemaname='a'\ndestination_hostgroup=0\n";
+    let config = with("fast_routing_file='fast.tsv'", row).expect("valid");
+    let zero = Some(HostgroupId(0));
+    assert_eq!(config.fast_routes.len(), 3);
+    assert_eq!(config.fast_routes.find("u", b"a", 0), zero);
+    assert_eq!(config.fast_routes.find("u", b"b", 0), zero);
+    assert_eq!(config.fast_routes.find("x", b"c", 3), zero);
+    assert_eq!(config.fast_routes.find("x", b"b", 0), None);
+
+    let error = |keys: &str, tables: &str| with(keys, tables).expect_err("refused");
+    assert_eq!(error("fast_routing_file='x'", ""), "t:1:19: can't read x: no such file");
+    assert_eq!(
+        error("", &row.replace("group=0", "group=7")),
+        "t:10:23: fast routing: hostgroup 7 has no [[server]]"
+    );
+    assert_eq!(
+        error("", &format!("{row}{row}")),
+        "t:11:1: two fast routing rules have one username, schemaname and flagIN (the first is \
+         on line 7)"
+    );
+    let same = row.replace("'a'", "'b'");
+    assert_eq!(
+        error("fast_routing_file='fast.tsv'", &same),
+        "t:1:19: two fast routing rules (line 3 of the file) have one username, schemaname and \
+         flagIN (the first is on line 7)"
+    );
+}
+
+#[test]
+fn wrong_lines_of_a_file_of_rules_are_named_up_to_a_number() {
+    let source = |_: &str| Ok("u\ta\t0\nu\ta\t-1\t0\n".to_owned() + &"u\n".repeat(30));
+    let text = "fast_routing_file='f'\n[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'";
+    let errors = parse(text, "t", &source).expect_err("wrong lines");
+    let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(shown.len(), 21);
+    assert_eq!(shown[0], "t:1:19: f line 1: there is no destination_hostgroup");
+    assert_eq!(shown[1], "t:1:19: f line 2: flagIN must be 0 to 4294967295, not `-1`");
+    assert_eq!(shown[20], "t:1:19: f: 12 more lines are wrong");
 }

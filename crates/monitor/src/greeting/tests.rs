@@ -69,17 +69,25 @@ fn nothing_known_looks_like_mysql_8() {
     let greeting = greeting_for_clients(&Knowledge::default(), &replicated(""));
     assert_eq!(greeting.server_version, "8.4.0");
     assert_eq!(greeting.auth_plugin, "caching_sha2_password");
-    assert_eq!(greeting.capabilities, SUPPORTED | OWN);
+    assert_eq!(greeting.capabilities, SUPPORTED.without(SERVERS_OWN) | OWN);
     assert_eq!(wire(&greeting), greeting);
 }
 
 #[test]
-fn mariadb_keeps_its_dialect_without_its_extensions() {
+fn mariadb_keeps_its_dialect_and_its_extensions() {
     let known = [("10.0.0.2:3306", "10.11.6-MariaDB", MARIADB, "mysql_native_password")];
     let greeting = greeting_for_clients(&knowledge(&known), &replicated(""));
     assert_eq!(greeting.auth_plugin, "mysql_native_password");
     assert!(!greeting.capabilities.contains(Capabilities::LONG_PASSWORD));
-    assert_eq!(greeting.capabilities.extended(), 0);
+    let extended = Capabilities::PROGRESS
+        | Capabilities::STMT_BULK_OPERATIONS
+        | Capabilities::EXTENDED_METADATA
+        | Capabilities::CACHE_METADATA;
+    assert_eq!(greeting.capabilities & Capabilities::EXTENDED, extended);
+    // A leader of MySQL's family can't offer them.
+    let mysql = [("10.0.0.2:3306", "8.0.40", MYSQL, "caching_sha2_password")];
+    let greeting_of_mysql = greeting_for_clients(&knowledge(&mysql), &replicated(""));
+    assert_eq!(greeting_of_mysql.capabilities.extended(), 0);
     let never = [
         Capabilities::SSL,
         Capabilities::QUERY_ATTRIBUTES,
@@ -89,6 +97,9 @@ fn mariadb_keeps_its_dialect_without_its_extensions() {
     for flag in never {
         assert!(!greeting.capabilities.contains(flag), "{flag:?}");
     }
+    let multi = Capabilities::MULTI_FACTOR_AUTHENTICATION;
+    assert!(!greeting_of_mysql.capabilities.contains(multi));
+    assert!(greeting_of_mysql.capabilities.contains(Capabilities::QUERY_ATTRIBUTES));
     assert_eq!(wire(&greeting), greeting);
 }
 

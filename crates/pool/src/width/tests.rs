@@ -31,7 +31,7 @@ impl Server {
             count += 1;
             let rate = self.rate(u64::from(width.max()));
             now_us += 1_000_000 * (100 + noise_percent(count / 500)) / 100 / rate.max(1);
-            width.answered(now_us);
+            width.answered(now_us, 0);
             seen.push(width.max());
         }
         seen
@@ -85,7 +85,7 @@ fn noise_does_not_lead_it_astray() {
 fn nothing_is_tried_while_nobody_waits() {
     let mut width = Width::default();
     for ms in 0..10_000 {
-        width.answered(ms * 1_000);
+        width.answered(ms * 1_000, 0);
         assert_eq!(width.max(), STEPS[FIRST]);
     }
 }
@@ -97,8 +97,8 @@ fn a_trial_ends_when_the_traffic_does() {
     while width.max() == STEPS[FIRST] {
         now_us += 100;
         width.note_full();
-        width.answered(now_us);
+        width.answered(now_us, 0);
     }
-    width.answered(now_us + 60_000_000);
+    width.answered(now_us + 60_000_000, 0);
     assert_eq!(width.max(), STEPS[FIRST]);
 }

@@ -23,7 +23,7 @@
 use crate::codec::{
     Malformed, Reader,
     frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
-    put_u32,
+    put_lenenc_int, put_u32,
 };
 
 use super::code;
@@ -35,8 +35,12 @@ pub const LAST_STMT_ID: u32 = u32::MAX;
 
 /// Bytes of one parameter's type.
 pub const TYPE_LEN: usize = 2;
+/// Bytes of flags and iteration count.
+const FIXED_LEN: usize = 5;
 /// Flags of an execution that open a cursor: read-only, for update, scrollable.
 pub const CURSOR_FLAGS: u8 = 0x07;
+/// Flag of an execution, with query attributes: the number of its values is there.
+pub(super) const COUNT_FLAG: u8 = 0x08;
 /// Flag of a bulk execution: types follow.
 const BULK_TYPES: u16 = 0x80;
 
@@ -108,15 +112,36 @@ impl<'a> Execution<'a> {
     /// Appends the same execution of statement `stmt_id` with these types in it.
     pub fn put_with_types(&self, out: &mut Vec<u8>, stmt_id: u32, types: &[u8]) {
         let len = 1 + 4 + self.head.len() + 1 + types.len() + self.values.len();
-        if len < PAYLOAD_MAX {
-            let start = begin_packet(out, 0);
-            self.put_payload_with_types(out, stmt_id, types);
-            end_packet(out, start);
-        } else {
-            let mut payload = Vec::with_capacity(len);
-            self.put_payload_with_types(&mut payload, stmt_id, types);
-            put_payload(out, 0, &payload);
-        }
+        put_command(out, len, |out| self.put_payload_with_types(out, stmt_id, types));
+    }
+
+    /// Appends the same execution of statement `stmt_id`, of so many parameters, in the form that
+    /// servers with query attributes read. `types` are put in where it has none.
+    pub fn put_counted(&self, out: &mut Vec<u8>, stmt_id: u32, params: u16, types: Option<&[u8]>) {
+        let types = self.types.or(types).unwrap_or_default();
+        let names = types.len() / TYPE_LEN;
+        let len = 1 + 4 + self.head.len() + 4 + types.len() + names + self.values.len();
+        put_command(out, len, |out| {
+            out.push(code::STMT_EXECUTE);
+            put_u32(out, stmt_id);
+            let Some((fixed, nulls)) = self.head.split_at_checked(FIXED_LEN) else { return };
+            let (flags, iterations) = fixed.split_first().unwrap_or((&0, &[]));
+            if params == 0 {
+                out.push(flags & !COUNT_FLAG);
+                return out.extend_from_slice(iterations);
+            }
+            out.push(flags | COUNT_FLAG);
+            out.extend_from_slice(iterations);
+            put_lenenc_int(out, params.into());
+            out.extend_from_slice(nulls);
+            out.push(u8::from(!types.is_empty()));
+            for kind in types.as_chunks::<TYPE_LEN>().0 {
+                out.extend_from_slice(kind);
+                // No name.
+                out.push(0);
+            }
+            out.extend_from_slice(self.values);
+        });
     }
 
     fn put_payload_with_types(&self, out: &mut Vec<u8>, stmt_id: u32, types: &[u8]) {
@@ -135,6 +160,46 @@ impl<'a> Execution<'a> {
         out.extend_from_slice(types);
         out.extend_from_slice(self.values);
     }
+}
+
+/// Appends frames of one command, whose payload `put` appends and has about `len` bytes.
+fn put_command(out: &mut Vec<u8>, len: usize, put: impl FnOnce(&mut Vec<u8>)) {
+    if len < PAYLOAD_MAX {
+        let start = begin_packet(out, 0);
+        put(out);
+        end_packet(out, start);
+    } else {
+        let mut payload = Vec::with_capacity(len);
+        put(&mut payload);
+        put_payload(out, 0, &payload);
+    }
+}
+
+/// Appends an execution with query attributes, whose types are among them, of another statement.
+/// `raw` is what follows the statement id.
+pub fn put_with_attributes(out: &mut Vec<u8>, stmt_id: u32, raw: &[u8]) {
+    put_command(out, 1 + 4 + raw.len(), |out| {
+        out.push(code::STMT_EXECUTE);
+        put_u32(out, stmt_id);
+        out.extend_from_slice(raw);
+    });
+}
+
+/// Appends an execution that is cut short before its values, of a statement of so many parameters,
+/// as cut short as it is in the form that servers with query attributes read.
+pub fn put_counted_cut(out: &mut Vec<u8>, stmt_id: u32, params: u16, raw: &[u8]) {
+    put_command(out, raw.len() + 16, |out| {
+        out.push(code::STMT_EXECUTE);
+        put_u32(out, stmt_id);
+        match raw.split_at_checked(FIXED_LEN) {
+            Some((fixed, rest)) if params > 0 => {
+                out.extend_from_slice(fixed);
+                put_lenenc_int(out, params.into());
+                out.extend_from_slice(rest);
+            }
+            Some(_) | None => out.extend_from_slice(raw),
+        }
+    });
 }
 
 /// Appends `COM_STMT_PREPARE`.
@@ -223,6 +288,24 @@ mod tests {
         let with = [0xC0, 0, 3, 0, 0, 5, 0, 0, 0];
         let expected = Command::StmtBulkExecute { stmt_id: 5, raw: &with };
         assert_eq!(Command::decode(payload), Ok(expected));
+    }
+
+    #[test]
+    fn servers_with_query_attributes_get_the_number_of_values_and_empty_names() {
+        let check = |plain: &[u8], params, types: Option<&[u8]>, expected: &[u8]| {
+            let mut out = Vec::new();
+            let execution = Execution::parse(plain, params).expect("whole");
+            execution.put_counted(&mut out, 7, params, types);
+            let (_, payload, _) = split_packet(&out).expect("one packet");
+            let expected = Command::StmtExecute { stmt_id: 7, raw: expected };
+            assert_eq!(Command::decode(payload), Ok(expected));
+        };
+        check(b"\x08\x01\0\0\0", 0, None, b"\0\x01\0\0\0");
+        let without = raw(0, 1, None, b"values");
+        check(&without, 3, None, b"\x08\x01\0\0\0\x03\x01\0values");
+        let with = b"\x08\x01\0\0\0\x03\x01\x01\x08\0\0\xFD\0\0\x08\x80\0values";
+        check(&without, 3, Some(&TYPES), with);
+        check(&raw(0, 1, Some(&TYPES), b"values"), 3, None, with);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Decoding borrows from the payload and copies nothing; it runs for every statement.
 //! Sources: MySQL internals "Command Phase", MariaDB knowledge base "COM_STMT_BULK_EXECUTE".
 
+pub mod attributes;
 mod code;
 pub mod execute;
 

@@ -8,6 +8,7 @@ pub mod err;
 pub mod greeting;
 pub mod handshake_response;
 pub mod ok;
+pub mod reply_format;
 pub mod status;
 pub mod track;
 

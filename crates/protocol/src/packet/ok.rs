@@ -16,21 +16,13 @@
 //! Source: MySQL internals, "`OK_Packet`"; both servers' bytes.
 
 use super::eof::{self, EofPacket};
+pub use super::reply_format::ReplyFormat;
 use super::status;
 use crate::codec::frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet};
 use crate::codec::{Malformed, Reader, put_lenenc_bytes, put_lenenc_int, put_u16};
 
 /// First payload byte of an OK packet that answers a command.
 pub const HEADER: u8 = 0x00;
-
-/// How one side of the proxy frames its replies: the outcome of its capability negotiation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReplyFormat {
-    /// `CLIENT_DEPRECATE_EOF`: no EOF after column definitions, OK (0xFE) after rows.
-    pub deprecate_eof: bool,
-    /// `CLIENT_SESSION_TRACK`: OK packets may carry session state changes.
-    pub session_track: bool,
-}
 
 /// The content of an OK packet, borrowed from its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -144,8 +136,9 @@ mod tests {
     use super::*;
     use crate::codec::frame::split_packet;
 
-    const BOTH: ReplyFormat = ReplyFormat { deprecate_eof: true, session_track: true };
-    const NEITHER: ReplyFormat = ReplyFormat { deprecate_eof: false, session_track: false };
+    const BOTH: ReplyFormat =
+        ReplyFormat { deprecate_eof: true, session_track: true, ..ReplyFormat::PLAIN };
+    const NEITHER: ReplyFormat = ReplyFormat::PLAIN;
 
     fn check(ok: &OkPacket<'_>, format: ReplyFormat, expected: &OkPacket<'_>) {
         let mut out = Vec::new();

@@ -1,18 +1,22 @@
 //! What the packets of a response mean, and which of them the client gets in another form.
 
-use crate::codec::frame::{HEADER_LEN, Header, split_packet};
+use crate::codec::frame::{HEADER_LEN, Header, begin_packet, end_packet, split_packet};
 use crate::codec::{Malformed, Reader, put_u32};
 use crate::packet::eof::{self, EofPacket};
-use crate::packet::err;
+use crate::packet::err::{self, ErrPacket, put_err};
 use crate::packet::ok::{self, OkPacket};
 use crate::packet::status;
 use crate::packet::track::{Left, Told};
 
+use super::ErrorInstead;
 use super::Prepared;
+use super::metadata::put_column_count;
 use super::pass::Pass;
 use super::relay::{Packet, Relay};
 use super::stage::Stage;
 
+/// Bytes of `PREPARE_OK` that every server sends.
+const PREPARE_OK_LEN: usize = 12;
 /// First byte of a request for a file of the client.
 const LOCAL_INFILE: u8 = 0xFB;
 /// Flags that an EOF packet after column definitions does not take over from another result.
@@ -36,6 +40,9 @@ impl Relay {
         if first == err::HEADER {
             return self.on_error(packet, pass);
         }
+        if self.translates && self.stage.has_definitions() && first != eof::HEADER {
+            return self.on_definition(packet, pass);
+        }
         match self.stage {
             Stage::Answer => match first {
                 ok::HEADER | eof::HEADER => self.on_terminator(packet, pass),
@@ -56,7 +63,7 @@ impl Relay {
             Stage::ColumnsEnd => self.on_columns_end(packet, pass),
             Stage::ParamsEnd { columns } => {
                 self.on_definitions_end(packet, pass)?;
-                self.stage = prepared_columns(columns);
+                self.begin_prepared_columns(columns, pass);
                 Ok(())
             }
             Stage::PreparedColumnsEnd => {
@@ -85,16 +92,14 @@ impl Relay {
                 return;
             }
             Stage::Columns { left } => match less(left) {
-                0 if !self.server.deprecate_eof => Stage::ColumnsEnd,
-                0 if !self.client.deprecate_eof => Stage::RowsAfterEof,
-                0 => Stage::Rows,
+                0 => self.after_columns(),
                 left => Stage::Columns { left },
             },
             Stage::Params { left, columns } => match less(left) {
                 0 if !self.server.deprecate_eof => Stage::ParamsEnd { columns },
                 0 => {
                     self.end_definitions(pass);
-                    prepared_columns(columns)
+                    return self.begin_prepared_columns(columns, pass);
                 }
                 left => Stage::Params { left, columns },
             },
@@ -173,16 +178,40 @@ impl Relay {
     fn on_error(&mut self, packet: &Packet<'_>, pass: &mut Pass<'_, '_>) -> Result<(), Malformed> {
         let error = err::parse(packet.payload)?;
         if error.code == err::PROGRESS_CODE {
-            self.omit(packet, pass);
+            match self.client.progress {
+                true => self.keep(packet, pass),
+                false => self.omit(packet, pass),
+            }
             return Ok(());
         }
         if self.stage == Stage::RowsAfterEof {
             self.insert_eof(packet.header.seq, 0, pass);
         }
-        self.outcome.add_error(&error);
-        self.keep(packet, pass);
+        match self.interruption.filter(|_| error.code == INTERRUPTED) {
+            Some(instead) => self.put_instead(packet, instead, pass),
+            None => {
+                self.outcome.add_error(&error);
+                self.keep(packet, pass);
+            }
+        }
         self.stage = Stage::Ended;
         Ok(())
+    }
+
+    /// Gives the client another error than the server's.
+    fn put_instead(
+        &mut self,
+        packet: &Packet<'_>,
+        instead: &ErrorInstead,
+        pass: &mut Pass<'_, '_>,
+    ) {
+        let ErrorInstead { code, sqlstate, message } = *instead;
+        self.outcome.add_error(&ErrPacket { code, sqlstate, message: message.as_bytes() });
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        pass.put(|out| {
+            put_err(out, seq, code, &sqlstate, message);
+        });
+        pass.skip(packet.in_input);
     }
 
     #[inline]
@@ -193,13 +222,74 @@ impl Relay {
     ) -> Result<(), Malformed> {
         let mut reader = Reader::new(packet.payload);
         let count = u16::try_from(reader.lenenc_int("column count")?).unwrap_or(0);
+        let has_flag = self.server.has_metadata_flag();
+        let follows = !has_flag || reader.u8("metadata flag")? != 0;
         if count == 0 || !reader.is_empty() {
             return Err(Malformed("column count"));
         }
         self.outcome.result_sets = self.outcome.result_sets.saturating_add(1);
-        self.keep(packet, pass);
-        self.stage = Stage::Columns { left: count };
+        if has_flag == self.client.has_metadata_flag() && self.columns.is_none() {
+            self.keep(packet, pass);
+            self.stage = match follows {
+                true => Stage::Columns { left: count },
+                false => self.after_columns(),
+            };
+            return Ok(());
+        }
+        self.on_column_count_of(packet, count, follows, pass)
+    }
+
+    /// The same where the two sides differ in what the count says, or the client has definitions.
+    #[inline(never)]
+    fn on_column_count_of(
+        &mut self,
+        packet: &Packet<'_>,
+        count: u16,
+        follows: bool,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<(), Malformed> {
+        if !follows && !self.client.has_metadata_flag() {
+            return Err(Malformed("metadata flag"));
+        }
+        let known = match follows {
+            true => self.has_known_columns(packet, count, pass),
+            false => None,
+        };
+        let seq = packet.header.seq.wrapping_add(self.shift);
+        let client = self.client;
+        pass.put(|out| {
+            let start = begin_packet(out, seq);
+            put_column_count(out, count.into(), follows && known.is_none(), client);
+            end_packet(out, start);
+        });
+        pass.skip(packet.in_input);
+        self.stage = match (follows, known) {
+            (true, Some(len)) => {
+                pass.skip(len);
+                let [packets, _] = count.to_le_bytes();
+                self.next_seq = self.next_seq.map(|next| next.wrapping_add(packets));
+                self.shift = self.shift.wrapping_sub(packets);
+                self.after_columns()
+            }
+            (true, None) => {
+                if self.outcome.result_sets == 1 {
+                    self.begin_columns(count);
+                }
+                Stage::Columns { left: count }
+            }
+            (false, _) => self.after_columns(),
+        };
         Ok(())
+    }
+
+    /// What follows the definitions of a result set.
+    #[inline]
+    fn after_columns(&self) -> Stage {
+        match (self.server.deprecate_eof, self.client.deprecate_eof) {
+            (false, _) => Stage::ColumnsEnd,
+            (true, false) => Stage::RowsAfterEof,
+            (true, true) => Stage::Rows,
+        }
     }
 
     #[inline(never)]
@@ -217,16 +307,45 @@ impl Relay {
         let params = reader.u16("prepared parameters")?;
         reader.u8("prepare filler")?;
         self.outcome.warnings = reader.u16("prepare warnings")?;
+        self.has_definitions =
+            !self.server.optional_metadata || reader.u8("prepare metadata flag")? != 0;
+        if !self.has_definitions && !self.client.optional_metadata {
+            return Err(Malformed("prepare metadata flag"));
+        }
         self.outcome.prepared = Some(Prepared { stmt_id, params, columns });
         match self.stmt_id {
-            Some(stmt_id) => self.rename(packet, stmt_id, pass),
-            None => self.keep(packet, pass),
+            None if self.server.optional_metadata == self.client.optional_metadata => {
+                self.keep(packet, pass);
+            }
+            own => self.rename(packet, own.unwrap_or(stmt_id), pass),
         }
-        self.stage = match params {
-            0 => prepared_columns(columns),
-            left => Stage::Params { left, columns },
-        };
+        match (params, self.has_definitions) {
+            (0, _) => self.begin_prepared_columns(columns, pass),
+            (left, true) => self.stage = Stage::Params { left, columns },
+            (_, false) if !self.server.deprecate_eof => self.stage = Stage::ParamsEnd { columns },
+            (_, false) => {
+                self.end_definitions(pass);
+                self.begin_prepared_columns(columns, pass);
+            }
+        }
         Ok(())
+    }
+
+    /// The parameters of a prepared statement are over.
+    #[inline(never)]
+    fn begin_prepared_columns(&mut self, columns: u16, pass: &mut Pass<'_, '_>) {
+        self.stage = match (columns, self.has_definitions) {
+            (0, _) => Stage::Ended,
+            (left, true) => {
+                self.begin_columns(left);
+                Stage::PreparedColumns { left }
+            }
+            (_, false) if !self.server.deprecate_eof => Stage::PreparedColumnsEnd,
+            (_, false) => {
+                self.end_definitions(pass);
+                Stage::Ended
+            }
+        };
     }
 
     /// EOF after the column definitions of a result set, from a server that sends it. When a
@@ -387,16 +506,19 @@ impl Relay {
         pass.skip(packet.in_input);
     }
 
-    /// Passes `PREPARE_OK` on with another statement id.
+    /// Passes `PREPARE_OK` on with another statement id, in the client's form.
     #[inline(never)]
     fn rename(&self, packet: &Packet<'_>, stmt_id: u32, pass: &mut Pass<'_, '_>) {
         let seq = packet.header.seq.wrapping_add(self.shift);
-        let after_id = packet.payload.get(1 + size_of::<u32>()..).unwrap_or_default();
-        pass.put_header(Header { seq, ..packet.header });
+        let after_id = packet.payload.get(1 + size_of::<u32>()..PREPARE_OK_LEN).unwrap_or_default();
+        let flag = self.client.optional_metadata.then(|| u8::from(self.has_definitions));
         pass.put(|out| {
+            let start = begin_packet(out, seq);
             out.push(ok::HEADER);
             put_u32(out, stmt_id);
             out.extend_from_slice(after_id);
+            out.extend(flag);
+            end_packet(out, start);
         });
         pass.skip(packet.in_input);
     }
@@ -409,13 +531,8 @@ impl Relay {
     }
 }
 
-/// What follows the parameters of a prepared statement.
-fn prepared_columns(columns: u16) -> Stage {
-    match columns {
-        0 => Stage::Ended,
-        left => Stage::PreparedColumns { left },
-    }
-}
+/// The server's error when a `KILL QUERY` ended a statement (ER_QUERY_INTERRUPTED).
+const INTERRUPTED: u16 = 1317;
 
 /// The flags of one of the two EOF packets around OUT parameters that hold for the other too; none
 /// for another result set.

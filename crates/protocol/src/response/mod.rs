@@ -3,7 +3,7 @@
 //! Reading order: [`Relay`] (one response from its first byte to its last), `answer` (what each
 //! packet that must be understood means), `pass` and `run` (how bytes get to the client in few
 //! copies), [`Outcome`] (what the proxy learns), [`mod@write`] (replies that the proxy makes
-//! itself).
+//! itself), `metadata` (definitions that a client has, or in another form).
 //!
 //! | shape | packets, without and with `CLIENT_DEPRECATE_EOF` |
 //! |---|---|
@@ -15,9 +15,13 @@
 //! | prepare | `PREPARE_OK`, parameters, EOF, columns, EOF / the same without EOF |
 //! | fetch | rows, EOF / rows, OK (0xFE) |
 //!
+//! Where a side has [`ReplyFormat::has_metadata_flag`] its column counts say whether definitions
+//! follow; without them the rest is the same, EOF included.
+//!
 //! A query's response goes on with another result while the status says `MORE_RESULTS`.
 
 mod answer;
+mod metadata;
 mod outcome;
 mod pass;
 mod relay;
@@ -29,7 +33,8 @@ pub mod write;
 mod tests;
 
 pub use crate::packet::ok::ReplyFormat;
-pub use outcome::{Outcome, Prepared, ServerError};
+pub use metadata::ClientColumns;
+pub use outcome::{ErrorInstead, Outcome, Prepared, ServerError};
 pub use relay::{Fed, Relay};
 
 /// What a command's response looks like.

@@ -5,6 +5,8 @@ use crate::packet::err::{ErrPacket, MESSAGE_MAX};
 use crate::packet::ok::OkPacket;
 use crate::packet::status;
 
+use super::ClientColumns;
+
 /// The most bytes of session state that one response may carry in all.
 const CHANGES_MAX: usize = 16 << 20;
 
@@ -55,6 +57,8 @@ pub struct Outcome {
     pub changes: Vec<u8>,
     /// The statement that was prepared.
     pub prepared: Option<Prepared>,
+    /// What its client knows of the columns now; see [`Relay::set_known_columns`](super::Relay).
+    pub columns: ClientColumns,
 }
 
 impl Outcome {
@@ -82,4 +86,15 @@ impl Outcome {
         let ErrPacket { code, sqlstate, .. } = *error;
         self.error = Some(ServerError { code, sqlstate, message: message.into() });
     }
+}
+
+/// An error that a client is given in place of a server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorInstead {
+    /// Error code.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// Text.
+    pub message: &'static str,
 }

@@ -8,10 +8,11 @@ use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
 use crate::packet::{status, track::Told};
 
+use super::metadata::Columns;
 use super::pass::Pass;
 use super::run::scan;
 use super::stage::{Need, Stage};
-use super::{Outcome, ReplyFormat, ResponseShape};
+use super::{ErrorInstead, Outcome, ReplyFormat, ResponseShape};
 
 /// A header and the byte after it: what tells a terminator from a row.
 const HEAD_LEN: usize = HEADER_LEN + 1;
@@ -75,17 +76,25 @@ pub struct Relay {
     /// What a server's sequence number needs added to become the client's.
     pub(super) shift: u8,
     /// Whether the server's numbers mean nothing.
-    renumbers: bool,
+    pub(super) renumbers: bool,
     /// Whether a result may be a cursor's, without rows.
     may_open_cursor: bool,
+    /// Whether the client gets column definitions in another form.
+    pub(super) translates: bool,
+    /// Whether definitions follow `PREPARE_OK`.
+    pub(super) has_definitions: bool,
+    /// What the client gets in place of the error of an interruption.
+    pub(super) interruption: Option<&'static ErrorInstead>,
     /// Flags of the EOF after column definitions that count at the end of the rows too.
     pub(super) carried: u16,
     /// What came of a packet that must be seen whole and was split.
     pub(super) gathered: Vec<u8>,
+    /// Columns of a statement whose client keeps their definitions.
+    pub(super) columns: Option<Box<Columns>>,
     pub(super) outcome: Outcome,
 }
 
-const _: () = assert!(size_of::<Relay>() <= 200);
+const _: () = assert!(size_of::<Relay>() <= 240);
 
 impl Relay {
     /// A relay for a response of `shape`, from a server's framing to a client's. Without
@@ -111,8 +120,12 @@ impl Relay {
             shift: 0,
             renumbers: false,
             may_open_cursor: true,
+            translates: server.extended_metadata != client.extended_metadata && deliver,
+            has_definitions: true,
+            interruption: None,
             carried: 0,
             gathered: Vec::new(),
+            columns: None,
             outcome: Outcome::default(),
         }
     }
@@ -151,6 +164,12 @@ impl Relay {
         self.deliver = false;
     }
 
+    /// Gives the client this error in place of the server's that the statement was interrupted
+    /// (1317).
+    pub fn replace_interruption(&mut self, error: &'static ErrorInstead) {
+        self.interruption = Some(error);
+    }
+
     /// Takes the server's next bytes, in any split, and appends to `out` what the client gets.
     /// Never consumes bytes after the end of this response.
     ///
@@ -184,7 +203,8 @@ impl Relay {
     }
 
     /// Gives up the relay for what the response said.
-    pub fn into_outcome(self) -> Outcome {
+    pub fn into_outcome(mut self) -> Outcome {
+        self.outcome.columns = self.client_columns();
         self.outcome
     }
 
@@ -240,7 +260,10 @@ impl Relay {
     /// Lets whole rows or definitions through.
     #[inline]
     fn pass_run(&mut self, pass: &mut Pass<'_, '_>) {
-        let packets_max = self.stage.run_max();
+        let packets_max = match self.translates && self.stage.has_definitions() {
+            true => 0,
+            false => self.stage.run_max(),
+        };
         let (1.., Some(seq)) = (packets_max, self.next_seq) else {
             return;
         };
@@ -248,6 +271,7 @@ impl Relay {
         if run.packets == 0 {
             return;
         }
+        self.note_columns(pass.rest().get(..run.bytes).unwrap_or_default(), run.packets);
         if self.shift == 0 {
             pass.keep(run.bytes);
         } else {
@@ -266,8 +290,16 @@ impl Relay {
             return Ok(false);
         };
         self.expect_seq(header.seq)?;
-        match self.stage.need(header, first, self.server)? {
+        let need = self.stage.need(header, first, self.server)?;
+        match need {
+            Need::Nothing if self.translates && self.stage.has_definitions() => {
+                match header.payload_len > WHOLE_MAX {
+                    true => Err(Malformed("packet length")),
+                    false => self.begin_whole(header, held, pass),
+                }
+            }
             Need::Nothing => {
+                self.note_column(header, held, pass);
                 if self.stage == Stage::RowsAfterEof {
                     self.insert_eof_before_row(header, held, pass);
                 }

@@ -125,6 +125,18 @@ impl Stage {
         }
     }
 
+    /// Whether the next packet may be a column definition.
+    #[inline]
+    pub(super) fn has_definitions(self) -> bool {
+        matches!(
+            self,
+            Self::Columns { .. }
+                | Self::Params { .. }
+                | Self::PreparedColumns { .. }
+                | Self::Listed
+        )
+    }
+
     /// Whether a terminator here may announce another result.
     pub(super) fn may_continue(self) -> bool {
         match self {

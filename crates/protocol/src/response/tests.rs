@@ -4,6 +4,7 @@
 
 mod cases;
 mod client;
+mod metadata;
 mod properties;
 mod server;
 mod transcripts;
@@ -12,10 +13,10 @@ use super::*;
 use crate::packet::status;
 
 const FORMATS: [ReplyFormat; 4] = [
-    ReplyFormat { deprecate_eof: false, session_track: false },
-    ReplyFormat { deprecate_eof: false, session_track: true },
-    ReplyFormat { deprecate_eof: true, session_track: false },
-    ReplyFormat { deprecate_eof: true, session_track: true },
+    ReplyFormat::PLAIN,
+    ReplyFormat { session_track: true, ..ReplyFormat::PLAIN },
+    ReplyFormat { deprecate_eof: true, ..ReplyFormat::PLAIN },
+    ReplyFormat { deprecate_eof: true, session_track: true, ..ReplyFormat::PLAIN },
 ];
 
 /// The content of an OK packet, or of the packet that ends a result set.

@@ -1,7 +1,8 @@
 //! Replies that the proxy makes itself. Rare, so written for clarity.
 
+use super::metadata::{put_column_count, translated};
 use crate::codec::frame::put_payload;
-use crate::codec::{put_lenenc_bytes, put_lenenc_int, put_u16, put_u32};
+use crate::codec::{Malformed, put_lenenc_bytes, put_lenenc_int, put_u16, put_u32};
 use crate::packet::eof::{EofPacket, put_eof};
 use crate::packet::ok::{OkPacket, ReplyFormat, put_result_end};
 
@@ -28,11 +29,11 @@ pub fn put_text_result(
 ) -> u8 {
     debug_assert!(!columns.is_empty());
     let mut payload = Vec::new();
-    put_lenenc_int(&mut payload, columns.len() as u64);
+    put_column_count(&mut payload, columns.len() as u64, true, format);
     let mut seq = put_payload(out, seq, &payload);
     for column in columns {
         payload.clear();
-        put_column(&mut payload, column);
+        put_column(&mut payload, column, format);
         seq = put_payload(out, seq, &payload);
     }
     if !format.deprecate_eof {
@@ -52,10 +53,35 @@ pub fn put_text_result(
     put_result_end(out, seq, &OkPacket { status, ..OkPacket::default() }, format)
 }
 
-fn put_column(payload: &mut Vec<u8>, name: &str) {
+/// Appends a column count and the definitions, which come from a server without extended
+/// metadata, and returns the sequence number after them. None are written for a side that can do
+/// without them when `definitions` is empty.
+///
+/// # Errors
+/// [`Malformed`] when a definition is cut short; `out` then holds a part of it all.
+pub fn put_columns<'a>(
+    out: &mut Vec<u8>,
+    seq: u8,
+    format: ReplyFormat,
+    count: u64,
+    definitions: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> Result<u8, Malformed> {
+    let mut payload = Vec::new();
+    put_column_count(&mut payload, count, definitions.len() > 0, format);
+    let mut seq = put_payload(out, seq, &payload);
+    for definition in definitions {
+        seq = put_payload(out, seq, &translated(definition, ReplyFormat::PLAIN, format)?);
+    }
+    Ok(seq)
+}
+
+fn put_column(payload: &mut Vec<u8>, name: &str, format: ReplyFormat) {
     // Catalog, schema, table, original table, name, original name.
     for text in ["def", "", "", "", name, ""] {
         put_lenenc_bytes(payload, text.as_bytes());
+    }
+    if format.extended_metadata {
+        put_lenenc_bytes(payload, b"");
     }
     put_lenenc_int(payload, FIXED_FIELDS_LEN);
     put_u16(payload, COLLATION);

@@ -15,6 +15,8 @@ const QUESTION: Question<'static> = Question {
     digest: Some(0xABC),
     digest_text: b"SELECT c FROM t WHERE id=?",
     query: b"SELECT c FROM t WHERE id=5",
+    may_rewrite: true,
+    chance: 0,
 };
 
 fn text(text: &str) -> Option<String> {
@@ -34,7 +36,10 @@ fn numbered(rules: Vec<Rule>) -> Vec<Rule> {
 fn decide(rules: &RuleSet, question: &Question<'_>) -> Decision {
     let mut hits = Hits::new(rules);
     let decision = rules.evaluate(question, &mut hits);
-    let matched = rules.explain(question).into_iter().filter(|v| v.outcome == Outcome::Matched);
+    let (visits, explained) = rules.explain(question);
+    assert_eq!(Decision { visited: decision.visited, ..explained }, decision);
+    let is_hit = |visit: &Visit| matches!(visit.outcome, Outcome::Matched | Outcome::Shadowed);
+    let matched = visits.into_iter().filter(is_hit);
     let ids: Vec<Option<u32>> =
         decision.matched().iter().map(|&index| rules.rule_id(index as usize)).collect();
     assert_eq!(matched.map(|visit| Some(visit.rule_id)).collect::<Vec<_>>(), ids);
@@ -46,8 +51,8 @@ fn decide(rules: &RuleSet, question: &Question<'_>) -> Decision {
 fn check(rule: Rule, question: Question<'_>, expected: Outcome) {
     let rules = compile(numbered(vec![rule]));
     let decision = decide(&rules, &question);
-    assert_eq!(decision.destination_hostgroup.is_some(), expected == Outcome::Matched);
-    let outcomes: Vec<Outcome> = rules.explain(&question).iter().map(|v| v.outcome).collect();
+    assert_eq!(decision.effects.destination_hostgroup.is_some(), expected == Outcome::Matched);
+    let outcomes: Vec<Outcome> = rules.explain(&question).0.iter().map(|v| v.outcome).collect();
     assert_eq!(outcomes, [expected]);
 }
 
@@ -171,7 +176,7 @@ fn rules_run_in_ascending_id_and_the_last_match_wins_column_by_column() {
     };
     let rules = compile(vec![rule(30, 3, None), rule(10, 1, Some("no")), rule(20, 2, None)]);
     let decision = decide(&rules, &QUESTION);
-    assert_eq!(decision.destination_hostgroup, Some(HostgroupId(3)));
+    assert_eq!(decision.effects.destination_hostgroup, Some(HostgroupId(3)));
     assert_eq!(decision.answer(), Some(Answer::Error(&Arc::from("no"))));
     assert_eq!(decision.matched(), [0, 1, 2]);
     assert!(!decision.applied);
@@ -305,7 +310,7 @@ fn among_twenty_thousand_rules_only_candidates_are_visited() {
         let mut hits = Hits::new(&rules);
         let decision = rules.evaluate(&question, &mut hits);
         assert_eq!(decision.visited, visited);
-        assert_eq!(decision.destination_hostgroup, destination.map(HostgroupId));
+        assert_eq!(decision.effects.destination_hostgroup, destination.map(HostgroupId));
     };
     check(Question { schema: b"schema_12345", ..QUESTION }, 1, Some(12_346));
     check(Question { schema: b"none", ..QUESTION }, 0, None);

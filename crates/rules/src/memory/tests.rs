@@ -13,6 +13,8 @@ const QUESTION: Question<'static> = Question {
     digest: Some(0xABC),
     digest_text: b"SELECT ?",
     query: b"SELECT 1",
+    may_rewrite: true,
+    chance: 0,
 };
 
 /// Each differs from [`QUESTION`] in one part.

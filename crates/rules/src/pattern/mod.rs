@@ -75,6 +75,44 @@ impl Pattern {
         }
     }
 
+    /// How many groups it has, all that is found counted as one.
+    pub(crate) fn groups(&self) -> usize {
+        match self {
+            Self::Linear { regex, .. } => regex.captures_len(),
+            Self::Backtracking(regex) => regex.captures_len(),
+        }
+    }
+
+    /// Shows `visit` each place where it is found, up to `places_max` or until `visit` says that
+    /// it is enough; how many there were. The error: the backtracking limit was reached.
+    pub(crate) fn find_places(
+        &self,
+        text: &[u8],
+        places_max: usize,
+        mut visit: impl FnMut(&dyn Found) -> bool,
+    ) -> Result<usize, GivenUp> {
+        let mut places = 0;
+        match self {
+            Self::Linear { regex, .. } => {
+                for found in regex.captures_iter(text).take(places_max) {
+                    places += 1;
+                    if !visit(&found) {
+                        break;
+                    }
+                }
+            }
+            Self::Backtracking(regex) => {
+                for found in regex.captures_iter(text).take(places_max) {
+                    places += 1;
+                    if !visit(&found.map_err(|_| GivenUp)?) {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(places)
+    }
+
     /// What a set of patterns is built from; `None` for a backtracking pattern.
     pub(crate) fn source(&self) -> Option<&str> {
         match self {
@@ -83,6 +121,28 @@ impl Pattern {
         }
     }
 }
+
+/// One place where a pattern was found.
+pub(crate) trait Found {
+    /// Where the group begins and ends; `None` when it took no part.
+    fn span(&self, group: usize) -> Option<(usize, usize)>;
+}
+
+impl Found for regex::bytes::Captures<'_> {
+    fn span(&self, group: usize) -> Option<(usize, usize)> {
+        self.get(group).map(|part| (part.start(), part.end()))
+    }
+}
+
+impl Found for fancy_regex::Captures<'_, [u8]> {
+    fn span(&self, group: usize) -> Option<(usize, usize)> {
+        self.get(group).map(|part| (part.start(), part.end()))
+    }
+}
+
+/// A search took too many steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenUp;
 
 /// One line out of an engine's message, which may draw the pattern over several: the last says
 /// what is wrong.

@@ -308,6 +308,11 @@ impl Step<'_> {
             Value::Default if DEFAULT_DIFFERS.contains(&name) => {
                 self.unknown.push(name.to_owned());
             }
+            // Not what the session's `SET NAMES` gave, but what the server has for everybody.
+            Value::Default if CHARSET_VARIABLES.contains(&name) => {
+                self.state.set_variable(name, b"DEFAULT");
+                self.said.push(name.to_owned());
+            }
             Value::Default => {
                 self.state.unset_variable(name);
                 self.said.push(name.to_owned());

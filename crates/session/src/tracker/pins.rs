@@ -45,11 +45,13 @@ pub enum PinReason {
     /// Something that servers leave in place when they reset a connection: a resource group,
     /// `pseudo_thread_id`.
     Connection,
+    /// A query rule says so: `multiplex = 0`.
+    Rule,
 }
 
 impl PinReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Transaction,
         Self::NextTransaction,
         Self::TemporaryTable,
@@ -69,6 +71,7 @@ impl PinReason {
         Self::Role,
         Self::BackupLock,
         Self::Connection,
+        Self::Rule,
     ];
 
     /// The reason in one word, as statistics show it.
@@ -93,6 +96,7 @@ impl PinReason {
             Self::Role => "role",
             Self::BackupLock => "backup_lock",
             Self::Connection => "connection",
+            Self::Rule => "rule",
         }
     }
 

@@ -120,6 +120,9 @@ fn set_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Op
     (!text.text.is_empty()).then_some(text.text)
 }
 
+/// A character set and collation that every server has.
+const UTF8MB4: (&str, &str) = ("utf8mb4", "utf8mb4_general_ci");
+
 /// A `SET` statement in the making.
 struct SetText {
     text: Vec<u8>,
@@ -133,6 +136,16 @@ impl SetText {
     }
 
     fn charset(&mut self, charset: &Charset) {
+        if let Charset::Collation(id) = charset
+            && trunkline_protocol::collation::lookup(self.flavor, *id).is_none()
+        {
+            // A server gives its own to a handshake whose collation it lacks. `SET NAMES DEFAULT`
+            // would give the default collation of its character set.
+            for name in ["character_set_client", "character_set_results", "collation_connection"] {
+                self.variable(name, format!("@@GLOBAL.{name}").as_bytes());
+            }
+            return;
+        }
         self.separate();
         match charset {
             Charset::Names(names) => {
@@ -145,15 +158,11 @@ impl SetText {
             }
             Charset::Collation(id) => {
                 self.text.extend_from_slice(b"NAMES ");
-                match trunkline_protocol::collation::lookup(self.flavor, *id) {
-                    Some((charset, collation)) => {
-                        self.text.extend_from_slice(charset.as_bytes());
-                        self.text.extend_from_slice(b" COLLATE ");
-                        self.text.extend_from_slice(collation.as_bytes());
-                    }
-                    // A server gives its default to a handshake whose collation it lacks.
-                    None => self.text.extend_from_slice(b"DEFAULT"),
-                }
+                let known = trunkline_protocol::collation::lookup(self.flavor, *id);
+                let (charset, collation) = known.unwrap_or(UTF8MB4);
+                self.text.extend_from_slice(charset.as_bytes());
+                self.text.extend_from_slice(b" COLLATE ");
+                self.text.extend_from_slice(collation.as_bytes());
             }
             Charset::Unknown => self.text.extend_from_slice(b"NAMES DEFAULT"),
         }

@@ -123,7 +123,10 @@ impl Walk<'_> {
     fn token(&mut self, window: &Window<'_>) {
         self.check_suspect(window);
         match window.current.kind {
-            TokenKind::Open => self.depth = self.depth.saturating_add(1),
+            TokenKind::Open => {
+                self.query_behind_with(window, window.next);
+                self.depth = self.depth.saturating_add(1);
+            }
             TokenKind::Close => self.depth = self.depth.saturating_sub(1),
             TokenKind::Assign => self.assign(window),
             TokenKind::UserVariable => self.user_variable(window),
@@ -199,6 +202,7 @@ impl Walk<'_> {
         let is_before_open = window.is_next(TokenKind::Open);
         match upper {
             b"SELECT" => self.verb(Verb::Select),
+            b"TABLE" | b"VALUES" => self.query_behind_with(window, Some(window.current)),
             b"INSERT" if !is_before_open => self.write_verb(Verb::Insert),
             b"REPLACE" if !is_before_open => self.write_verb(Verb::Replace),
             b"UPDATE" => self.write_verb(Verb::Update),
@@ -219,6 +223,16 @@ impl Walk<'_> {
         self.end_target(upper);
         if is_before_open && !self.known_call(upper, window) {
             self.call(window);
+        }
+    }
+
+    /// Behind the last `)` of common table expressions: a query that does not begin with `SELECT`,
+    /// but perhaps with `(`, `first` being its first word.
+    fn query_behind_with(&mut self, window: &Window<'_>, first: Option<Token<'_>>) {
+        let follows = window.previous.is_some_and(|token| token.kind == TokenKind::Close);
+        let first = first.map(|token| token.keyword()).unwrap_or_default();
+        if follows && matches!(first.as_bytes(), b"SELECT" | b"TABLE" | b"VALUES") {
+            self.verb(Verb::Select);
         }
     }
 

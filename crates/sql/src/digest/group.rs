@@ -104,6 +104,19 @@ impl Grouper {
         self.last = run.last().copied().unwrap_or(self.last);
     }
 
+    /// Whether a value is held back in a list that is collapsed already.
+    #[inline]
+    pub(super) fn leaves_out(&self) -> bool {
+        matches!(self.list, List::Held(b'?')) && self.pairs > self.list_limit + 2
+    }
+
+    /// The value that is held back gets its comma, and another one is held back.
+    #[inline]
+    pub(super) fn pair_left_out(&mut self) {
+        self.pairs += 1;
+        self.last = b'?';
+    }
+
     /// Writes one byte.
     #[inline]
     pub(super) fn byte(&mut self, byte: u8) {

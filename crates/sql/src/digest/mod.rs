@@ -15,6 +15,7 @@
 
 mod class;
 mod group;
+mod lanes;
 mod scan;
 mod space;
 #[cfg(test)]
@@ -23,7 +24,7 @@ mod tests;
 use core::fmt;
 
 use crate::spooky;
-use scan::Scanner;
+use scan::{Scanner, Seen};
 use space::Spacer;
 
 /// The most bytes of a comment that [`Digest::first_comment`] gives.
@@ -127,6 +128,18 @@ impl Digester {
     pub fn digest<'a>(&'a mut self, text: &'a [u8], settings: &Settings) -> Digest<'a> {
         self.spacer.begin(settings);
         let seen = Scanner::new(text, settings, &mut self.spacer).run();
+        self.finish(seen, settings)
+    }
+
+    /// The same without its short cuts, byte by byte.
+    #[cfg(test)]
+    fn digest_slowly<'a>(&'a mut self, text: &'a [u8], settings: &Settings) -> Digest<'a> {
+        self.spacer.begin(settings);
+        let seen = Scanner::new(text, settings, &mut self.spacer).without_short_cuts().run();
+        self.finish(seen, settings)
+    }
+
+    fn finish<'a>(&'a mut self, seen: Seen<'a>, settings: &Settings) -> Digest<'a> {
         self.spacer.finish();
         let grouper = &self.spacer.grouper;
         let whole = trim_end(&grouper.out);

@@ -9,6 +9,7 @@ use memchr::{memchr, memchr2, memchr3};
 use super::class::{
     Class, RUN_BACKTICK_SHIFT, RUN_TAKES, RUN_WORD_SHIFT, class, is_space, is_word, run_flags,
 };
+use super::lanes;
 use super::space::Spacer;
 use super::{FIRST_COMMENT_MAX, Settings};
 
@@ -97,6 +98,13 @@ impl<'a, 's> Scanner<'a, 's> {
         }
     }
 
+    /// Takes every byte by itself.
+    #[cfg(test)]
+    pub(super) fn without_short_cuts(mut self) -> Self {
+        self.takes_runs = false;
+        self
+    }
+
     /// Scans the whole text.
     #[inline]
     pub(super) fn run(mut self) -> Seen<'a> {
@@ -106,6 +114,7 @@ impl<'a, 's> Scanner<'a, 's> {
                 Class::Letter => self.word(),
                 Class::Digit => self.number(),
                 Class::Space => self.space(),
+                Class::Plain if byte == b',' && self.takes_runs => self.comma(),
                 Class::Inert | Class::Plain => self.plain(byte),
                 Class::Quote => self.string(byte),
                 Class::Backtick => {
@@ -184,6 +193,18 @@ impl<'a, 's> Scanner<'a, 's> {
         self.at += 1;
     }
 
+    /// A comma, and the one space behind it that goes.
+    #[inline]
+    fn comma(&mut self) {
+        if self.peek(1) != b' ' || is_space(self.peek(2)) {
+            return self.plain(b',');
+        }
+        self.out.comma_and_space();
+        self.before = b' ';
+        self.at += 2;
+    }
+
+    #[inline]
     fn space(&mut self) {
         if self.out.taken > 0 && self.out.last != b' ' {
             self.put(b' ');
@@ -199,10 +220,11 @@ impl<'a, 's> Scanner<'a, 's> {
     #[inline]
     fn run_on(&mut self) {
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let mut in_word = u8::from(is_word(self.before));
+        let mut len = lanes::plain_len(rest);
+        let last = len.checked_sub(1).and_then(|last| rest.get(last)).copied();
+        let mut in_word = u8::from(is_word(last.unwrap_or(self.before)));
         let mut backticks = 0;
-        let mut len = 0;
-        for &byte in rest {
+        while let Some(&byte) = rest.get(len) {
             let flags = run_flags(byte);
             if flags >> in_word & RUN_TAKES == 0 {
                 break;
@@ -243,9 +265,34 @@ impl<'a, 's> Scanner<'a, 's> {
             self.put_number(digits);
             self.before = b'?';
             self.at += digits;
+            if rest.get(digits) == Some(&b',') && self.takes_runs {
+                self.numbers_left_out();
+            }
+            return;
+        }
+        if digits == rest.len() {
+            // As below: the statement's last byte is not judged with the others.
+            self.put_number((digits - 1).max(1));
+            self.before = b'?';
+            self.at += digits;
             return;
         }
         self.odd_number(rest);
+    }
+
+    /// After a number, before a comma: takes the comma, and numbers and commas behind it, as long
+    /// as the list is so long already that nothing of them is shown.
+    fn numbers_left_out(&mut self) {
+        while self.out.leaves_out() && self.peek(0) == b',' {
+            let rest = self.text.get(self.at + 1..).unwrap_or_default();
+            let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+            if digits == 0 || rest.get(digits) != Some(&b',') {
+                break;
+            }
+            self.out.pair_left_out();
+            self.residue = Residue { start: self.out.taken - 1, offset: self.at + 1, len: digits };
+            self.at += 1 + digits;
+        }
     }
 
     /// A number that isn't plain digits with something else after them.

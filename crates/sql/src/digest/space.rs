@@ -96,6 +96,34 @@ impl Spacer {
         self.taken += run.len();
     }
 
+    /// Takes a comma and one space, which goes whatever follows. Not for `keep_comment`.
+    #[inline]
+    pub(super) fn comma_and_space(&mut self) {
+        debug_assert!(!self.keep_comment);
+        self.resolve(b',');
+        self.pass(b',');
+        self.remove();
+        self.last_but_one = b',';
+        self.last = b' ';
+        self.taken += 2;
+    }
+
+    /// Whether a value and a comma more would not change what is written.
+    #[inline]
+    pub(super) fn leaves_out(&self) -> bool {
+        self.pending.is_none() && self.grouper.leaves_out()
+    }
+
+    /// Takes a comma and a `?`, where [`Self::leaves_out`] and one `?` has just come.
+    #[inline]
+    pub(super) fn pair_left_out(&mut self) {
+        debug_assert!(self.leaves_out() && self.last == b'?');
+        self.grouper.pair_left_out();
+        self.last_but_one = b',';
+        self.passed = b'?';
+        self.taken += 2;
+    }
+
     /// Takes one byte of the statement; letters are lowercased if the settings say so.
     #[inline]
     pub(super) fn byte(&mut self, byte: u8) {

@@ -262,3 +262,74 @@ proptest! {
         prop_assert!(one.is_clean);
     }
 }
+
+/// Words, literals and what stands between them, as long as the short cuts need it.
+fn pieces() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    const PIECES: [&str; 44] = [
+        "SELECT",
+        "select_list",
+        "a",
+        "t1",
+        "b2b",
+        "_x",
+        "sbtest.c",
+        "orders.customer_id",
+        "=",
+        "<=",
+        " ",
+        " ",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        ",",
+        ", ",
+        ",  ",
+        "(",
+        ")",
+        "), (",
+        "1",
+        "42",
+        "1.5",
+        "0x1F",
+        "7a",
+        "'s'",
+        "'it''s'",
+        "\"q\"",
+        "?",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "`b`",
+        "é",
+        ";",
+        "-- c\n",
+        "#h\n",
+        "/* c */",
+        "$",
+        ".5",
+    ];
+    const LONG: [&str; 4] =
+        ["1,2,3,4,5,6,7,8,9,10,", "1, 2, 3, 4, 5, 6, 7", "(1,2,3,4,5,6)", "1,1,1,1,"];
+    let piece = prop_oneof![
+        12 => prop::sample::select(PIECES.to_vec()),
+        1 => prop::sample::select(LONG.to_vec()),
+    ];
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn short_cuts_change_nothing(text in pieces(), lowercase in proptest::bool::ANY) {
+        let settings = Settings { lowercase, ..Settings::default() };
+        let (mut one, mut other) = (Digester::new(), Digester::new());
+        let fast = one.digest(text.as_bytes(), &settings);
+        let slow = other.digest_slowly(text.as_bytes(), &settings);
+        proptest::prop_assert_eq!(fast, slow, "{}", text);
+    }
+}

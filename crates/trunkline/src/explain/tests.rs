@@ -59,7 +59,8 @@ fn explain(config: &str, user: &str, schema: Option<&str>, sql: &str) -> String 
 fn a_read_goes_to_a_reader() {
     let sql = "SELECT a FROM t WHERE id = 7";
     let mut digester = Digester::new();
-    let hash = digester.digest(sql.as_bytes(), &digest::Settings::default()).format();
+    let hash =
+        digester.digest(sql.as_bytes(), &trunkline_sql::digest::Settings::default()).format();
     let expected = format!(
         "digest      SELECT a FROM t WHERE id = ?\n\
          hash        {hash}\n\
@@ -119,4 +120,38 @@ fn without_a_reader_the_writer_reads() {
     let config = CONFIG.replacen("weight = 3", "weight = 3\nstatus = \"OFFLINE_HARD\"", 1);
     let text = explain(&config, "app", None, "SELECT a FROM t");
     assert!(text.contains("hostgroup   10, the writer: no reader is online"), "{text}");
+}
+
+#[test]
+fn rewrites_shadows_fast_routing_hints_and_orders_are_told() {
+    let config = format!(
+        "{CONFIG}
+    [[rule]]
+    id = 3
+    match_pattern = \"old_(\\\\w+)\"
+    replace_pattern = \"new_\\\\1\"
+    timeout = 500
+    delay = 20
+    flagOUT = 5
+    [[rule]]
+    id = 4
+    flagIN = 5
+    shadow = true
+    destination_hostgroup = 30
+    [[fast_routing]]
+    username = \"app\"
+    schemaname = \"shop\"
+    flagIN = 5
+    destination_hostgroup = 30
+    "
+    );
+    let text = explain(&config, "app", None, "SELECT a FROM old_t");
+    let expected = "rule        3: matches, rewrites, on with flag 5\n\
+                    rule        4 (flag 5): would match, and is a shadow\n\
+                    sent as     SELECT a FROM new_t\n\
+                    orders      delay 20 ms, timeout 500 ms\n\
+                    hostgroup   30, as fast routing says\n";
+    assert!(text.contains(expected), "{text}");
+    let text = explain(&config, "app", None, "/* hostgroup=20 */ DELETE FROM t");
+    assert!(text.contains("hostgroup   20, as a comment says\n"), "{text}");
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::command::execute::LAST_STMT_ID;
+use trunkline_protocol::command::execute::{LAST_STMT_ID, STMT_ID_AT};
 
 use super::Entry;
 
@@ -16,6 +16,8 @@ pub(crate) struct ClientStmt {
     /// Type and flags of each parameter, as its driver sent them last; `None` before the first
     /// execution.
     pub types: Option<Rc<[u8]>>,
+    /// The definitions of its columns that its client has, if it keeps them.
+    pub columns: Option<Rc<[u8]>>,
     /// What was sent ahead of the next execution.
     pub long: Option<Box<LongData>>,
     /// The connection on which it has an open cursor.
@@ -42,6 +44,19 @@ pub(crate) enum LongDataError {
     NoParameter,
 }
 
+impl LongData {
+    /// Whether any of it is for this parameter.
+    pub(crate) fn has(&self, parameter: usize) -> bool {
+        let of = |begin: &usize| {
+            let number = self.frames.get(begin + PARAMETER_AT..)?.first_chunk()?;
+            Some(usize::from(u16::from_le_bytes(*number)))
+        };
+        self.begins.iter().any(|begin| of(begin) == Some(parameter))
+    }
+}
+
+/// Where the parameter's number lies in the frames of a piece.
+const PARAMETER_AT: usize = STMT_ID_AT + 4;
 /// Bytes that a piece takes beside its frames.
 const PIECE_COST: usize = size_of::<usize>();
 
@@ -106,7 +121,7 @@ impl ClientStmts {
         debug_assert_eq!(id, self.next_id);
         let Err(place) = self.place(id) else { return };
         self.held += entry.text.len();
-        let stmt = ClientStmt { id, entry, types: None, long: None, cursor: None };
+        let stmt = ClientStmt { id, entry, types: None, columns: None, long: None, cursor: None };
         self.stmts.insert(place, stmt);
         self.next_id = id.wrapping_add(1);
         self.last = Some(id);

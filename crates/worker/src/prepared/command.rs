@@ -1,9 +1,15 @@
 //! What clients ask of their prepared statements.
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use trunkline_protocol::{
-    codec::frame::HEADER_LEN, command::execute::Execution, packet::greeting::Flavor,
+    capability::Capabilities,
+    codec::frame::{HEADER_LEN, put_payload},
+    command::{
+        attributes::{ExecutionError, PlainExecution},
+        execute::Execution,
+    },
+    packet::greeting::Flavor,
     response::ResponseShape,
 };
 use trunkline_session::tracker::PinReason;
@@ -11,9 +17,10 @@ use trunkline_sql::analysis::Effect;
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Purpose, Statement},
     prepared::ClientStmts,
-    route::Route,
+    route::{Asking, Route, Routed},
 };
 
 use super::{ClientStmt, Fit, LongDataError};
@@ -57,10 +64,8 @@ impl Worker {
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        if known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. })) {
-            // The number may be a parameter, and is one of ours in any case.
-            let text = "This command is not supported in the prepared statement protocol yet";
-            return self.refuse_prepare(id, 1295, b"HY000", text);
+        if ends_others(&known) {
+            return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
         }
         let settings = &self.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
@@ -73,18 +78,28 @@ impl Worker {
             return self.refuse_prepare(id, 1461, b"42000", &text);
         }
         let stmt_id = stmts.next_id();
-        self.end_brief_pins(id, &known.analysis);
-        let route = match self.route_text(id, &known, text) {
-            // A rule's answer is for those who run it.
+        let routed = self.route_text(id, &known, text, Asking::Prepare, &modes);
+        let Routed { route, mut orders, rewritten } = routed;
+        // A rule's answer, and its delay, are for those who run it.
+        orders.delay_ms = 0;
+        let route = match route {
             Route::Ok(_) => self.route_plain(id),
             route => route,
         };
-        let mut statement = self.statement(frames, ResponseShape::Prepare, Purpose::Prepare);
+        let (frames, known) = match rewritten {
+            None => (Cow::Borrowed(frames), known),
+            Some(rewritten) if ends_others(&rewritten.known) => {
+                return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
+            }
+            Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
+        };
+        let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
         // Nothing runs, so it can be tried twice.
         statement.is_read = true;
         statement.known = Some(known);
-        self.follow(id, route, statement);
+        statement.obey(orders);
+        self.depart(id, route, statement, text.len());
     }
 
     fn refuse_prepare(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
@@ -126,8 +141,13 @@ impl Worker {
             Run::Once => "mysqld_stmt_execute",
             Run::Bulk => "mysqld_stmt_bulk_execute",
         };
+        if run == Run::Bulk && !self.has_capability(id, Capabilities::STMT_BULK_OPERATIONS) {
+            let text = "This command is not supported in the prepared statement protocol yet";
+            return self.answer_error(id, 1295, b"HY000", text);
+        }
         let Some(stmt_id) = self.resolve(id, stmt_id, function) else { return };
         self.close_cursor(id, stmt_id);
+        let has_attributes = self.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
         let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
@@ -135,6 +155,14 @@ impl Worker {
             return self.refuse_long_data(id, error);
         }
         let raw = payload.get(5..).unwrap_or_default();
+        let plain = match has_attributes && run == Run::Once {
+            true => match plain_execution(stmt, raw) {
+                Ok(plain) => Some(plain),
+                Err(error) => return self.refuse_execution(id, error),
+            },
+            false => None,
+        };
+        let raw = plain.as_ref().map_or(raw, |plain| &plain.raw);
         let execution = match run {
             Run::Once => Execution::parse(raw, stmt.entry.params),
             Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
@@ -148,13 +176,32 @@ impl Worker {
             stmt.types = Some(types.into());
         }
         let entry = Rc::clone(&stmt.entry);
-        self.end_brief_pins(id, &entry.known.analysis);
-        let route = self.route_text(id, &entry.known, &entry.text);
+        let Some(modes) = self.modes(id) else { return };
+        let routed = self.route_text(id, &entry.known, &entry.text, Asking::Execute, &modes);
+        let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
+        if let Some(plain) = plain {
+            take_plain(&mut statement, stmt_id, &plain, payload);
+        }
         statement.stmt_id = Some(stmt_id);
         statement.is_read = entry.known.is_read();
         statement.known = Some(Rc::clone(&entry.known));
-        self.follow(id, route, statement);
+        statement.obey(routed.orders);
+        self.depart(id, route, statement, 0);
+    }
+
+    /// Whether a client has agreed on this.
+    pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| session.capabilities.contains(capability))
+    }
+
+    fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
+        let (code, text) = match error {
+            ExecutionError::Malformed(_) => (1835, "Malformed communication packet."),
+            ExecutionError::TooFewValues => (1210, "Incorrect arguments to COM_STMT_EXECUTE"),
+        };
+        self.answer_error(id, code, b"HY000", text);
     }
 
     /// What servers answer to an execution whose long data was wrong.
@@ -251,6 +298,29 @@ impl Worker {
             lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
         }
     }
+}
+
+/// An execution of a client with query attributes, in the form of those without.
+fn plain_execution(stmt: &ClientStmt, raw: &[u8]) -> Result<PlainExecution, ExecutionError> {
+    let is_long = |param| stmt.long.as_ref().is_some_and(|long| long.has(param));
+    PlainExecution::parse(raw, stmt.entry.params, is_long)
+}
+
+/// Puts an execution's plain form in the place of what came, and keeps its attributes.
+fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, came: &[u8]) {
+    let (code, raw) = (came.get(..1).unwrap_or_default(), came.get(5..).unwrap_or_default());
+    let payload = [code, &stmt_id.to_le_bytes(), &plain.raw].concat();
+    statement.frames.clear();
+    put_payload(&mut statement.frames, 0, &payload);
+    statement.attributes = plain.has_attributes.then(|| raw.into());
+}
+
+/// What a client is told that wants to prepare what can't be.
+const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
+
+/// Whether it is a `KILL`: its number may be a parameter, and is one of ours in any case.
+fn ends_others(known: &Known) -> bool {
+    known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }
 
 /// The text of a `COM_STMT_PREPARE`.

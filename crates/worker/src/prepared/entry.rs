@@ -1,6 +1,7 @@
 //! What the statements of several clients, prepared from one text, have in common.
 
 use std::{
+    cell::RefCell,
     collections::{HashMap, hash_map},
     rc::Rc,
     sync::Arc,
@@ -26,9 +27,20 @@ pub(crate) struct Entry {
     pub params: u16,
     /// Whether its executions give rows.
     pub has_rows: bool,
+    /// Definitions of its columns that one of its clients has, to be shared by others.
+    columns: RefCell<Option<Rc<[u8]>>>,
 }
 
 impl Entry {
+    /// These definitions; one allocation for all clients that have the same.
+    pub(crate) fn columns(&self, definitions: &[u8]) -> Rc<[u8]> {
+        let mut shared = self.columns.borrow_mut();
+        match &*shared {
+            Some(known) if **known == *definitions => Rc::clone(known),
+            Some(_) | None => Rc::clone(shared.insert(definitions.into())),
+        }
+    }
+
     /// Whether a server has found the same in the text.
     pub(crate) fn is_like(&self, prepared: Prepared) -> bool {
         self.params == prepared.params && self.has_rows == (prepared.columns > 0)
@@ -50,7 +62,8 @@ impl EntryKey {
         let has_rows = columns > 0;
         let Self { has_literals, .. } = *self;
         let (text, reading) = (self.text.clone(), Arc::clone(&self.reading));
-        Rc::new(Entry { text, known, reading, has_literals, params, has_rows })
+        let columns = RefCell::default();
+        Rc::new(Entry { text, known, reading, has_literals, params, has_rows, columns })
     }
 }
 

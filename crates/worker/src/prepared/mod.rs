@@ -11,6 +11,7 @@
 //! | `entry` | the table of entries |
 //! | `reading` | which part of a session's state decides what a text means |
 //! | `client_stmts` | a session's statements, long data, the types that its driver sent |
+//! | `columns` | definitions that clients keep |
 //! | `server_stmts` | a connection's statements, least recently used last |
 //! | `command` | what clients ask |
 //! | `send` | a statement is prepared where it is missing, and run |
@@ -19,6 +20,7 @@
 //! Why it is made so: `docs/decisions/0012`.
 
 mod client_stmts;
+mod columns;
 mod command;
 mod entry;
 mod outcome;
@@ -27,6 +29,7 @@ mod send;
 mod server_stmts;
 
 pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
+pub(crate) use columns::know_columns;
 pub(crate) use command::Run;
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use reading::{Reading, has_literals, state_for};

@@ -47,6 +47,7 @@ impl Worker {
         self.stmt_is_on(conn_id, &entry, prepared.stmt_id);
         if let (Some(stmts), Some(stmt_id)) = (self.stmts_mut(id), statement.stmt_id) {
             stmts.insert(stmt_id, entry);
+            stmts.columns_sent(stmt_id, outcome);
         }
     }
 
@@ -209,6 +210,9 @@ impl Worker {
     ) {
         let Some(stmt_id) = statement.stmt_id else { return };
         self.long_data_used(id, stmt_id);
+        if let Some(stmts) = self.stmts_mut(id) {
+            stmts.columns_sent(stmt_id, outcome);
+        }
         let Some(conn) = self.conns.get_mut(conn_id).filter(|_| was_run) else {
             return;
         };

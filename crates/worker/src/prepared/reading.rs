@@ -8,7 +8,7 @@ use trunkline_sql::token::{Modes, TokenKind, Tokens};
 /// Variables that have no part in what a text means: they matter when it runs. Any other one may
 /// (`sql_mode`, `optimizer_switch`, `group_concat_max_len`, …), so that statements prepared under
 /// different values of it are different ones.
-const WITHOUT_PART: [&str; 14] = [
+const WITHOUT_PART: [&str; 15] = [
     "autocommit",
     "foreign_key_checks",
     "innodb_lock_wait_timeout",
@@ -18,6 +18,7 @@ const WITHOUT_PART: [&str; 14] = [
     "max_statement_time",
     "net_read_timeout",
     "net_write_timeout",
+    "resultset_metadata",
     "session_track_gtids",
     "transaction_isolation",
     "transaction_read_only",

@@ -6,7 +6,13 @@ use std::sync::Arc;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
-    command::execute::{LAST_STMT_ID, put_close, put_prepare, put_renamed},
+    command::{
+        attributes::put_query,
+        execute::{
+            LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_prepare, put_renamed,
+            put_with_attributes,
+        },
+    },
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
@@ -239,16 +245,33 @@ pub(crate) fn put_statement(
     statement: &mut Statement,
     session: &Session,
     stmts: &mut ServerStmts,
+    takes_attributes: bool,
 ) {
     match (&statement.purpose, statement.stmt_id) {
         (Purpose::Execute, Some(stmt_id)) => {
-            put_execution(out, statement, session, stmt_id, stmts);
+            put_execution(out, statement, session, stmt_id, stmts, takes_attributes);
         }
         (Purpose::Fetch, Some(stmt_id)) => {
             let held = stmts.held(stmt_id).unwrap_or_default();
             put_renamed(out, &statement.frames, held);
         }
+        (Purpose::Query, _) if takes_attributes => put_text(out, statement),
         _ => out.extend_from_slice(&statement.frames),
+    }
+}
+
+/// Appends a `COM_QUERY` with its attributes, or none.
+fn put_text(out: &mut Vec<u8>, statement: &Statement) {
+    let attributes = statement.attributes.as_deref();
+    match is_split(&statement.frames) {
+        true => {
+            let payload = joined_payload(&statement.frames);
+            put_query(out, attributes, payload.get(1..).unwrap_or_default());
+        }
+        false => {
+            let text = statement.frames.get(HEADER_LEN + 1..);
+            put_query(out, attributes, text.unwrap_or_default());
+        }
     }
 }
 
@@ -258,6 +281,7 @@ fn put_execution(
     session: &Session,
     stmt_id: u32,
     stmts: &mut ServerStmts,
+    takes_attributes: bool,
 ) {
     let Some(stmt) = session.prepared.get(stmt_id) else {
         debug_assert!(false, "an execution outlived its statement");
@@ -283,16 +307,28 @@ fn put_execution(
         run_front(stmts, stmt, statement);
     }
     let types = stmt.types.as_deref().filter(|types| needs_types && !types.is_empty());
-    let Some(types) = types else {
+    if let (Some(raw), true) = (&statement.attributes, takes_attributes) {
+        return put_with_attributes(out, server_id, raw);
+    }
+    if types.is_none() && !takes_attributes {
         return put_renamed(out, &statement.frames, server_id);
-    };
+    }
+    let params = stmt.entry.params;
     let joined = is_split(&statement.frames).then(|| {
         // As one packet that is longer than packets can be.
         [&[0; HEADER_LEN], &*joined_payload(&statement.frames)].concat()
     });
-    match execution_in(joined.as_ref().unwrap_or(&statement.frames), stmt.entry.params) {
-        Some(execution) if execution.types.is_none() => {
+    match (execution_in(joined.as_ref().unwrap_or(&statement.frames), params), types) {
+        (Some(execution), types) if takes_attributes => {
+            execution.put_counted(out, server_id, params, types);
+        }
+        (Some(execution), Some(types)) if execution.types.is_none() => {
             execution.put_with_types(out, server_id, types);
+        }
+        // What the server says of a block that is cut short is said of this one.
+        (None, _) if takes_attributes => {
+            let raw = statement.frames.get(STMT_ID_AT + 4..).unwrap_or_default();
+            put_counted_cut(out, server_id, params, raw);
         }
         _ => put_renamed(out, &statement.frames, server_id),
     }

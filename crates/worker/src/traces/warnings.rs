@@ -6,17 +6,22 @@ use trunkline_protocol::{
         frame::{put_payload, split_packet},
     },
     packet::{
-        eof::{self, EofPacket},
-        err,
+        eof, err,
         ok::{OkPacket, put_result_end},
     },
-    response::{ReplyFormat, ServerError, write::put_text_result},
+    response::{
+        ReplyFormat, ServerError,
+        write::{put_columns, put_text_result},
+    },
 };
 use trunkline_sql::recall::ShowDiagnostics;
 
 /// The packets of an answer to `SHOW WARNINGS`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Warnings {
+    /// How many columns there are.
+    count: u8,
+    /// Their definitions; none when the session does without.
     columns: Vec<Box<[u8]>>,
     rows: Vec<Box<[u8]>>,
 }
@@ -24,6 +29,12 @@ pub(super) struct Warnings {
 /// Whether a row of `SHOW WARNINGS` has the level `Error`.
 fn is_error(row: &[u8]) -> bool {
     Reader::new(row).lenenc_bytes("level").is_ok_and(|level| level == b"Error")
+}
+
+/// The form in which an answer is kept.
+pub(super) fn captured_format(server: ReplyFormat) -> ReplyFormat {
+    // A server that may leave the definitions out is not asked for them.
+    ReplyFormat { optional_metadata: server.optional_metadata, ..ReplyFormat::PLAIN }
 }
 
 impl Warnings {
@@ -34,22 +45,22 @@ impl Warnings {
     }
 
     /// Reads a reply, perhaps cut off.
-    pub(super) fn read(mut bytes: &[u8], format: ReplyFormat) -> Option<Self> {
+    pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
         let mut read = Self::default();
         let (_, first, rest) = split_packet(bytes)?;
-        let count = match first {
-            [count @ 1..=16] => usize::from(*count),
+        let definitions = match first {
+            [count @ 1..=16] | [count @ 1..=16, 1] => *count,
+            [1..=16, 0] => 0,
             _ => return None,
         };
+        read.count = *first.first()?;
         bytes = rest;
-        for _ in 0..count {
+        for _ in 0..definitions {
             let (_, column, rest) = split_packet(bytes)?;
             read.columns.push(column.into());
             bytes = rest;
         }
-        if !format.deprecate_eof {
-            bytes = split_packet(bytes)?.2;
-        }
+        bytes = split_packet(bytes)?.2;
         while let Some((_, row, rest)) = split_packet(bytes) {
             if matches!(row.first(), Some(&(eof::HEADER | err::HEADER)) | None) {
                 break;
@@ -68,13 +79,11 @@ impl Warnings {
         format: ReplyFormat,
         status: u16,
     ) {
-        let count = u8::try_from(self.columns.len()).unwrap_or_default();
-        let mut seq = put_payload(out, 1, &[count]);
-        for column in &self.columns {
-            seq = put_payload(out, seq, column);
-        }
+        let columns = self.columns.iter().map(AsRef::as_ref);
+        // A definition that was read can be written.
+        let mut seq = put_columns(out, 1, format, self.count.into(), columns).unwrap_or(1);
         if !format.deprecate_eof {
-            seq = eof::put_eof(out, seq, EofPacket { warnings: 0, status });
+            seq = eof::put_eof(out, seq, eof::EofPacket { warnings: 0, status });
         }
         let rows = self.rows.iter().filter(|row| !show.errors_only || is_error(row));
         for row in limited(rows, show) {

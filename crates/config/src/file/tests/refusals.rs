@@ -205,7 +205,18 @@ fn a_wrong_rule_is_named() {
     check("apply=true", "t:6:1: `id` is missing in [[rule]]");
     check("id=0", "t:7:4: `id` in [[rule]] must be 1 to 4294967295, not 0");
     check("id=1\nflagin=1", "t:8:1: unknown key `flagin` in [[rule]]; did you mean `flagIN`?");
-    check("id=1\ncache_ttl=5", "t:8:1: `cache_ttl` in [[rule]] is not supported yet");
+    check("id=1\ncache_ttl=0", "t:8:11: `cache_ttl` in [[rule]] must be 1 to 4294967295, not 0");
+    check("id=1\nretries=1001", "t:8:9: `retries` in [[rule]] must be 0 to 1000, not 1001");
+    check("id=1\nmultiplex=3", "t:8:11: `multiplex` in [[rule]] must be 0 to 2, not 3");
+    check(
+        "id=1\nreplace_pattern='x'",
+        "t:8:17: rule 1: replace_pattern: there is no match_pattern to replace",
+    );
+    check(
+        "id=1\nmatch_pattern='(a)'\nreplace_pattern='\\2'",
+        "t:9:17: rule 1: replace_pattern: `\\2` names group \\2, and match_pattern has 1",
+    );
+    check("id=1\nattributes='[]'", "t:8:12: rule 1: attributes: `[]` is not a JSON object");
     check(
         "id=1\nproxy_port=65536",
         "t:8:12: `proxy_port` in [[rule]] must be 0 to 65535, not 65536",

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::metadata::in_form;
 use super::{Done, Event};
 use crate::codec::Reader;
 use crate::codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
@@ -14,16 +15,33 @@ pub(super) struct Client {
     /// Payload and the length of its first packet.
     payloads: VecDeque<(Vec<u8>, usize)>,
     events: Vec<Event>,
+    /// Definitions that it has already.
+    known: Vec<Vec<u8>>,
 }
 
 impl Client {
     /// Reads exactly one response, whose packets must be numbered from 1, the file's included.
     pub(super) fn decode(shape: ResponseShape, format: ReplyFormat, bytes: &[u8]) -> Vec<Event> {
+        Self::decode_knowing(shape, format, bytes, Vec::new())
+    }
+
+    /// The same for one that has these definitions, should they be left out.
+    pub(super) fn decode_knowing(
+        shape: ResponseShape,
+        format: ReplyFormat,
+        bytes: &[u8],
+        known: Vec<Vec<u8>>,
+    ) -> Vec<Event> {
         let payloads = payloads(bytes);
-        let mut client = Self { format, payloads, events: Vec::new() };
+        let mut client = Self { format, payloads, events: Vec::new(), known };
         client.read(shape);
         assert!(client.payloads.is_empty(), "packets after the end: {:?}", client.payloads);
         client.events
+    }
+
+    fn definition(&mut self) -> Vec<u8> {
+        let definition = self.next().0;
+        in_form(&definition, self.format, ReplyFormat::PLAIN)
     }
 
     fn next(&mut self) -> (Vec<u8>, usize) {
@@ -65,8 +83,17 @@ impl Client {
                 true
             }
             _ => {
-                let count = Reader::new(&payload).lenenc_int("count").expect("count");
-                let columns = (0..count).map(|_| self.next().0).collect();
+                let mut reader = Reader::new(&payload);
+                let count = reader.lenenc_int("count").expect("count");
+                let follows = match self.format.has_metadata_flag() {
+                    true => reader.u8("flag").expect("flag") == 1,
+                    false => true,
+                };
+                assert!(reader.is_empty(), "{payload:?}");
+                let columns = match follows {
+                    true => (0..count).map(|_| self.definition()).collect(),
+                    false => self.known.clone(),
+                };
                 self.events.push(Event::Columns(columns));
                 if !self.format.deprecate_eof {
                     let (payload, _) = self.next();
@@ -125,13 +152,15 @@ impl Client {
         let stmt_id = reader.u32("id").expect("id");
         let columns = reader.u16("columns").expect("columns");
         let params = reader.u16("params").expect("params");
+        let rest = if self.format.optional_metadata { 4 } else { 3 };
+        assert_eq!(reader.rest().len(), rest);
         let params = self.definitions(params);
         let columns = self.definitions(columns);
         self.events.push(Event::Prepared(stmt_id, params, columns));
     }
 
     fn definitions(&mut self, count: u16) -> Vec<Vec<u8>> {
-        let definitions = (0..count).map(|_| self.next().0).collect();
+        let definitions = (0..count).map(|_| self.definition()).collect();
         if count > 0 && !self.format.deprecate_eof {
             let (payload, _) = self.next();
             assert_eq!((payload[0], payload.len()), (0xFE, 5));

@@ -1,5 +1,6 @@
 //! Writes a response as a server does.
 
+use super::metadata::in_form;
 use super::{Done, Event};
 use crate::codec::frame::put_payload;
 use crate::codec::{put_lenenc_bytes, put_lenenc_int, put_u16, put_u32};
@@ -54,7 +55,7 @@ impl Server {
 
     fn definitions(&mut self, definitions: &[Vec<u8>], with_eof: bool) {
         for definition in definitions {
-            self.packet(definition);
+            self.packet(&in_form(definition, ReplyFormat::PLAIN, self.format));
         }
         if with_eof && !definitions.is_empty() && !self.format.deprecate_eof {
             self.eof(status::AUTOCOMMIT, 0);
@@ -79,6 +80,9 @@ impl Server {
             Event::Columns(definitions) => {
                 let mut count = Vec::new();
                 put_lenenc_int(&mut count, definitions.len() as u64);
+                if self.format.has_metadata_flag() {
+                    count.push(1);
+                }
                 self.packet(&count);
                 self.definitions(definitions, !opens_cursor);
             }
@@ -88,6 +92,9 @@ impl Server {
                 put_u16(&mut payload, u16::try_from(columns.len()).expect("few"));
                 put_u16(&mut payload, u16::try_from(params.len()).expect("few"));
                 payload.extend_from_slice(&[0, 7, 0]);
+                if self.format.optional_metadata {
+                    payload.push(1);
+                }
                 self.packet(&payload);
                 self.definitions(params, true);
                 self.definitions(columns, true);

@@ -140,7 +140,7 @@ proptest! {
             prop_assert_eq!(&ids, &matched);
             prop_assert_eq!(decision.final_flag, flag);
             let destination = matched.last().copied().map(HostgroupId);
-            prop_assert_eq!(decision.destination_hostgroup, destination);
+            prop_assert_eq!(decision.effects.destination_hostgroup, destination);
             let mut hits = Hits::new(&compiled);
             for _ in 0..2 {
                 prop_assert_eq!(memory.decide(&compiled, &question, &mut hits), &decision);

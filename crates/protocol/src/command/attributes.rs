@@ -1,0 +1,310 @@
+//! MySQL's query attributes: named values that a client sends along with a statement.
+//!
+//! | bytes | before the text of `COM_QUERY`, with `CLIENT_QUERY_ATTRIBUTES` |
+//! |---|---|
+//! | lenenc | number of attributes |
+//! | lenenc | sets of them, 1 |
+//! | (n + 7) / 8 | with n attributes: a bit for each, set for NULL |
+//! | 1 | 1: types follow |
+//! | n times | type and flags (2), name (lenenc string) |
+//! | rest | values, none for NULL |
+//!
+//! `COM_STMT_EXECUTE` has the number of its values, parameters and attributes, before the bits for
+//! NULL if the statement has parameters or a flag (`0x08`) says so, and a name behind each type.
+//!
+//! Sources: MySQL documentation "COM_QUERY", "COM_STMT_EXECUTE"; MySQL 9.7's answers to each form.
+
+use crate::codec::{
+    Malformed, Reader,
+    frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+};
+
+use super::{
+    code,
+    execute::{COUNT_FLAG, TYPE_LEN},
+};
+
+/// What precedes a text that has no attributes.
+pub const NO_ATTRIBUTES: [u8; 2] = [0, 1];
+
+/// A statement's text and its attributes, borrowed from a `COM_QUERY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Query<'a> {
+    /// Everything before the text; `None` when there are no attributes.
+    pub attributes: Option<&'a [u8]>,
+    /// The text.
+    pub text: &'a [u8],
+}
+
+impl<'a> Query<'a> {
+    /// Reads what follows the code of a `COM_QUERY` of a client with query attributes.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it ends within the attributes, or they are not one set with types.
+    #[inline]
+    pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        match body.strip_prefix(&NO_ATTRIBUTES) {
+            Some(text) => Ok(Self { attributes: None, text }),
+            None => Self::parse_attributes(body),
+        }
+    }
+
+    #[inline(never)]
+    fn parse_attributes(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let count = count_of(&mut reader)?;
+        if reader.lenenc_int("attribute sets")? != 1 {
+            return Err(Malformed("attribute sets"));
+        }
+        if count > 0 {
+            let nulls = reader.bytes(count.div_ceil(8), "attribute nulls")?;
+            let Bound { types, .. } = Bound::read(&mut reader, count)?.ok_or(NO_TYPES)?;
+            for (at, kind) in types.as_chunks::<TYPE_LEN>().0.iter().enumerate() {
+                if !is_set(nulls, at) {
+                    skip_value(&mut reader, *kind)?;
+                }
+            }
+        }
+        let text = reader.rest();
+        let block = body.get(..body.len() - text.len()).unwrap_or_default();
+        Ok(Self { attributes: (count > 0).then_some(block), text })
+    }
+}
+
+const NO_TYPES: Malformed = Malformed("attribute types");
+
+/// Appends a `COM_QUERY` for a server with query attributes.
+pub fn put_query(out: &mut Vec<u8>, attributes: Option<&[u8]>, text: &[u8]) {
+    let attributes = attributes.unwrap_or(&NO_ATTRIBUTES);
+    if 1 + attributes.len() + text.len() < PAYLOAD_MAX {
+        let start = begin_packet(out, 0);
+        out.push(code::QUERY);
+        out.extend_from_slice(attributes);
+        out.extend_from_slice(text);
+        end_packet(out, start);
+    } else {
+        let payload = [&[code::QUERY], attributes, text].concat();
+        put_payload(out, 0, &payload);
+    }
+}
+
+/// An execution of a client with query attributes, in the form of those without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlainExecution {
+    /// What follows the statement id, without names, attributes and the number of values.
+    pub raw: Vec<u8>,
+    /// Whether that leaves anything out.
+    pub has_attributes: bool,
+}
+
+/// Why an execution can't be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ExecutionError {
+    /// It is cut short.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It has fewer values than the statement has parameters.
+    #[error("fewer values than parameters")]
+    TooFewValues,
+}
+
+impl PlainExecution {
+    /// Reads what follows the statement id of a `COM_STMT_EXECUTE` of a client with query
+    /// attributes. `is_long` says which parameters were sent as long data.
+    ///
+    /// # Errors
+    /// [`ExecutionError`] when it ends within the attributes, or has too few values.
+    pub fn parse(
+        raw: &[u8],
+        params: u16,
+        is_long: impl Fn(usize) -> bool,
+    ) -> Result<Self, ExecutionError> {
+        let params = usize::from(params);
+        let mut reader = Reader::new(raw);
+        let flags = reader.u8("execute flags")?;
+        let iterations = reader.bytes(4, "iteration count")?;
+        let mut plain = vec![flags & !COUNT_FLAG];
+        plain.extend_from_slice(iterations);
+        if params == 0 && flags & COUNT_FLAG == 0 {
+            return Ok(Self { raw: plain, has_attributes: false });
+        }
+        let count = count_of(&mut reader)?;
+        if count < params {
+            return Err(ExecutionError::TooFewValues);
+        }
+        if count == 0 {
+            return Ok(Self { raw: plain, has_attributes: false });
+        }
+        let nulls = reader.bytes(count.div_ceil(8), "null bitmap")?;
+        let bound = Bound::read(&mut reader, count)?;
+        let has_attributes = match &bound {
+            Some(bound) => count > params || bound.has_names,
+            None if count > params => return Err(NO_TYPES.into()),
+            None => false,
+        };
+        if params == 0 {
+            return Ok(Self { raw: plain, has_attributes });
+        }
+        put_nulls(&mut plain, nulls, params);
+        plain.push(u8::from(bound.is_some()));
+        let types = bound.as_ref().map(|bound| bound.types.as_slice()).unwrap_or_default();
+        plain.extend(types.iter().take(params * TYPE_LEN));
+        let values = reader.rest();
+        if count > params {
+            for (at, kind) in types.as_chunks::<TYPE_LEN>().0.iter().take(params).enumerate() {
+                if !is_set(nulls, at) && !is_long(at) {
+                    skip_value(&mut reader, *kind)?;
+                }
+            }
+            let len = values.len() - reader.rest().len();
+            plain.extend_from_slice(values.get(..len).unwrap_or_default());
+        } else {
+            plain.extend_from_slice(values);
+        }
+        Ok(Self { raw: plain, has_attributes })
+    }
+}
+
+/// Types, and whether any of them has a name.
+struct Bound {
+    types: Vec<u8>,
+    has_names: bool,
+}
+
+impl Bound {
+    /// Reads the flag that says whether types follow, and the types with their names.
+    fn read(reader: &mut Reader<'_>, count: usize) -> Result<Option<Self>, Malformed> {
+        if reader.u8("types flag")? == 0 {
+            return Ok(None);
+        }
+        let mut bound = Self { types: Vec::new(), has_names: false };
+        for _ in 0..count {
+            bound.types.extend_from_slice(reader.bytes(TYPE_LEN, "attribute type")?);
+            bound.has_names |= !reader.lenenc_bytes("attribute name")?.is_empty();
+        }
+        Ok(Some(bound))
+    }
+}
+
+/// A number of values, which takes at least a byte of bits for each eight.
+fn count_of(reader: &mut Reader<'_>) -> Result<usize, Malformed> {
+    let count = u16::try_from(reader.lenenc_int("attribute count")?);
+    Ok(usize::from(count.map_err(|_| Malformed("attribute count"))?))
+}
+
+fn is_set(bits: &[u8], at: usize) -> bool {
+    bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 != 0)
+}
+
+/// The first `count` bits of `bits`, the rest of the last byte 0.
+fn put_nulls(out: &mut Vec<u8>, bits: &[u8], count: usize) {
+    out.extend(bits.iter().take(count.div_ceil(8)));
+    if let (used @ 1.., Some(last)) = (count % 8, out.last_mut()) {
+        *last &= (1 << used) - 1;
+    }
+}
+
+/// Passes over a value in the binary protocol. Source: MySQL documentation "Binary Protocol
+/// Value".
+fn skip_value(reader: &mut Reader<'_>, [kind, _]: [u8; TYPE_LEN]) -> Result<(), Malformed> {
+    let len = match kind {
+        // NULL; TINY and BOOL; SHORT and YEAR; LONG, INT24 and FLOAT; LONGLONG and DOUBLE.
+        0x06 => 0,
+        0x01 | 0xF4 => 1,
+        0x02 | 0x0D => 2,
+        0x03 | 0x04 | 0x09 => 4,
+        0x05 | 0x08 => 8,
+        // TIMESTAMP, DATE, TIME, DATETIME: their length comes first, in one byte.
+        0x07 | 0x0A..=0x0C => usize::from(reader.u8("attribute length")?),
+        _ => return reader.lenenc_bytes("attribute value").map(drop),
+    };
+    reader.bytes(len, "attribute value").map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::frame::split_packet;
+
+    /// One attribute `tr` = `abc`.
+    const BLOCK: &[u8] = b"\x01\x01\0\x01\xFD\0\x02tr\x03abc";
+
+    fn parsed<'a>(attributes: Option<&'a [u8]>, text: &'a [u8]) -> Result<Query<'a>, Malformed> {
+        Ok(Query { attributes, text })
+    }
+
+    #[test]
+    fn the_text_is_behind_the_attributes() {
+        assert_eq!(Query::parse(b"\0\x01SELECT 1"), parsed(None, b"SELECT 1"));
+        let body = [BLOCK, b"SELECT 1"].concat();
+        assert_eq!(Query::parse(&body), parsed(Some(BLOCK), b"SELECT 1"));
+        // A NULL, a date, and one of each fixed length.
+        let block = b"\x06\x01\x01\x01\xFD\0\x01a\x0A\0\x01b\x01\0\0\x02\0\0\x03\0\0\x08\0\0\
+            \x04\xE9\x07\x01\x02\x05\x06\x07\x08\x09\x0A\x0B12345678";
+        let body = [block, &b"DO 1"[..]].concat();
+        assert_eq!(Query::parse(&body), parsed(Some(block), b"DO 1"));
+        for len in 0..BLOCK.len() {
+            assert!(Query::parse(&BLOCK[..len]).is_err(), "{len}");
+        }
+        for wrong in [&b"\0\0DO 1"[..], b"\x01\x01\0\0DO 1", b"SELECT 1", b""] {
+            assert!(Query::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_sent_with_its_attributes_or_none() {
+        let mut out = Vec::new();
+        put_query(&mut out, None, b"DO 1");
+        assert_eq!(out, b"\x07\0\0\0\x03\0\x01DO 1");
+        out.clear();
+        put_query(&mut out, Some(BLOCK), b"DO 1");
+        let (_, payload, _) = split_packet(&out).expect("one packet");
+        assert_eq!(Query::parse(&payload[1..]), parsed(Some(BLOCK), b"DO 1"));
+    }
+
+    fn plain(raw: &[u8], params: u16) -> Result<(Vec<u8>, bool), ExecutionError> {
+        let plain = PlainExecution::parse(raw, params, |_| false)?;
+        Ok((plain.raw, plain.has_attributes))
+    }
+
+    #[test]
+    fn an_execution_loses_its_attributes_and_keeps_its_parameters() {
+        let long = b"12345678";
+        let check = |raw: &[&[u8]], params, expected: &[&[u8]], has_attributes| {
+            let found = plain(&raw.concat(), params);
+            assert_eq!(found, Ok((expected.concat(), has_attributes)), "{raw:?}");
+        };
+        let head = b"\0\x01\0\0\0";
+        let counted = b"\x08\x01\0\0\0";
+        check(&[head], 0, &[head], false);
+        check(&[counted, b"\0"], 0, &[head], false);
+        check(&[counted, b"\x01\0\x01\xFD\0\x02tr\x03xyz"], 0, &[head], true);
+        // Only the capability, not the flag, says that the number is there.
+        check(&[head, b"\x01\0\x01\x08\0\0", long], 1, &[head, b"\0\x01\x08\0", long], false);
+        check(&[counted, b"\x01\0\0", long], 1, &[head, b"\0\0", long], false);
+        let named = [counted, &b"\x01\0\x01\x08\0\x01n"[..], long];
+        check(&named, 1, &[head, b"\0\x01\x08\0", long], true);
+        let two = [counted, &b"\x02\x02\x01\x08\0\0\xFD\0\x02tr"[..], long];
+        check(&two, 1, &[head, b"\0\x01\x08\0", long], true);
+        let two = [counted, &b"\x02\0\x01\x08\0\0\xFD\0\x02tr"[..], long, b"\x01x"];
+        check(&two, 1, &[head, b"\0\x01\x08\0", long], true);
+    }
+
+    #[test]
+    fn long_data_has_no_value_among_the_attributes() {
+        let raw = b"\x08\x01\0\0\0\x02\0\x01\xFC\0\0\xFD\0\x02tr\x03xyz";
+        let plain = PlainExecution::parse(raw, 1, |at| at == 0).expect("whole");
+        assert_eq!(plain.raw, b"\0\x01\0\0\0\0\x01\xFC\0");
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_few_is_refused() {
+        assert_eq!(plain(b"\0\x01\0\0\0\0\x01", 1), Err(ExecutionError::TooFewValues));
+        assert!(plain(b"\x08\x01\0\0\0", 0).is_err());
+        assert!(plain(b"\x08\x01\0\0\0\x02\0\0xxxxxxxx", 1).is_err());
+        let whole = b"\x08\x01\0\0\0\x02\0\x01\xFD\0\0\xFD\0\x02tr\x01x\x01y";
+        for len in 0..whole.len() - 2 {
+            assert!(plain(&whole[..len], 1).is_err(), "{len}");
+        }
+    }
+}

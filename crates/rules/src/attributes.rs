@@ -1,0 +1,89 @@
+//! The column `attributes`: JSON, of which `flagOUTs` means something.
+
+use serde_json::Value;
+
+/// A choice of `flagOUT` by weight.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WeightedFlags {
+    /// Each flag, and the sum of the weights up to and with its own.
+    flags: Box<[(u32, u64)]>,
+    total: u64,
+}
+
+impl WeightedFlags {
+    /// Whether chance has a say.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.flags.len() > 1
+    }
+
+    /// The flag that `chance`, any number, falls on.
+    pub(crate) fn choose(&self, chance: u64) -> Option<u32> {
+        let place = chance.checked_rem(self.total)?;
+        let at = self.flags.partition_point(|(_, end)| *end <= place);
+        self.flags.get(at).map(|(flag, _)| *flag)
+    }
+}
+
+/// Reads the column; `None` when it has no `flagOUTs`. The error says what is wrong.
+pub(crate) fn read(text: &str) -> Result<Option<WeightedFlags>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| format!("`{text}` is not JSON: {error}"))?;
+    let Value::Object(members) = value else {
+        return Err(format!("`{text}` is not a JSON object"));
+    };
+    let Some(flags) = members.get("flagOUTs") else {
+        return Ok(None);
+    };
+    let flags = flags.as_array().filter(|flags| !flags.is_empty());
+    let flags = flags.ok_or("`flagOUTs` is not a list of flags")?;
+    let mut total = 0_u64;
+    let mut sums = Vec::with_capacity(flags.len());
+    for flag in flags {
+        let number = |name| {
+            let number = flag.get(name).and_then(Value::as_u64);
+            let small = number.and_then(|number| u32::try_from(number).ok());
+            small.ok_or_else(|| format!("`{name}` of {flag} in `flagOUTs` is not a number"))
+        };
+        total = total.saturating_add(number("weight")?.into());
+        sums.push((number("id")?, total));
+    }
+    if total == 0 {
+        return Err("the weights of `flagOUTs` are all 0".to_owned());
+    }
+    Ok(Some(WeightedFlags { flags: sums.into(), total }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_chosen_by_their_weights() {
+        let text = r#"{"flagOUTs":[{"id":7,"weight":3},{"id":8,"weight":0},{"id":9,"weight":1}]}"#;
+        let flags = read(text).expect("valid").expect("flags");
+        let chosen: Vec<_> = (0..8).filter_map(|chance| flags.choose(chance)).collect();
+        assert_eq!(chosen, [7, 7, 7, 9, 7, 7, 7, 9]);
+    }
+
+    #[test]
+    fn what_is_no_choice_is_none_or_refused() {
+        for text in ["", "{}", r#"{"other":[1]}"#] {
+            assert_eq!(read(text), Ok(None), "{text}");
+        }
+        for (text, part) in [
+            ("{", "is not JSON"),
+            ("[]", "is not a JSON object"),
+            (r#"{"flagOUTs":[]}"#, "is not a list"),
+            (r#"{"flagOUTs":{"id":1}}"#, "is not a list"),
+            (r#"{"flagOUTs":[{"id":1}]}"#, "`weight` of"),
+            (r#"{"flagOUTs":[{"id":-1,"weight":1}]}"#, "`id` of"),
+            (r#"{"flagOUTs":[{"id":1,"weight":0}]}"#, "all 0"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

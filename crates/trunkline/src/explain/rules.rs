@@ -1,0 +1,71 @@
+//! What rules have to do with a statement, in words.
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Write},
+};
+
+use trunkline_config::Snapshot;
+use trunkline_rules::{Effects, Outcome, Rule, Visit};
+
+/// Each rule in the order of the evaluation.
+pub(super) fn visits(out: &mut String, snapshot: &Snapshot, visits: &[Visit]) -> fmt::Result {
+    if visits.is_empty() {
+        return writeln!(out, "{:<12}none", "rules");
+    }
+    let rules: HashMap<u32, &Rule> =
+        snapshot.config.rules.iter().map(|rule| (rule.id, rule)).collect();
+    for visit in visits {
+        let outcome = match visit.outcome {
+            Outcome::Matched => "matches".to_owned(),
+            Outcome::Shadowed => "would match, and is a shadow".to_owned(),
+            Outcome::FirstFailed(column) => format!("no: {column}"),
+        };
+        let flag = if visit.flag == 0 { String::new() } else { format!(" (flag {})", visit.flag) };
+        let mut does = String::new();
+        if let (Outcome::Matched, Some(rule)) = (visit.outcome, rules.get(&visit.rule_id)) {
+            matched(&mut does, rule, visit)?;
+        }
+        writeln!(out, "{:<12}{}{flag}: {outcome}{does}", "rule", visit.rule_id)?;
+    }
+    Ok(())
+}
+
+fn matched(out: &mut String, rule: &Rule, visit: &Visit) -> fmt::Result {
+    if let Some(hostgroup) = rule.destination_hostgroup {
+        write!(out, ", hostgroup {hostgroup}")?;
+    }
+    if visit.rewrote {
+        out.push_str(", rewrites");
+    }
+    if rule.flag_out.is_some() || visit.flag_after != visit.flag {
+        write!(out, ", on with flag {}", visit.flag_after)?;
+    }
+    if rule.apply {
+        out.push_str(", apply");
+    }
+    Ok(())
+}
+
+/// What rules ask for beside a destination.
+pub(super) fn orders(out: &mut String, effects: &Effects) -> fmt::Result {
+    let mut orders = Vec::new();
+    let mut number = |name: &str, value: Option<u32>, unit: &str| {
+        orders.extend(value.map(|value| format!("{name} {value}{unit}")));
+    };
+    number("delay", effects.delay_ms, " ms");
+    number("timeout", effects.timeout_ms, " ms");
+    number("retries", effects.retries, "");
+    number("multiplex", effects.multiplex.map(|multiplex| multiplex.number().into()), "");
+    number("next_query_flagIN", effects.next_query_flag, "");
+    number("cache_ttl", effects.cache_ttl_ms, " ms");
+    number("mirror_hostgroup", effects.mirror_hostgroup.map(|hostgroup| hostgroup.0), "");
+    number("mirror_flagOUT", effects.mirror_flag, "");
+    number("gtid_from_hostgroup", effects.gtid_from_hostgroup.map(|hostgroup| hostgroup.0), "");
+    number("log", effects.log.map(u32::from), "");
+    number("pipeline", effects.pipeline.map(u32::from), "");
+    match orders.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "{:<12}{}", "orders", orders.join(", ")),
+    }
+}

@@ -1,0 +1,180 @@
+//! The automatic read/write split and routing hints, as decisions by themselves: workers and
+//! `trunkline explain` ask them.
+
+use trunkline_sql::{
+    analysis::{Access, Analysis, TransactionEffect},
+    hint::{Hints, RouteHint},
+};
+use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup};
+
+/// Where the split sends a statement that no rule and no held connection decides, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// To the user's hostgroup, which is no writer of a group.
+    NoGroup,
+    /// To the writer: only rules send statements to the readers of this group.
+    RulesOnly,
+    /// To the writer: the statement may write, or depends on its connection.
+    MayWrite,
+    /// To the writer: `autocommit` is off, so a transaction begins.
+    AutocommitOff,
+    /// To the writer: it could go to a reader, but none is online.
+    NoReader,
+    /// To these readers: it begins a transaction that only reads.
+    ReadOnlyTransaction(HostgroupId),
+    /// To these readers: it certainly only reads.
+    Read(HostgroupId),
+}
+
+impl Split {
+    /// The hostgroup, for a user with this default.
+    pub fn hostgroup(self, default: HostgroupId) -> HostgroupId {
+        match self {
+            Self::NoGroup
+            | Self::RulesOnly
+            | Self::MayWrite
+            | Self::AutocommitOff
+            | Self::NoReader => default,
+            Self::ReadOnlyTransaction(readers) | Self::Read(readers) => readers,
+        }
+    }
+
+    /// Why, for people.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoGroup => "the user's default",
+            Self::RulesOnly => "the user's default: no rule says otherwise",
+            Self::MayWrite => "the writer: it may write",
+            Self::AutocommitOff => "the writer: autocommit is off",
+            Self::NoReader => "the writer: no reader is online",
+            Self::ReadOnlyTransaction(_) => "a reader: the transaction is read only",
+            Self::Read(_) => "a reader: outside transactions it only reads",
+        }
+    }
+}
+
+/// Splits for a session that holds no connection. `group` is the group of which the user's
+/// default hostgroup is the writer, `statement` is `None` for a command without a text, and
+/// `is_online` says whether a hostgroup has a server that takes statements.
+pub fn split(
+    group: Option<&ReplicationGroup>,
+    statement: Option<&Analysis>,
+    autocommit_off: bool,
+    is_online: impl FnOnce(HostgroupId) -> bool,
+) -> Split {
+    let Some(group) = group else {
+        return Split::NoGroup;
+    };
+    if group.read_write_split == ReadWriteSplit::Rules {
+        return Split::RulesOnly;
+    }
+    let Some(analysis) = statement else {
+        return Split::MayWrite;
+    };
+    let begins_read_only = analysis.statements == 1
+        && matches!(analysis.transaction, TransactionEffect::Begin { read_only: true, .. });
+    let only_reads = analysis.access == Access::CertainlyReads
+        && analysis.transaction == TransactionEffect::None
+        && analysis.depends.is_empty();
+    if !only_reads && !begins_read_only {
+        return Split::MayWrite;
+    }
+    if autocommit_off && !begins_read_only {
+        return Split::AutocommitOff;
+    }
+    let readers = group.reader_hostgroup;
+    match (is_online(readers), begins_read_only) {
+        (false, _) => Split::NoReader,
+        (true, true) => Split::ReadOnlyTransaction(readers),
+        (true, false) => Split::Read(readers),
+    }
+}
+
+/// The hostgroup that a statement's comments name, for a session as in [`split`]; it goes before
+/// what rules say. `None` when they name none, or one that this statement must not go to:
+/// MaxScale's `route to slave` holds for what only reads, outside transactions.
+pub fn hinted(
+    hints: &Hints,
+    default: HostgroupId,
+    group: Option<&ReplicationGroup>,
+    statement: &Analysis,
+    autocommit_off: bool,
+    is_online: impl FnOnce(HostgroupId) -> bool,
+) -> Option<HostgroupId> {
+    if let Some(number) = hints.hostgroup {
+        return Some(HostgroupId(number));
+    }
+    match hints.route.as_ref()? {
+        RouteHint::Master => Some(default),
+        RouteHint::Slave => {
+            let readers = group?.reader_hostgroup;
+            let only_reads = statement.access == Access::CertainlyReads && !autocommit_off;
+            (only_reads && is_online(readers)).then_some(readers)
+        }
+        // No hostgroup is known by a server's name.
+        RouteHint::Server(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    const READERS: HostgroupId = HostgroupId(20);
+
+    fn group(read_write_split: ReadWriteSplit) -> ReplicationGroup {
+        let writer_hostgroup = HostgroupId(10);
+        ReplicationGroup { writer_hostgroup, reader_hostgroup: READERS, read_write_split }
+    }
+
+    #[test]
+    fn reads_outside_transactions_go_to_readers_that_are_online() {
+        let auto = group(ReadWriteSplit::Auto);
+        let check = |text: &str, autocommit_off, is_online, expected| {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            let split = split(Some(&auto), Some(&analysis), autocommit_off, |_| is_online);
+            assert_eq!(split, expected, "{text}");
+        };
+        check("SELECT 1", false, true, Split::Read(READERS));
+        check("SELECT 1", false, false, Split::NoReader);
+        check("SELECT 1", true, true, Split::AutocommitOff);
+        check("SELECT LAST_INSERT_ID()", false, true, Split::MayWrite);
+        check("SELECT 1 FOR UPDATE", true, true, Split::MayWrite);
+        let begin = "START TRANSACTION READ ONLY";
+        check(begin, false, true, Split::ReadOnlyTransaction(READERS));
+        check(begin, true, true, Split::ReadOnlyTransaction(READERS));
+        check("START TRANSACTION READ ONLY; SELECT 1", false, true, Split::MayWrite);
+        check("BEGIN", false, true, Split::MayWrite);
+    }
+
+    #[test]
+    fn without_a_group_or_a_text_nothing_is_split() {
+        let analysis = analyse(b"SELECT 1", &Modes::default());
+        assert_eq!(split(None, Some(&analysis), false, |_| true), Split::NoGroup);
+        let rules = group(ReadWriteSplit::Rules);
+        assert_eq!(split(Some(&rules), Some(&analysis), false, |_| true), Split::RulesOnly);
+        let auto = group(ReadWriteSplit::Auto);
+        assert_eq!(split(Some(&auto), None, false, |_| true), Split::MayWrite);
+    }
+
+    #[test]
+    fn a_hint_names_a_hostgroup_and_sends_no_write_to_a_reader() {
+        let auto = group(ReadWriteSplit::Auto);
+        let check = |text: &str, expected: Option<u32>| {
+            let modes = Modes::default();
+            let analysis = analyse(text.as_bytes(), &modes);
+            let comment = text.strip_prefix("/*").and_then(|rest| rest.split_once("*/"));
+            let comment = comment.map(|(comment, _)| comment.as_bytes());
+            let hints = Hints::find(text.as_bytes(), comment, &modes);
+            let found = hinted(&hints, HostgroupId(10), Some(&auto), &analysis, false, |_| true);
+            assert_eq!(found, expected.map(HostgroupId), "{text}");
+        };
+        check("/* hostgroup=7 */ DELETE FROM t", Some(7));
+        check("SELECT 1 -- maxscale route to slave", Some(20));
+        check("DELETE FROM t -- maxscale route to slave", None);
+        check("SELECT 1 -- maxscale route to master", Some(10));
+        check("SELECT 1 -- maxscale route to server db1", None);
+        check("SELECT 1 /* nothing */", None);
+    }
+}

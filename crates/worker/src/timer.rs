@@ -1,0 +1,208 @@
+//! Statements that are held back for a while, and statements that run out of their time.
+//!
+//! A client has one statement under way, and so at most one timer.
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{packet::err::put_err, response::ErrorInstead};
+
+use crate::{
+    ClientId, Worker,
+    client::{Ending, Phase, Purpose, Stage, Statement, Waiting},
+    conn::Owner,
+    kill::{KillAsker, KillScope},
+    route::Route,
+    traces::reads_past,
+};
+
+/// A server that does not end a statement this long after it was told to loses its connection,
+/// ms.
+const UNENDED_MS_MAX: u64 = 12_000;
+
+/// What a statement is answered with that ran out of its time.
+const TIMED_OUT: &ErrorInstead = &ErrorInstead {
+    code: 1907,
+    sqlstate: *b"70100",
+    message: "Query execution was interrupted, query_timeout exceeded",
+};
+
+impl Worker {
+    /// Sets a statement on its route, now or when the time has come that it is held back for.
+    /// `text_len` is the length of its text, which is the end of its frames.
+    pub(crate) fn depart(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+    ) {
+        let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
+        if statement.orders.delay_ms == 0 || !goes_to_server {
+            return self.depart_now(id, route, statement, text_len);
+        }
+        self.stats.counters.statements_delayed += 1;
+        let until_ms = self.now.ms() + u64::from(statement.orders.delay_ms);
+        statement.held_back = Some(Box::new(Waiting { route, text_len }));
+        self.begin(id, statement);
+        self.set_timer(id, until_ms);
+    }
+
+    fn depart_now(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+    ) {
+        statement.deadline_ms = match statement.orders.timeout_ms {
+            0 => 0,
+            ms => self.now.ms() + ms,
+        };
+        match statement.purpose == Purpose::Query && reads_past(&statement) {
+            true => self.follow_past(id, route, statement, text_len),
+            false => self.follow(id, route, statement),
+        }
+    }
+
+    /// Wakes the client's statement at this time; 0 never does.
+    pub(crate) fn set_timer(&mut self, id: ClientId, at_ms: u64) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut client.timer_ms, at_ms);
+        if before != 0 {
+            self.timers.remove(&(before, id));
+        }
+        if at_ms != 0 {
+            self.timers.insert((at_ms, id));
+        }
+    }
+
+    /// Wakes those whose time has come.
+    pub(crate) fn expire_timers(&mut self) {
+        let now_ms = self.now.ms();
+        while let Some((at_ms, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now_ms) {
+            self.timers.remove(&(at_ms, id));
+            let Some(client) = self.clients.get_mut(id) else {
+                continue;
+            };
+            client.timer_ms = 0;
+            let Phase::Running(statement) = &mut client.phase else {
+                continue;
+            };
+            match statement.held_back.take() {
+                None => self.time_out(id),
+                Some(waiting) => {
+                    let phase = std::mem::replace(&mut client.phase, Phase::Idle);
+                    if let Phase::Running(statement) = phase {
+                        let Waiting { route, text_len } = *waiting;
+                        let route = self.still_there(id, route);
+                        self.depart_now(id, route, *statement, text_len);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A route that was found before the statement was held back: its lease may have gone.
+    fn still_there(&self, id: ClientId, route: Route) -> Route {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let has = |conn| {
+            session.is_some_and(|session| session.leases.iter().any(|lease| lease.conn == conn))
+        };
+        match route {
+            Route::Lease(hostgroup, conn) if !has(conn) => Route::Hostgroup(hostgroup),
+            route => route,
+        }
+    }
+
+    /// The client's statement has run out of its time.
+    fn time_out(&mut self, id: ClientId) {
+        let now_ms = self.now.ms();
+        let Some(Phase::Running(statement)) =
+            self.clients.get_mut(id).map(|client| &mut client.phase)
+        else {
+            return;
+        };
+        let was_told = statement.ending.is_some();
+        self.stats.counters.statements_timed_out += u64::from(!was_told);
+        let (conn, sent_at) = match statement.stage {
+            Stage::Queued => {
+                self.pool_leave(id);
+                return self.fail_timed_out(id);
+            }
+            Stage::Synchronising(conn) | Stage::Preparing(conn) => {
+                statement.ending = Some(Ending::TimedOut);
+                (conn, None)
+            }
+            Stage::Sent(conn) => (conn, Some(statement.sent_at)),
+            Stage::Shared(conn) => {
+                let sent_at = statement.sent_at;
+                if !was_told && !self.single_out(id, conn) {
+                    return self.fail_timed_out(id);
+                }
+                (conn, Some(sent_at))
+            }
+        };
+        if was_told {
+            return self.give_up_conn(id, conn);
+        }
+        self.set_timer(id, now_ms + UNENDED_MS_MAX);
+        if sent_at.is_none() {
+            // It ends before it is sent.
+            return;
+        }
+        self.withhold_answer(id, conn);
+        // Nobody waits for what comes of it.
+        let asker = KillAsker { worker: self.options.index, client: id, ticket: 0 };
+        self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
+    }
+
+    /// The answer to come is not what the client gets. A read's is thrown away, whatever it is;
+    /// of anything else only the error of an interruption, as it may have been carried out
+    /// before the server was told.
+    fn withhold_answer(&mut self, id: ClientId, conn_id: ConnId) {
+        let conn = self.conns.get_mut(conn_id);
+        let entry = conn.and_then(|conn| {
+            conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id))
+        });
+        let Some(Phase::Running(statement)) =
+            self.clients.get_mut(id).map(|client| &mut client.phase)
+        else {
+            return;
+        };
+        statement.ending = Some(Ending::TimedOut);
+        let Some(entry) = entry else { return };
+        let only_runs = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        match statement.is_read && only_runs && !entry.relay.has_begun() {
+            true => {
+                entry.relay.set_discard();
+                statement.ending = Some(Ending::Withheld);
+            }
+            false => entry.relay.replace_interruption(TIMED_OUT),
+        }
+    }
+
+    /// Answers a statement whose own answer was thrown away.
+    pub(crate) fn answer_timed_out(&mut self, id: ClientId) {
+        let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
+        self.write_client(id, |out| {
+            put_err(out, 1, code, &sqlstate, message);
+        });
+    }
+
+    /// The server has not ended the statement that it was told to end.
+    fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
+        if let Some(Phase::Running(statement)) =
+            self.clients.get_mut(id).map(|client| &mut client.phase)
+        {
+            statement.retries_left = 0;
+        }
+        self.lose_conn(conn, "query_timeout exceeded, and the server did not end the statement");
+    }
+
+    /// Ends a statement that has run out of its time and gets no answer of a server's.
+    pub(crate) fn fail_timed_out(&mut self, id: ClientId) {
+        let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
+        self.fail_statement(id, code, &sqlstate, message);
+    }
+}
