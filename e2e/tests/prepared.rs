@@ -12,7 +12,7 @@ use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, before, client, is_available, new_schema, one_server,
     shared_server, text, wait_pins,
 };
-use crate::wire::{Shape, Wire, code, login};
+use crate::wire::{PLAIN, Shape, Wire, code, login};
 
 use twin::{Param, Twin, block, error_code, rows};
 
@@ -395,4 +395,34 @@ fn what_a_prepared_statement_leaves_behind_pins_as_its_text_would() -> Result<()
         drop(client);
         wait_until("nothing is pinned", SOON, || Ok(wait_pins(&proxy, &[]).ok()))
     })
+}
+
+/// Servers raise the flag of a cursor when a procedure has had one: rows follow all the same.
+#[test]
+fn a_procedure_may_have_cursors_of_its_own() -> Result<()> {
+    let test = "a_procedure_may_have_cursors_of_its_own";
+    let body = "DECLARE c CURSOR FOR SELECT 'x'; OPEN c; CLOSE c; SELECT 7 AS a; SELECT 8 AS b;";
+    for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
+        let server = shared_server(flavour)?;
+        let schema = new_schema(server, &format!("CREATE PROCEDURE p() BEGIN {body} END"))?;
+        let proxy = before(server, 1, 2)?;
+        let mut wire = Wire::login_with(&proxy, login(USER, PASSWORD, &schema, PLAIN))?;
+        for _ in 0..2 {
+            wire.send(code::STMT_PREPARE, b"CALL p()")?;
+            let (_, prepared) = wire.packet()?;
+            let id = prepared.get(1..5).context("not prepared")?;
+            wire.send(code::STMT_EXECUTE, &[id, &block(0, &[], false)].concat())?;
+            // Twice a count, a definition, its end, a row and the end; then OK.
+            let mut packets = Vec::new();
+            for _ in 0..11 {
+                packets.push(wire.packet()?.1);
+            }
+            for (place, value) in [(3, 7), (8, 8)] {
+                ensure!(packets[place].starts_with(&[0, 0, value]), "{flavour:?}: {packets:?}");
+            }
+            ensure!(packets[10].first() == Some(&0), "{flavour:?}: {packets:?}");
+        }
+        ensure!(wire.value("SELECT 'in step'")?.as_deref() == Some("in step"));
+    }
+    Ok(())
 }

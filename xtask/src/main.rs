@@ -12,6 +12,7 @@ mod release;
 mod run;
 mod servers;
 mod sim;
+mod suites;
 mod test;
 mod tidy;
 
@@ -34,6 +35,8 @@ enum Task {
     Servers,
     /// Gets the drivers of other languages that tests use, and builds the programs on them
     Drivers,
+    /// Runs the test suites of drivers' authors directly and through Trunkline
+    Suites(suites::Arguments),
     /// Runs all tests, real servers included; further arguments go to `cargo test`
     Test(test::Arguments),
     /// Shows Trunkline at work: a real primary, two replicas, and a live picture of the traffic
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::ensure(),
         Task::Drivers => drivers::ensure(&workspace_root()),
+        Task::Suites(arguments) => suites::run(&workspace_root(), &arguments),
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),

@@ -5,6 +5,8 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
+    codec::frame::HEADER_LEN,
+    command::execute::CURSOR_FLAGS,
     packet::track::Told,
     response::{ReplyFormat, ResponseShape, ServerError},
 };
@@ -233,6 +235,13 @@ impl Statement {
     /// What is to be prepared and run for the client's statement.
     pub(crate) fn entry<'a>(&'a self, stmt: &'a ClientStmt) -> &'a Rc<Entry> {
         self.entry.as_ref().unwrap_or(&stmt.entry)
+    }
+
+    /// Whether it is an execution that asks for a cursor: its flags are behind the packet's
+    /// header, the code and the statement's id.
+    pub(crate) fn opens_cursor(&self) -> bool {
+        let flags = self.frames.get(HEADER_LEN + 5).copied().unwrap_or_default();
+        self.purpose == Purpose::Execute && flags & CURSOR_FLAGS != 0
     }
 }
 

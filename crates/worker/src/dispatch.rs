@@ -249,6 +249,9 @@ impl Worker {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
         relay.set_told(session.told);
+        if !statement.opens_cursor() {
+            relay.set_without_cursor();
+        }
         // What shares a connection has one result, whose numbers are right: they are checked.
         if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
             relay.renumber_from(statement.answer_seq);

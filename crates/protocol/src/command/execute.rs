@@ -38,7 +38,7 @@ pub const TYPE_LEN: usize = 2;
 /// Bytes of flags and iteration count.
 const FIXED_LEN: usize = 5;
 /// Flags of an execution that open a cursor: read-only, for update, scrollable.
-const CURSOR_FLAGS: u8 = 0x07;
+pub const CURSOR_FLAGS: u8 = 0x07;
 /// Flag of an execution, with query attributes: the number of its values is there.
 pub(super) const COUNT_FLAG: u8 = 0x08;
 /// Flag of a bulk execution: types follow.

@@ -357,7 +357,7 @@ impl Relay {
         pass: &mut Pass<'_, '_>,
     ) -> Result<(), Malformed> {
         let eof = eof::parse(packet.payload)?;
-        if eof.status & status::CURSOR_EXISTS != 0 {
+        if self.has_cursor(eof.status) {
             return self.on_terminator(packet, pass);
         }
         self.carried = out_params_flags(eof.status);
@@ -401,7 +401,7 @@ impl Relay {
         } else {
             ok::parse(packet.payload, self.server.session_track)?
         };
-        if self.stage == Stage::RowsAfterEof && ok.status & status::CURSOR_EXISTS == 0 {
+        if self.stage == Stage::RowsAfterEof && !self.has_cursor(ok.status) {
             self.insert_eof(packet.header.seq, 0, pass);
         }
         self.outcome.add_ok(&ok)?;

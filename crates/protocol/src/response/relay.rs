@@ -6,7 +6,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
-use crate::packet::track::Told;
+use crate::packet::{status, track::Told};
 
 use super::metadata::Columns;
 use super::pass::Pass;
@@ -83,6 +83,8 @@ pub struct Relay {
     pub(super) shift: u8,
     /// Whether the server's numbers mean nothing.
     pub(super) renumbers: bool,
+    /// Whether a result may be a cursor's, without rows.
+    may_open_cursor: bool,
     /// Whether the client gets column definitions in another form.
     pub(super) translates: bool,
     /// Whether definitions follow `PREPARE_OK`.
@@ -123,6 +125,7 @@ impl Relay {
             file_seq: 0,
             shift: 0,
             renumbers: false,
+            may_open_cursor: true,
             translates: server.extended_metadata != client.extended_metadata && deliver,
             has_definitions: true,
             interruption: None,
@@ -143,6 +146,17 @@ impl Relay {
     /// Has the client told only these changes of session state; all of them otherwise.
     pub fn set_told(&mut self, told: Told) {
         self.told = told;
+    }
+
+    /// The command asks for no cursor. Servers raise the flag all the same when a stored routine
+    /// has had one, and rows follow.
+    pub fn set_without_cursor(&mut self) {
+        self.may_open_cursor = false;
+    }
+
+    /// Whether a status says that this command has opened a cursor.
+    pub(super) fn has_cursor(&self, flags: u16) -> bool {
+        self.may_open_cursor && flags & status::CURSOR_EXISTS != 0
     }
 
     /// Gives the client's packets numbers from `first` on, whatever the server's are. For

@@ -89,8 +89,11 @@ fn set_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Op
         text.charset(&session.charset);
     }
     // `SET NAMES` overwrites the single character set variables, so they are said again.
+    // Setting `max_join_size` sets `sql_big_selects` too.
+    let joins_differ = server.variable("max_join_size") != session.variable("max_join_size");
     let kept = |name: &str, value: &[u8]| {
         server.variable(name) == Some(value)
+            && !(joins_differ && name == "sql_big_selects")
             && !(charset_differs && super::state::CHARSET_VARIABLES.contains(&name))
     };
     for (name, _) in server.variables() {
@@ -237,6 +240,16 @@ mod tests {
         let session = state("", &[("transaction_isolation", "'SERIALIZABLE'")]);
         let text = set_of(&state("", &[]), &session, Flavor::MariaDb);
         assert_eq!(text, "SET @@SESSION.tx_isolation='SERIALIZABLE'");
+    }
+
+    #[test]
+    fn what_another_variable_overwrites_is_said_again() {
+        let server = state("", &[("sql_big_selects", "1")]);
+        let session = state("", &[("max_join_size", "9"), ("sql_big_selects", "1")]);
+        let text = set_of(&server, &session, Flavor::MariaDb);
+        assert_eq!(text, "SET @@SESSION.max_join_size=9,@@SESSION.sql_big_selects=1");
+        let text = set_of(&session, &server, Flavor::MariaDb);
+        assert_eq!(text, "SET @@SESSION.max_join_size=DEFAULT,@@SESSION.sql_big_selects=1");
     }
 
     #[test]

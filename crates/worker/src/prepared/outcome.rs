@@ -218,8 +218,9 @@ impl Worker {
         };
         let has_succeeded = outcome.error.is_none();
         let is_unknown = outcome.error.as_ref().is_some_and(|error| error.code == UNKNOWN);
-        let has_cursor =
-            has_succeeded && outcome.status.is_some_and(|flags| flags & status::CURSOR_EXISTS != 0);
+        let has_cursor = has_succeeded
+            && statement.opens_cursor()
+            && outcome.status.is_some_and(|flags| flags & status::CURSOR_EXISTS != 0);
         if has_cursor {
             conn.stmts.hold(statement.server_stmt, stmt_id);
         }

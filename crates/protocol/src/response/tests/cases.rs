@@ -395,3 +395,30 @@ fn a_packet_out_of_order_is_refused() {
         assert_eq!(fault, Some(Malformed("sequence number")));
     }
 }
+
+/// A procedure that has had a cursor leaves its flag in the EOF after the column definitions.
+#[test]
+fn rows_follow_the_flag_of_a_cursor_that_nobody_asked_for() {
+    let flags = status::AUTOCOMMIT | status::CURSOR_EXISTS;
+    for client in [FORMATS[0], FORMATS[2]] {
+        let mut bytes = Vec::new();
+        for (seq, payload) in [
+            &b"\x01"[..],
+            b"\x03def\0\0\0\x01a\0\x0C\x3F\0\x01\0\0\0\x08\x81\0\0\0\0",
+            &[0xFE, 0, 0, flags.to_le_bytes()[0], flags.to_le_bytes()[1]],
+            b"\0\0\x01",
+            &[0xFE, 0, 0, flags.to_le_bytes()[0], flags.to_le_bytes()[1]],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            put_payload(&mut bytes, u8::try_from(seq + 1).expect("few"), payload);
+        }
+        let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], client, true);
+        relay.set_without_cursor();
+        let mut out = Vec::new();
+        let fed = relay.feed(&bytes, &mut out).expect("well-formed");
+        assert_eq!((fed.ended, fed.consumed), (true, bytes.len()), "{client:?}");
+        assert!(out.windows(3).any(|row| row == b"\0\0\x01"), "{client:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Which test suites there are, where they come from, and how they run.
+//!
+//! `get` runs once, in the suite's folder of the cache. `run` runs there with `HOST`, `PORT`,
+//! `DB_USER`, `DB_PASSWORD` and `SCHEMA` set, and prints what [`super::outcome`] reads.
+
+use super::outcome::Format;
+
+/// One driver's own tests.
+pub struct Suite {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub get: &'static str,
+    pub run: &'static str,
+    pub format: Format,
+    /// Tests that do not pass directly here, and why: a part of their name, and the reason.
+    pub skipped: &'static [(&'static str, &'static str)],
+    /// Tests that differ through Trunkline, and why: a part of their name, and the reason.
+    pub differs: &'static [(&'static str, &'static str)],
+}
+
+/// Why tests that need TLS can't be compared.
+const TLS: &str = "TLS is not offered to clients yet";
+/// Why a test that waits for its connection to be closed differs.
+const WAIT_TIMEOUT: &str = "a session's own `wait_timeout` does not end it; see limits.md";
+/// Why a test that looks for its own connection in the list differs.
+const NUMBERS: &str = "`SHOW PROCESSLIST` has the numbers of server connections; see limits.md";
+
+/// Fetches a source package of the distribution as `SOURCE`, and unpacks what is upstream's.
+/// The lists of sources are kept beside it: the machine's own configuration may have none.
+macro_rules! debian_source {
+    ($package:literal) => {
+        concat!(
+            "mkdir -p lists/partial source\n",
+            "for file in /etc/apt/sources.list.d/*.sources /etc/apt/sources.list; do\n",
+            "  [ -f $file ] || continue\n",
+            "  case $file in\n",
+            "    *.sources) sed 's/^Types: *deb$/Types: deb-src/' $file > own.sources;;\n",
+            "    *) sed -n 's/^deb /deb-src /p' $file > own.list;;\n",
+            "  esac\n",
+            "done\n",
+            "list=own.list; [ -f own.sources ] && list=own.sources\n",
+            "apt=\"-q -o Dir::Etc::sourcelist=$PWD/$list -o Dir::Etc::sourceparts=- ",
+            "-o Dir::State::lists=$PWD/lists\"\n",
+            "apt-get $apt update\n",
+            "(cd source && apt-get $apt source --download-only --tar-only ",
+            $package,
+            ")\n",
+            "for file in source/*.orig.tar.*; do case $file in *.asc);; ",
+            "*) tar xf $file --strip-components=1;; esac; done\n",
+        )
+    };
+}
+
+/// Runs the tests of a Perl driver.
+macro_rules! perl_run {
+    ($driver:literal) => {
+        concat!(
+            "export DBI_USER=$DB_USER DBI_PASS=$DB_PASSWORD\n",
+            "export DBI_DSN=\"DBI:",
+            $driver,
+            ":database=$SCHEMA;host=$HOST;port=$PORT\"\n",
+            "prove -v t/ 2>&1 || true\n"
+        )
+    };
+}
+
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "go-sql-driver/mysql (Go)",
+        version: "1.10.1",
+        get: "export GOFLAGS=-mod=mod\n\
+              [ -f go.mod ] || go mod init suite\n\
+              go get github.com/go-sql-driver/mysql@v1.10.1\n\
+              cp -r \"$(go list -m -f '{{.Dir}}' github.com/go-sql-driver/mysql)\" driver\n\
+              chmod -R u+w driver\n\
+              (cd driver && go test -c -o ../tests)\n",
+        // One test connects to a host of the internet.
+        run: "export MYSQL_TEST_USER=$DB_USER MYSQL_TEST_PASS=$DB_PASSWORD\n\
+              export MYSQL_TEST_ADDR=$HOST:$PORT MYSQL_TEST_DBNAME=$SCHEMA\n\
+              export MYSQL_TEST_CONCURRENT=1\n\
+              cd driver && ../tests -test.skip TestConnectorReturnsTimeout -test.v 2>&1 || true\n",
+        format: Format::Go,
+        skipped: &[
+            ("TestTLS", "the server has no TLS"),
+            ("TestIssue1567", "the server has no TLS"),
+        ],
+        differs: &[("TestTLS", TLS), ("TestIssue1567", TLS)],
+    },
+    Suite {
+        name: "mysqlclient (Python)",
+        version: "2.3.1",
+        get: "python3 -m venv venv\n\
+              venv/bin/pip download -q --no-deps --no-binary :all: mysqlclient==2.3.1\n\
+              tar xf mysqlclient-2.3.1.tar.gz --strip-components=1\n\
+              venv/bin/pip install -q ./mysqlclient-2.3.1.tar.gz pytest==9.0.1 \
+              SQLAlchemy==2.0.44\n",
+        run: "cat > tests/own.cnf <<END\n[MySQLdb-tests]\nhost=$HOST\nport=$PORT\n\
+              user=$DB_USER\npassword=$DB_PASSWORD\ndatabase=$SCHEMA\n\
+              default-character-set=utf8mb4\nlocal-infile=1\nEND\n\
+              TESTDB=own.cnf venv/bin/python -m pytest -q -rA -p no:cacheprovider tests || true\n",
+        format: Format::Pytest,
+        skipped: &[],
+        differs: &[],
+    },
+    Suite {
+        name: "DBD::MariaDB (Perl)",
+        version: "1.22",
+        get: concat!(
+            debian_source!("libdbd-mariadb-perl"),
+            "apt-get install -y -q libdbd-mariadb-perl libtest-deep-perl libnet-ssleay-perl\n",
+        ),
+        run: perl_run!("MariaDB"),
+        format: Format::Tap,
+        skipped: &[
+            ("92ssl_optional", "expects a server without TLS"),
+            ("rt122541-decimals", "expects the type of a literal that MySQL 9 has changed"),
+        ],
+        differs: &[("rt85919-fetch-lost-connection", WAIT_TIMEOUT), ("92ssl_optional", TLS)],
+    },
+    Suite {
+        name: "DBD::mysql (Perl)",
+        version: "4.050",
+        get: concat!(
+            debian_source!("libdbd-mysql-perl"),
+            "apt-get install -y -q libdbd-mysql-perl libtest-deep-perl\n",
+        ),
+        run: perl_run!("mysql"),
+        format: Format::Tap,
+        skipped: &[
+            ("92ssl_optional", "expects a server without TLS"),
+            ("rt85919-fetch-lost-connection", "expects another of the client's error codes"),
+            ("manifest.t", "is for the author's own tree"),
+            ("version.t", "is for the author's own tree"),
+        ],
+        differs: &[("rt85919-fetch-lost-connection", WAIT_TIMEOUT), ("92ssl_optional", TLS)],
+    },
+    Suite {
+        name: "mysqli and PDO (PHP)",
+        version: "8.2.32",
+        get: debian_source!("php8.2=8.2.32-1~deb12u1"),
+        run: "export NO_INTERACTION=1 MYSQL_TEST_HOST=$HOST MYSQL_TEST_PORT=$PORT\n\
+              export MYSQL_TEST_USER=$DB_USER MYSQL_TEST_PASSWD=$DB_PASSWORD\n\
+              export MYSQL_TEST_DB=$SCHEMA PDO_MYSQL_TEST_USER=$DB_USER\n\
+              export PDO_MYSQL_TEST_DSN=\"mysql:host=$HOST;port=$PORT;dbname=$SCHEMA\"\n\
+              export PDO_MYSQL_TEST_HOST=$HOST PDO_MYSQL_TEST_PORT=$PORT\n\
+              export PDO_MYSQL_TEST_PASS=$DB_PASSWORD PDO_MYSQL_TEST_DB=$SCHEMA\n\
+              php run-tests.php -p \"$(command -v php)\" -q --no-color -g FAIL,PASS,SKIP \
+              --set-timeout 30 ext/mysqli/tests ext/pdo_mysql/tests || true\n",
+        format: Format::Phpt,
+        skipped: &[],
+        differs: &[("mysqli_no_reconnect", NUMBERS), ("mysqli_pconn_kill", NUMBERS)],
+    },
+];
