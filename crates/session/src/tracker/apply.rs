@@ -522,4 +522,24 @@ mod tests {
         assert_eq!(state.variable("time_zone"), Some(&b"'+01:00'"[..]));
         assert!(pins.is_empty());
     }
+
+    #[test]
+    fn what_the_server_says_counts_where_the_text_does_not_tell() {
+        let check = |statement, reported: &[(&str, &str)], name, value: &str| {
+            let (state, pins) = apply(statement, reported);
+            assert_eq!(state.variable(name), Some(value.as_bytes()), "{statement}");
+            assert!(pins.is_empty(), "{statement}: {pins:?}");
+        };
+        // The server's default is not the handshake's character set.
+        let client = "character_set_client";
+        check("SET character_set_client = DEFAULT", &[(client, "latin1")], client, "'latin1'");
+        // The last value of a variable is what counts.
+        let mode = "sql_mode";
+        let text = "SET sql_mode = 'ANSI', sql_mode = CONCAT('', 'TRADITIONAL')";
+        check(text, &[(mode, "TRADITIONAL")], mode, "'TRADITIONAL'");
+        // One of these changes the other.
+        let both = [("character_set_connection", "ascii"), ("collation_connection", "ascii_bin")];
+        let text = "SET character_set_connection = 'utf8mb4', collation_connection = 'ascii_bin'";
+        check(text, &both, "character_set_connection", "'ascii'");
+    }
 }
