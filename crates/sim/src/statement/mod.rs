@@ -66,19 +66,22 @@ pub enum Schema {
     Shop,
     /// Exists.
     Depot,
+    /// Every server's own. No client chooses it.
+    Information,
     /// Does not exist anywhere.
     Missing,
 }
 
 impl Schema {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Shop, Self::Depot, Self::Missing];
+    pub const ALL: [Self; 4] = [Self::Shop, Self::Depot, Self::Information, Self::Missing];
 
     /// Its name on servers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shop => "shop",
             Self::Depot => "depot",
+            Self::Information => "information_schema",
             Self::Missing => "nowhere",
         }
     }

@@ -39,7 +39,8 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         [U(name), S(b'='), N(value)] => {
             return Some(Setting::User { name: numbered(name, "u")?, value: Some(*value) });
         }
-        [U(name), S(b'='), W("NULL")] => {
+        // The proxy gives a variable the type of bytes before it takes its value away.
+        [U(name), S(b'='), W("NULL")] | [U(name), S(b'='), W("x"), T("")] => {
             return Some(Setting::User { name: numbered(name, "u")?, value: None });
         }
         _ => {}
