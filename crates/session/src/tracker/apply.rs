@@ -53,7 +53,13 @@ pub fn apply_outcome(
             return Applied::default();
         }
     }
-    let mut step = Step { state: state.clone(), pins, said: Vec::new(), unknown: Vec::new() };
+    let mut step = Step {
+        state: state.clone(),
+        pins,
+        said: Vec::new(),
+        told: Vec::new(),
+        unknown: Vec::new(),
+    };
     if outcome.error.is_none() {
         if let Some(analysis) = analysis.filter(|analysis| analysis.statements == 1) {
             step.transaction(analysis.transaction);
@@ -68,7 +74,7 @@ pub fn apply_outcome(
     step.reported(&outcome.changes, explained, is_opaque);
     step.part_from_strings(state);
     for name in std::mem::take(&mut step.unknown) {
-        if !step.said.contains(&name) {
+        if !step.said.contains(&name) && !step.told.contains(&name) {
             step.pins.pin(PinReason::UnknownVariable);
         }
     }
@@ -108,6 +114,8 @@ struct Step<'a> {
     pins: &'a mut Pins,
     /// Variables whose value is known from the text or from the server.
     said: Vec<String>,
+    /// Variables that the server has reported; of several reports the last one counts.
+    told: Vec<String>,
     /// Variables that were set to something that only the server can evaluate.
     unknown: Vec<String>,
 }
@@ -407,7 +415,7 @@ impl Step<'_> {
             || self.state.variable(name).is_none() && is_initial(&self.state, name, value);
         if !is_known {
             self.state.set_variable(name, &value_text(name, value));
-            self.said.push(name.to_owned());
+            self.told.push(name.to_owned());
         }
         true
     }
@@ -521,6 +529,20 @@ mod tests {
         let (state, pins) = apply("SET time_zone = '+01:00'", &[("time_zone", "+01:00")]);
         assert_eq!(state.variable("time_zone"), Some(&b"'+01:00'"[..]));
         assert!(pins.is_empty());
+    }
+
+    #[test]
+    fn of_several_reports_the_last_one_counts() {
+        let text = "SET sql_mode = CONCAT('', 'ANSI'); SET sql_mode = CONCAT('', '')";
+        let (state, _) = apply(text, &[("sql_mode", "ANSI")]);
+        assert_eq!(state.variable("sql_mode"), Some(&b"'ANSI'"[..]));
+        let twice = [reported(&[("sql_mode", "ANSI")]), reported(&[("sql_mode", "")])].concat();
+        let mut pins = Pins::default();
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let outcome = Outcome { changes: twice, ..Outcome::default() };
+        let applied = apply_outcome(&state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        let state = applied.state.expect("it changed");
+        assert_eq!(state.variable("sql_mode"), Some(&b"''"[..]));
     }
 
     #[test]

@@ -240,8 +240,8 @@ fn garbage(rng: &mut Rng) -> Vec<u8> {
         0 => vec![7, 0, 0, 77, 0, 0, 0, 2, 0, 0, 0],
         // An error that is cut.
         1 => vec![2, 0, 0, 1, 0xFF, 0x28],
-        // A packet without anything in it.
-        2 => vec![0, 0, 0, 1],
+        // A packet without anything in it, numbered so that it is no empty text.
+        2 => vec![0, 0, 0, 77],
         _ => {
             let mut bytes = vec![0; 40];
             rng.fill(&mut bytes);
