@@ -14,6 +14,9 @@ use trunkline_testkit::{Ecosystem, find_program};
 use crate::run::{first_line, step, succeeds};
 use crate::servers::{Privilege, install, privilege};
 
+/// How long getting or building one may take.
+const SECONDS_MAX: &str = "600";
+
 /// Packages of the distribution that an ecosystem needs beside its tools.
 struct Distribution {
     ecosystem: Ecosystem,
@@ -108,11 +111,26 @@ fn missing_packages(ecosystem: Ecosystem) -> Option<&'static [&'static str]> {
     (!probe).then_some(entry.packages)
 }
 
+/// The command with an end: a registry that does not answer is not waited for all day.
+fn limited(command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=10", SECONDS_MAX]);
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
 /// Gets the packages and builds the program from the files in `source`.
 fn make(ecosystem: Ecosystem, source: &Path) -> Result<()> {
     let place = ecosystem.place();
     std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let run = |what: &str, command: &mut Command| {
+        let mut command = limited(command);
         step(&format!("{}: {what}", ecosystem.name()), command.current_dir(source))
     };
     match ecosystem {
