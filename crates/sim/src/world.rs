@@ -110,6 +110,8 @@ pub(crate) struct World<'a> {
     faults: BTreeMap<&'static str, u64>,
     /// Names of the users of all configurations.
     user_names: Vec<String>,
+    /// When the last configuration is in each worker's mail.
+    snapshots_at: Vec<Micros>,
     /// The oldest configuration that a worker served by before the last batch.
     oldest_then: u64,
     /// Clients that were there before a batch, and those that came in it.
@@ -189,6 +191,7 @@ impl<'a> World<'a> {
             faults: BTreeMap::new(),
             user_names: plan.user_names(),
             lists_seen: vec![0; plan.workers],
+            snapshots_at: vec![0; plan.workers],
             oldest_then: 0,
             clients_wanted: 0,
             told_to_stop: None,

@@ -39,6 +39,10 @@ impl World<'_> {
         self.note_configuration();
         for worker in 0..self.drivers.len() {
             let at = now + self.rng.below(2_000);
+            // A worker takes its mail in order.
+            let Some(last) = self.snapshots_at.get_mut(worker) else { return };
+            let at = at.max(*last);
+            *last = at;
             self.queue.put(at, Event::Post(worker, Mail::Snapshot(Arc::clone(&snapshot))));
         }
     }
