@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use trunkline_protocol::Capabilities;
 use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, error_code, wait_until};
 
 use crate::stage::{
-    FLAVOURS, SOON, before, client, connections_on, fails, is_available, new_schema, one_server,
-    replication, start, statements_of, text, user, wait_pins,
+    FLAVOURS, PASSWORD, SOON, USER, before, client, connections_on, fails, is_available,
+    new_schema, one_server, replication, start, statements_of, text, user, wait_pins,
 };
+use crate::wire::{MODERN, Wire, code, login};
 
 /// A server that refuses is left alone for a second only.
 const IMPATIENT: &str = "shun_on_failures = 1\nshun_recovery_time_sec = 1\n";
@@ -372,6 +374,29 @@ fn a_frozen_server_delays_but_does_not_break() -> Result<()> {
         });
         outcome?;
         ensure!(text(&mut one, "SELECT COUNT(*) FROM t")? == "2");
+        Ok(())
+    })
+}
+
+/// The client has been told that its transaction began: it must not go on as if nothing was.
+#[test]
+fn a_session_that_loses_the_rest_of_several_statements_ends() -> Result<()> {
+    on_each("a_session_that_loses_the_rest_of_several_statements_ends", |server| {
+        let proxy = before(server, 1, 2)?;
+        let mut wire = Wire::login_with(
+            &proxy,
+            login(USER, PASSWORD, "", MODERN.union(Capabilities::MULTI_STATEMENTS)),
+        )?;
+        wire.send(code::QUERY, b"BEGIN; SELECT SLEEP(300)")?;
+        let (_, begun) = wire.packet()?;
+        ensure!(begun.first() == Some(&0), "{begun:?}");
+        let asks = "SELECT id FROM information_schema.processlist WHERE info LIKE '%SLEEP(300)%'
+                    AND info NOT LIKE '%processlist%'";
+        let number = wait_until("it sleeps", SOON, || server.value(asks))?;
+        server.sql(&format!("KILL {number}"))?;
+        let (_, lost) = wire.packet()?;
+        ensure!(lost.get(..3) == Some(&[0xFF, 0xDD, 0x07]), "{lost:?}");
+        ensure!(wire.packet().is_err(), "the session goes on");
         Ok(())
     })
 }

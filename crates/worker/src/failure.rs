@@ -1,10 +1,11 @@
 //! A server is lost on the way: what each of its clients is told, and what is tried elsewhere.
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_sql::analysis::StatementKind;
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Ending, Phase, Stage},
+    client::{Ending, Phase, Stage, Statement},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
     traces::Trace,
@@ -155,9 +156,11 @@ impl Worker {
             self.stats.server_mut(loss.slot.index()).retried += 1;
             return self.requeue(client_id);
         }
+        // The client was told of what came before: of a transaction that has begun, perhaps.
+        let is_partly_done = loss.begun && has_parts(statement);
         match loss.break_off_seq {
             // What the client has sent ahead was meant for the session that is gone.
-            Some(seq) if had_state => {
+            Some(seq) if had_state || is_partly_done => {
                 self.tell_failure(client_id, seq, 2013, b"HY000", &text);
                 self.close_client(client_id);
             }
@@ -325,4 +328,13 @@ struct Loss {
     break_off_seq: Option<u8>,
     /// Bytes that the kernel took for this connection in all.
     written: u64,
+}
+
+/// Whether a statement is answered in parts, each of which may have changed the session.
+fn has_parts(statement: &Statement) -> bool {
+    statement.known.as_ref().is_some_and(|known| {
+        let analysis = &known.analysis;
+        analysis.statements != 1
+            || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
+    })
 }
