@@ -74,6 +74,9 @@ pub(crate) struct Conn {
     pub forwards: Option<ClientId>,
 }
 
+/// The turn of conditions that are no session's of this worker.
+pub(crate) const OTHERS_TURN: u64 = u64::MAX;
+
 impl Conn {
     /// Whether its server may tell warnings and errors of sessions that had it before.
     pub(crate) fn keeps_others_conditions(&self) -> bool {

@@ -8,7 +8,7 @@ use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     Action, MovedConn, Worker,
-    conn::{Conn, ConnPhase},
+    conn::{Conn, ConnPhase, OTHERS_TURN},
     outbox::Outbox,
     prepared::ServerStmts,
 };
@@ -171,7 +171,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
-            conditions_turn: None,
+            conditions_turn: Some(OTHERS_TURN),
             turn: 0,
             // Its schema is chosen anew, unless none was ever defined.
             schemas_defined: 0,

@@ -7,7 +7,7 @@ use crate::{
     Action, ClientId, Side, Worker,
     action::read_error,
     client::{Phase, Stage},
-    conn::{Conn, ConnPhase, InFlight, Owner},
+    conn::{Conn, ConnPhase, InFlight, OTHERS_TURN, Owner},
     share::BEHIND_LEN_MAX,
 };
 
@@ -156,6 +156,13 @@ impl Worker {
 
     /// A command has been answered.
     fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
+        let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
+        if let (true, Some(conn)) = (leaves_conditions, self.conns.get_mut(id)) {
+            conn.conditions_turn = match owner {
+                Owner::Client(_) => Some(conn.turn),
+                _ => Some(OTHERS_TURN),
+            };
+        }
         match owner {
             Owner::Client(client) => self.complete(client, id, outcome, service_us),
             Owner::Nobody => self.free_if_quiet(id),
