@@ -123,10 +123,6 @@ impl Worker {
             session.status = flags & LASTING_STATUS;
             session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
         }
-        if outcome.warnings > 0 || outcome.error.is_some() {
-            let conn = self.conns.get_mut(conn_id);
-            conn.into_iter().for_each(|conn| conn.conditions_turn = Some(conn.turn));
-        }
         let in_transaction = crate::held::is_in_transaction(session, analysis, outcome);
         // One that fails leaves its own error.
         let reads_warnings = outcome.error.is_none()
