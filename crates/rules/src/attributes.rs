@@ -1,4 +1,4 @@
-//! The column `attributes`: JSON, of which `flagOUTs` means something.
+//! The column `attributes`: JSON, of which `flagOUTs` and `cache` mean something.
 
 use serde_json::Value;
 
@@ -24,19 +24,35 @@ impl WeightedFlags {
     }
 }
 
-/// Reads the column; `None` when it has no `flagOUTs`. The error says what is wrong.
-pub(crate) fn read(text: &str) -> Result<Option<WeightedFlags>, String> {
+/// What the column says.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Attributes {
+    /// `flagOUTs`.
+    pub(crate) flags: Option<WeightedFlags>,
+    /// `"cache": "always"`.
+    pub(crate) caches_always: bool,
+}
+
+/// Reads the column. The error says what is wrong.
+pub(crate) fn read(text: &str) -> Result<Attributes, String> {
     if text.is_empty() {
-        return Ok(None);
+        return Ok(Attributes::default());
     }
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("`{text}` is not JSON: {error}"))?;
     let Value::Object(members) = value else {
         return Err(format!("`{text}` is not a JSON object"));
     };
-    let Some(flags) = members.get("flagOUTs") else {
-        return Ok(None);
+    let caches_always = match members.get("cache") {
+        None => false,
+        Some(Value::String(word)) if word == "always" => true,
+        Some(other) => return Err(format!("`cache` must be \"always\", not {other}")),
     };
+    let flags = members.get("flagOUTs").map(read_flags).transpose()?;
+    Ok(Attributes { flags, caches_always })
+}
+
+fn read_flags(flags: &Value) -> Result<WeightedFlags, String> {
     let flags = flags.as_array().filter(|flags| !flags.is_empty());
     let flags = flags.ok_or("`flagOUTs` is not a list of flags")?;
     let mut total = 0_u64;
@@ -53,7 +69,7 @@ pub(crate) fn read(text: &str) -> Result<Option<WeightedFlags>, String> {
     if total == 0 {
         return Err("the weights of `flagOUTs` are all 0".to_owned());
     }
-    Ok(Some(WeightedFlags { flags: sums.into(), total }))
+    Ok(WeightedFlags { flags: sums.into(), total })
 }
 
 #[cfg(test)]
@@ -63,7 +79,7 @@ mod tests {
     #[test]
     fn flags_are_chosen_by_their_weights() {
         let text = r#"{"flagOUTs":[{"id":7,"weight":3},{"id":8,"weight":0},{"id":9,"weight":1}]}"#;
-        let flags = read(text).expect("valid").expect("flags");
+        let flags = read(text).expect("valid").flags.expect("flags");
         let chosen: Vec<_> = (0..8).filter_map(|chance| flags.choose(chance)).collect();
         assert_eq!(chosen, [7, 7, 7, 9, 7, 7, 7, 9]);
     }
@@ -71,11 +87,14 @@ mod tests {
     #[test]
     fn what_is_no_choice_is_none_or_refused() {
         for text in ["", "{}", r#"{"other":[1]}"#] {
-            assert_eq!(read(text), Ok(None), "{text}");
+            assert_eq!(read(text), Ok(Attributes::default()), "{text}");
         }
+        let always = read(r#"{"cache":"always"}"#).expect("valid");
+        assert!(always.caches_always && always.flags.is_none());
         for (text, part) in [
             ("{", "is not JSON"),
             ("[]", "is not a JSON object"),
+            (r#"{"cache":1}"#, "must be \"always\", not 1"),
             (r#"{"flagOUTs":[]}"#, "is not a list"),
             (r#"{"flagOUTs":{"id":1}}"#, "is not a list"),
             (r#"{"flagOUTs":[{"id":1}]}"#, "`weight` of"),

@@ -88,6 +88,9 @@ fn section_rows(
         "replication" => "mysql_replication_hostgroups",
         "rule" => "mysql_query_rules",
         "fast_routing" => "mysql_query_rules_fast_routing",
+        "firewall_user" => "mysql_firewall_whitelist_users",
+        "firewall_rule" => "mysql_firewall_whitelist_rules",
+        "limit" => "trunkline_limits",
         other => return Err(format!("[[{other}]] has no table")),
     };
     let mut values = Fields::new();
@@ -103,8 +106,17 @@ fn section_rows(
     if section == "rule" && !has(&values, "active") {
         values.push(("active".to_owned(), Given::Integer(1)));
     }
-    if section == "fast_routing" && !has(&values, "comment") {
-        values.push(("comment".to_owned(), Given::Text(String::new())));
+    // Columns without a default that a file may leave out.
+    let needed: &[&str] = match section {
+        "fast_routing" => &["comment"],
+        "firewall_user" => &["username", "client_address", "comment"],
+        "firewall_rule" => &["username", "client_address", "schemaname", "comment"],
+        _ => &[],
+    };
+    for name in needed {
+        if !has(&values, name) {
+            values.push(((*name).to_owned(), Given::Text(String::new())));
+        }
     }
     let writer = values.iter().find(|(name, _)| name == "writer_hostgroup");
     let writer = writer.map(|(_, value)| value.clone());
