@@ -260,6 +260,14 @@ settings! {
     firewall_whitelist_errormsg: String = "Firewall blocked this query".to_owned(),
         Range::Text(512), "", Live, "0.1.0";
 
+    /// Copies of statements (`mirror_hostgroup`) that run at once, over all workers.
+    mirror_max_concurrency: usize = 16, Range::Numbers(1, 8_192), "statements", Live, "0.1.0";
+
+    /// Copies of statements that wait to run, over all workers. Those that find no place are
+    /// dropped, and counted.
+    mirror_max_queue_length: usize = 32_000, Range::Numbers(0, 1_048_576), "statements", Live,
+        "0.1.0";
+
     /// The most memory that the result cache takes, keys and records included. One result takes no
     /// more than an eighth of it. 0 switches the cache off, whatever rules say.
     query_cache_size_mb: u64 = 256, Range::Numbers(0, 10_485_760), "MB", Live, "0.1.0";

@@ -1,4 +1,4 @@
-//! The column `attributes`: JSON, of which `flagOUTs` and `cache` mean something.
+//! The column `attributes`: JSON, of which `flagOUTs`, `cache` and `mirror` mean something.
 
 use serde_json::Value;
 
@@ -31,6 +31,8 @@ pub(crate) struct Attributes {
     pub(crate) flags: Option<WeightedFlags>,
     /// `"cache": "always"`.
     pub(crate) caches_always: bool,
+    /// `"mirror": "compare"`.
+    pub(crate) compares_mirror: bool,
 }
 
 /// Reads the column. The error says what is wrong.
@@ -43,13 +45,15 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
     let Value::Object(members) = value else {
         return Err(format!("`{text}` is not a JSON object"));
     };
-    let caches_always = match members.get("cache") {
-        None => false,
-        Some(Value::String(word)) if word == "always" => true,
-        Some(other) => return Err(format!("`cache` must be \"always\", not {other}")),
+    let switch = |name: &str, wanted: &str| match members.get(name) {
+        None => Ok(false),
+        Some(Value::String(word)) if word == wanted => Ok(true),
+        Some(other) => Err(format!("`{name}` must be \"{wanted}\", not {other}")),
     };
+    let caches_always = switch("cache", "always")?;
+    let compares_mirror = switch("mirror", "compare")?;
     let flags = members.get("flagOUTs").map(read_flags).transpose()?;
-    Ok(Attributes { flags, caches_always })
+    Ok(Attributes { flags, caches_always, compares_mirror })
 }
 
 fn read_flags(flags: &Value) -> Result<WeightedFlags, String> {

@@ -308,6 +308,7 @@ impl Worker {
             deadline_ms: 0,
             held_back: None,
             fill: None,
+            mirrored: None,
             awaits_cache: None,
             may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),

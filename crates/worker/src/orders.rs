@@ -7,7 +7,7 @@ use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 
-use crate::{ClientId, Worker, cache::CacheOrder, client::Statement};
+use crate::{ClientId, Worker, cache::CacheOrder, client::Statement, mirror::MirrorOrder};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Orders {
     pub is_logged: bool,
     /// Whether its answer may come from the cache, and how old it may be.
     pub cache: Option<CacheOrder>,
+    /// Where a copy of it goes.
+    pub mirror: Option<MirrorOrder>,
 }
 
 impl Orders {
@@ -44,6 +46,7 @@ impl Orders {
         self.pipeline = effects.pipeline.or(self.pipeline);
         self.is_logged = effects.log.unwrap_or(self.is_logged);
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
+        self.mirror = MirrorOrder::of_effects(effects);
     }
 
     /// Holds a session on its connection, or ends that, once its statement has run.
@@ -62,6 +65,9 @@ impl Orders {
         self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
         if let Some(ttl_ms) = hints.cache_ttl_ms {
             self.cache = CacheOrder::hinted(self.cache, ttl_ms);
+        }
+        if let Some(hostgroup) = hints.mirror_hostgroup {
+            self.mirror = Some(MirrorOrder::hinted(self.mirror, hostgroup));
         }
         self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
     }
