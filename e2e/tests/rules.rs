@@ -366,3 +366,41 @@ fn a_rule_says_how_often_a_read_is_tried_again() -> Result<()> {
     ensure!(again.as_deref().ok() == Some("only once"), "{again:?}");
     Ok(())
 }
+
+#[test]
+fn a_permitted_user_is_told_the_route_of_a_statement() -> Result<()> {
+    let name = "a_permitted_user_is_told_the_route_of_a_statement";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let rules = "[[rule]]\nid = 3\nmatch_digest = '^SELECT'\ncache_ttl = 5000\n\
+                 [[rule]]\nid = 4\nmatch_digest = '^DO'\nerror_msg = 'no'\n";
+    let server = one_server(shared_server(Flavour::MariaDb)?, 1, 20);
+    let permitted = format!("explain_route_users = \"{}, x\"\n{server}{rules}", crate::stage::USER);
+    let proxy = Trunkline::start(&permitted)?;
+    let mut one = client(&proxy, "")?;
+    let route = |one: &mut trunkline_testkit::SqlClient, sql: &str| -> Result<String> {
+        let rows = one.sql(&format!("explain  ROUTE {sql}"))?;
+        let cells = |row: Vec<Option<String>>| row.into_iter().flatten().collect::<Vec<_>>();
+        Ok(rows.into_iter().map(|row| cells(row).join(": ")).collect::<Vec<_>>().join("\n"))
+    };
+    let said = route(&mut one, "SELECT a FROM t")?;
+    for line in [
+        "access: certainly reads",
+        "rule: 3: matches",
+        "cache: an answer up to 5000 ms old",
+        "hostgroup: 0, ",
+        "server: ",
+    ] {
+        ensure!(said.contains(line), "{line} is not in\n{said}");
+    }
+    ensure!(route(&mut one, "DO 1")?.contains("answer: error 1148"));
+    ensure!(route(&mut one, "SELECT NOW()")?.contains("cache: not asked"));
+    one.sql("SELECT GET_LOCK('e2e_route', 0)")?;
+    let said = route(&mut one, "SELECT 1")?;
+    ensure!(said.contains("session: is held on hostgroup 0: named_lock"), "{said}");
+    // For others it describes a column of a table of that name.
+    let proxy = Trunkline::start(&format!("{server}{rules}"))?;
+    fails(&mut client(&proxy, "")?, "EXPLAIN ROUTE SELECT 1", 1046)?;
+    Ok(())
+}

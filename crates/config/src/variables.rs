@@ -251,6 +251,10 @@ settings! {
     query_digests_max_query_length: usize = 65_000, Range::Numbers(16, 1_048_576), "bytes", Live,
         "0.1.0";
 
+    /// Users who may ask with `EXPLAIN ROUTE` before a statement what would become of it, separated
+    /// by commas; `*` is everybody. For others it is a statement like any other.
+    explain_route_users: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
     /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
     /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
     firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";

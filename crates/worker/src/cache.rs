@@ -24,12 +24,11 @@ use trunkline_protocol::{
 };
 use trunkline_rules::Effects;
 use trunkline_session::tracker::{Charset, PinReason, SessionState, reports_change};
-use trunkline_sql::analysis::{Depends, StatementKind};
+use trunkline_sql::analysis::{Access, Analysis, Depends, StatementKind};
 use trunkline_topology::HostgroupId;
 
 use crate::{
     Action, ClientId, Worker,
-    analysis::Known,
     capture::{Capture, numbered},
     client::{Phase, Purpose, Session, Statement, Waiting},
     command::is_split,
@@ -79,6 +78,11 @@ impl CacheOrder {
         let plain =
             Self { ttl_ms, stores_empty: None, wait_ms: WAIT_MS, rule: 0, is_always: false };
         (ttl_ms > 0).then(|| Self { ttl_ms, ..before.unwrap_or(plain) })
+    }
+
+    /// How old an answer may be, ms.
+    pub(crate) fn ttl_ms(self) -> u32 {
+        self.ttl_ms
     }
 
     fn ttl_us(self) -> u64 {
@@ -419,7 +423,7 @@ impl Worker {
         let known = statement.known.as_deref()?;
         let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
         let is_fit = self.cache.is_on()
-            && is_cacheable(known, order)
+            && is_cacheable(&known.analysis, order)
             && is_free(session)
             && statement.attributes.is_none()
             && statement.frames.len() <= COMMAND_LEN_MAX
@@ -461,11 +465,10 @@ impl Worker {
 }
 
 /// Whether answers to such a statement may be stored at all.
-fn is_cacheable(known: &Known, order: CacheOrder) -> bool {
-    let analysis = &known.analysis;
+pub(crate) fn is_cacheable(analysis: &Analysis, order: CacheOrder) -> bool {
     let is_select = analysis.kind == StatementKind::Select;
     let is_one = analysis.statements == 1 && analysis.is_complete;
-    let is_read = known.is_read();
+    let is_read = analysis.access == Access::CertainlyReads;
     let calls_only = analysis.effects.is_empty()
         && (analysis.depends == Depends::UNKNOWN_FUNCTION || analysis.depends == Depends::empty());
     match order.is_always {

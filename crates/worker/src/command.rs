@@ -14,7 +14,7 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 use trunkline_session::tracker::{Charset, SessionState};
-use trunkline_sql::token::Modes;
+use trunkline_sql::{analysis::StatementKind, token::Modes};
 
 use crate::{
     Action, ClientId, Side, Worker,
@@ -341,6 +341,11 @@ impl Worker {
             KillText::None => {}
             KillText::One(scope, number) => return self.kill(id, scope, number),
             KillText::Refused(what) => return self.not_supported(id, what),
+        }
+        if known.analysis.kind == StatementKind::Explain
+            && let Some(sql) = self.asks_for_route(id, text)
+        {
+            return self.answer_route(id, sql);
         }
         if self.refuses_local_file(id, &known.analysis) {
             return;
