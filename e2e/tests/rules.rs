@@ -404,3 +404,55 @@ fn a_permitted_user_is_told_the_route_of_a_statement() -> Result<()> {
     fails(&mut client(&proxy, "")?, "EXPLAIN ROUTE SELECT 1", 1046)?;
     Ok(())
 }
+
+#[test]
+fn a_comment_names_the_server_of_a_statement() -> Result<()> {
+    let name = "a_comment_names_the_server_of_a_statement";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let replication = shared_replication(Flavour::MariaDb)?;
+    let [one, two] = replication.replicas() else { anyhow::bail!("two replicas") };
+    let primary = replication.primary();
+    let config = format!(
+        "workers = 1\n[[server]]\nhostgroup = 0\naddress = \"{}\"\ncomment = \"main\"\n\
+         [[server]]\nhostgroup = 1\naddress = \"{}\"\ncomment = \"db1\"\nmax_connections = 1\n\
+         [[server]]\nhostgroup = 1\naddress = \"{}\"\nweight = 100\n\
+         [[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n{}",
+        primary.address(),
+        one.address(),
+        two.address(),
+        user(0),
+    );
+    let proxy = Trunkline::start(&config)?;
+    let mut clients = (0..4).map(|_| client(&proxy, "mark")).collect::<Result<Vec<_>>>()?;
+    let ask = |client: &mut trunkline_testkit::SqlClient, server: &str| {
+        text(client, &format!("SELECT name FROM server -- maxscale route to server {server}"))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = clients
+            .iter_mut()
+            .map(|client| {
+                scope.spawn(move || -> Result<()> {
+                    for _ in 0..30 {
+                        ensure!(ask(client, "db1")? == "replica1");
+                        ensure!(ask(client, &two.address())? == "replica2");
+                        ensure!(ask(client, "main")? == "primary");
+                        // One that nobody knows is no hint.
+                        ensure!(ask(client, "nobody")?.starts_with("replica"));
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))?
+        })
+    })?;
+    // A write does not go to a reader, whatever a comment says.
+    let [first, ..] = clients.as_mut_slice() else { anyhow::bail!("four clients") };
+    first.sql("INSERT INTO note (text) VALUES ('hinted') -- maxscale route to server db1")?;
+    let count = "SELECT COUNT(*) FROM mark.note WHERE text = 'hinted'";
+    ensure!(primary.value(count)?.as_deref() == Some("1"));
+    Ok(())
+}

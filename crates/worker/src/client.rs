@@ -15,7 +15,7 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
-use trunkline_topology::{HostgroupId, User};
+use trunkline_topology::{HostgroupId, ServerKey, User};
 
 use crate::{
     action::Peer,
@@ -242,6 +242,8 @@ pub(crate) struct Statement {
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,
+    /// The only server of the hostgroup that it is to run on, as a comment of its says.
+    pub only_on: Option<Box<ServerKey>>,
     pub stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
     pub waiting: Option<Box<Waiting>>,

@@ -312,6 +312,7 @@ impl Worker {
             awaits_cache: None,
             may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
+            only_on: None,
             stage: Stage::Queued,
             is_alone: false,
             waiting: None,
@@ -351,7 +352,7 @@ impl Worker {
             return;
         }
         let routed = self.route_text(id, &known, text, Asking::Query, &modes);
-        let Routed { route, orders, rewritten } = routed;
+        let Routed { route, orders, rewritten, server } = routed;
         let mut text_len = text.len();
         let (statement, known) = match rewritten {
             None => {
@@ -380,6 +381,7 @@ impl Worker {
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         statement.is_read = known.is_read();
         statement.known = Some(known);
+        statement.run_on(server);
         statement.obey(orders);
         if goes_to_server && self.answer_repeated_set(id, &statement) {
             return self.buffers.give(statement.frames);

@@ -21,7 +21,7 @@ use trunkline_topology::{HostgroupId, ServerState, User};
 use crate::{
     ClientId, Worker,
     analysis::digest_settings,
-    split::{hinted, split},
+    split::{hinted, hinted_server, split},
 };
 
 /// The setting's word for every user.
@@ -129,6 +129,16 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     }
     rules::orders(&mut out, &decision.effects);
     rules::cache(&mut out, &decision.effects, &asked.hints, &asked.analysis);
+    let default = user.default_hostgroup;
+    let named = settings.query_digests.then(|| {
+        let autocommit_off = asked.is_autocommit_off;
+        hinted_server(&asked.hints, snapshot, default, &asked.analysis, autocommit_off, now_ms)
+    });
+    if let Some(key) = named.flatten() {
+        out.push("hostgroup", format!("{}, as a comment says", key.hostgroup));
+        out.push("server", format!("{}, and no other", key.address));
+        return out.0;
+    }
     let (hostgroup, reason) = destination(snapshot, user, &asked, &decision);
     out.push("hostgroup", format!("{hostgroup}, {reason}"));
     servers(&mut out, snapshot, hostgroup, now_ms);

@@ -6,6 +6,7 @@ use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
+use trunkline_topology::ServerKey;
 
 use crate::{ClientId, Worker, cache::CacheOrder, client::Statement, mirror::MirrorOrder};
 
@@ -107,6 +108,13 @@ const DELAY_MAX_MS: u32 = 3_600_000;
 const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
 
 impl Statement {
+    /// Is carried out on this server and no other, if there is one: with nobody else on its
+    /// connection.
+    pub(crate) fn run_on(&mut self, server: Option<Box<ServerKey>>) {
+        self.is_alone |= server.is_some();
+        self.only_on = server;
+    }
+
     /// Is carried out with these.
     pub(crate) fn obey(&mut self, orders: Orders) {
         self.orders = orders;
