@@ -7,8 +7,11 @@ mod rules;
 use std::net::IpAddr;
 
 use trunkline_config::Snapshot;
-use trunkline_protocol::response::write::put_text_result;
+use trunkline_protocol::response::{Outcome, write::put_text_result};
 use trunkline_rules::{Answer, Decision, FirewallAsk, FirewallVerdict, Question};
+use trunkline_session::tracker::{
+    Charset, PinReason, Pins, Schema, SessionState, Trust, apply_outcome,
+};
 use trunkline_sql::{
     analysis::{Access, Analysis, StatementKind, TransactionEffect, analyse},
     digest::Digester,
@@ -109,6 +112,10 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     for effect in effects::lines(&asked.analysis) {
         out.push("effect", effect);
     }
+    let pins = pins(&asked, settings.routines_pin);
+    if !pins.is_empty() {
+        out.push("pins", format!("{pins}: the session stays on its connection"));
+    }
     rules::visits(&mut out, snapshot, &visits);
     if let Some(text) = &decision.rewritten {
         out.push("sent as", String::from_utf8_lossy(text));
@@ -143,6 +150,19 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     out.push("hostgroup", format!("{hostgroup}, {reason}"));
     servers(&mut out, snapshot, hostgroup, now_ms);
     out.0
+}
+
+/// What would hold the session when the statement has succeeded, in words.
+fn pins(asked: &Asked<'_>, routines_pin: bool) -> String {
+    let mut pins = Pins::default();
+    let state = SessionState::new(Schema::from(asked.schema), Charset::Unknown);
+    let trust = if routines_pin { Trust::Nothing } else { Trust::Reports };
+    apply_outcome(&state, &mut pins, Some(&asked.analysis), &Outcome::default(), trust);
+    if let TransactionEffect::Begin { .. } = asked.analysis.transaction {
+        pins.pin(PinReason::Transaction);
+    }
+    let reasons: Vec<_> = pins.reasons().map(PinReason::name).collect();
+    reasons.join(", ")
 }
 
 /// What the firewall says; true when it denies the statement.
