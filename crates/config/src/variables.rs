@@ -182,6 +182,11 @@ settings! {
     /// leave nothing behind and have been short lately share a connection. 1 switches it off.
     pipeline_depth_max: usize = 64, Range::Numbers(1, 1_024), "statements", Live, "0.1.0";
 
+    /// The longest that a worker leaves its sockets alone while many statements are in flight on
+    /// shared connections, so that several answers come in one read. It is a small part of what
+    /// these statements take, if that is less. 0 switches it off.
+    coalesce_max_us: u64 = 200, Range::Numbers(0, 10_000), "µs", Live, "0.1.0";
+
     /// The most idle connections kept, per server and worker; what comes back beyond them is
     /// closed. 0 sets no limit below the server's `max_connections`.
     idle_connections_max: u32 = 0, Range::Numbers(0, 1_000_000), "connections", Live, "0.1.0";

@@ -82,6 +82,7 @@ impl Driver {
             let wait_ms = if has_more { 0 } else { self.parts.worker.tick_within_ms() };
             self.parts.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
             self.batch(&events);
+            self.pause();
         }
         Ok(())
     }
@@ -101,6 +102,15 @@ impl Driver {
         }
         self.parts.worker.tick();
         self.settle();
+    }
+
+    /// Leaves the sockets alone for a moment, if the worker expects more to come meanwhile.
+    fn pause(&mut self) {
+        let pause_us = self.parts.worker.pause_us();
+        let has_more = !self.unfinished.is_empty() || !self.accepting.is_empty();
+        if pause_us > 0 && !has_more && !self.is_stopped {
+            std::thread::sleep(Duration::from_micros(pause_us));
+        }
     }
 
     fn now(&self) -> Now {

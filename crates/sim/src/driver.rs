@@ -273,6 +273,11 @@ impl Driver {
         self.worker.tick_within_ms() * 1_000
     }
 
+    /// How long it leaves its links alone after a batch, µs.
+    pub fn pause_us(&mut self) -> Micros {
+        self.worker.pause_us()
+    }
+
     /// One turn of the loop.
     pub fn batch(&mut self, out: &mut Outside<'_>) {
         if self.is_stopped {

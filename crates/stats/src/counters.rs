@@ -195,6 +195,10 @@ counters! {
             "Read calls on sockets."
         socket_writes: "trunkline_worker_socket_writes_total";
             "Write calls on sockets."
+        pauses: "trunkline_worker_pauses_total";
+            "Times that a worker left its sockets alone for a moment, so that more came at once."
+        paused_us: "trunkline_worker_paused_microseconds_total";
+            "What those moments sum up to, as planned."
         accept_errors: "trunkline_worker_accept_errors_total";
             "Accept calls that failed, when the process is out of file descriptors say."
     }

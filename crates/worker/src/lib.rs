@@ -55,6 +55,8 @@ mod connect;
 mod sessions;
 mod share;
 
+mod coalesce;
+
 mod dispatch;
 mod prepared;
 

@@ -171,6 +171,7 @@ impl Worker {
         }
         let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.patience.shared += 1;
+        self.coalescing.sent();
         self.stats.counters.statements_pipelined += u64::from(depth > 0);
         self.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
@@ -214,9 +215,11 @@ impl Worker {
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        let depth = conn.in_flight.len();
         if let Some(slot) = self.pool.slot_mut(slot) {
             if let Some(took_us) = took_us {
                 slot.shared_width().answered(self.now.us, took_us);
+                self.coalescing.answered(took_us, (slot.shared().len() * depth) as u64);
             }
             if is_quiet {
                 slot.leave_shared(conn_id);

@@ -18,6 +18,7 @@ use crate::{
     action::LogLine,
     analysis::Analyses,
     client::{Client, Phase, Statement},
+    coalesce::Coalescing,
     conn::{AccountKey, Conn, ConnPhase},
     handover::Ask,
     outbox::{Buffers, Dirty},
@@ -93,6 +94,7 @@ pub struct Worker {
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
     pub(crate) patience: Patience,
+    pub(crate) coalescing: Coalescing,
     actions: Vec<Action>,
     dirty: Dirty<Side>,
 }
@@ -172,6 +174,7 @@ impl Worker {
             plant: None,
             log_budget: LOG_LINES_PER_SEC,
             patience: Patience::default(),
+            coalescing: Coalescing::default(),
             actions: Vec::new(),
             dirty: Dirty::default(),
             snapshot,

@@ -54,6 +54,7 @@ pub(super) async fn start(
     let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
+    limits::sharpen_pauses();
     warn(&read, open_files);
     let summary = summary(&read.config);
     let snapshot = read.config.snapshot(None);
