@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use trunkline_rules::{FastRoutes, Rule, RuleSet};
-use trunkline_topology::{ReplicationGroup, ServerCompression, ServerKey, ServerState, User};
+use trunkline_topology::{
+    HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState, User,
+};
 
 use crate::{Settings, Snapshot};
 
@@ -16,6 +18,8 @@ pub struct Config {
     pub settings: Settings,
     /// Servers in the order of the file; no two have one key.
     pub servers: Vec<ServerEntry>,
+    /// What is said of hostgroups, in the order of the file; of none twice.
+    pub hostgroups: Vec<HostgroupEntry>,
     /// Users in the order of the file; no two have one name.
     pub users: Vec<Arc<User>>,
     /// Writer and reader hostgroups in the order of the file; no hostgroup is the writer, or the
@@ -42,6 +46,17 @@ pub struct ServerEntry {
     pub compression: ServerCompression,
     /// What the operator decided; never [`ServerState::Shunned`].
     pub status: ServerState,
+    /// Free text.
+    pub comment: String,
+}
+
+/// What the operator says of a hostgroup as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostgroupEntry {
+    /// Its number.
+    pub id: HostgroupId,
+    /// Whether its statements share server connections.
+    pub pipeline: Pipeline,
     /// Free text.
     pub comment: String,
 }

@@ -11,7 +11,7 @@ use trunkline_rules::Rule;
 use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
 
 use crate::{
-    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
+    Config, HostgroupEntry, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
     config::{compression_word, status_word},
 };
 
@@ -40,9 +40,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed
-/// or added in the order of the new configuration, then what is removed in the order of the old
-/// one. Empty when nothing differs.
+/// hostgroups, users, replication groups, rules and (in one line) fast routing rules; of each what
+/// is changed or added in the order of the new configuration, then what is removed in the order of
+/// the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -52,6 +52,7 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         .filter_map(|row| setting_change(row, &running.settings, &new.settings))
         .collect();
     compare(&old.servers, &new.servers, &mut changes);
+    compare(&old.hostgroups, &new.hostgroups, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
@@ -189,6 +190,23 @@ impl Item for Arc<User> {
     }
 }
 
+impl Item for HostgroupEntry {
+    type Key = HostgroupId;
+
+    fn key(&self) -> HostgroupId {
+        self.id
+    }
+
+    fn subject(&self) -> String {
+        format!("hostgroup {}", self.id)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("pipeline", self.pipeline, new.pipeline);
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
+    }
+}
+
 impl Item for ReplicationGroup {
     type Key = HostgroupId;
 
@@ -268,7 +286,7 @@ impl Item for Rule {
         switch("reconnect", |rule| rule.reconnect);
         switch("sticky_conn", |rule| rule.sticky_conn);
         switch("log", |rule| rule.log);
-        switch("pipeline", |rule| rule.pipeline);
+        columns.optional("pipeline", self.pipeline, new.pipeline);
         columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.

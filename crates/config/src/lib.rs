@@ -31,7 +31,7 @@ pub mod manual;
 mod config;
 mod error;
 
-pub use config::{Config, ServerEntry};
+pub use config::{Config, HostgroupEntry, ServerEntry};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};

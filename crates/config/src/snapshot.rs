@@ -9,10 +9,11 @@ use std::{
 
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
-    Address, HostgroupId, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, User,
+    Address, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState,
+    User,
 };
 
-use crate::{Config, ServerEntry, Settings};
+use crate::{Config, Settings};
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ pub struct Hostgroup {
     pub id: HostgroupId,
     /// Its servers in the order of the configuration; never empty.
     pub servers: Vec<Arc<Server>>,
+    /// Whether its statements share server connections.
+    pub pipeline: Pipeline,
 }
 
 /// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
@@ -74,7 +77,7 @@ impl Snapshot {
                 config.fast_routes = Arc::clone(&previous.fast_routes);
             }
         }
-        let hostgroups = build_hostgroups(&config.servers, previous);
+        let hostgroups = build_hostgroups(&config, previous);
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
         let writers = config.replication.iter().enumerate();
         Self {
@@ -174,7 +177,7 @@ fn is_same_set(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
 }
 
 fn build_hostgroups(
-    entries: &[ServerEntry],
+    config: &Config,
     previous: Option<&Snapshot>,
 ) -> BTreeMap<HostgroupId, Hostgroup> {
     // A snapshot has one server for each entry of its configuration, in no particular order.
@@ -195,7 +198,7 @@ fn build_hostgroups(
         .collect();
 
     let mut hostgroups = BTreeMap::new();
-    for entry in entries {
+    for entry in &config.servers {
         let id = entry.key.hostgroup;
         let health = match servers_before.get(&entry.key) {
             Some(server) => {
@@ -214,14 +217,20 @@ fn build_hostgroups(
             compression: entry.compression,
             health,
         });
-        let hostgroup = hostgroups.entry(id).or_insert(Hostgroup { id, servers: Vec::new() });
+        let hostgroup = hostgroups.entry(id).or_insert_with(|| empty(id, config));
         hostgroup.servers.push(server);
     }
-    let kept: HashSet<&ServerKey> = entries.iter().map(|entry| &entry.key).collect();
+    let kept: HashSet<&ServerKey> = config.servers.iter().map(|entry| &entry.key).collect();
     for server in servers_before.values().filter(|server| !kept.contains(&server.key)) {
         server.health.set_state(ServerState::OfflineSoft);
     }
     hostgroups
+}
+
+fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
+    let said = config.hostgroups.iter().find(|entry| entry.id == id);
+    let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
+    Hostgroup { id, servers: Vec::new(), pipeline }
 }
 
 /// A literal is its own address; a name has what was found for it before.

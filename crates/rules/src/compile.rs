@@ -206,6 +206,7 @@ impl Compiler {
                 (None, false) => Some(Err("there is no match_pattern to replace".to_owned())),
             });
         let attributes = rule.attributes.map(|text| attributes::read(&text));
+        let attributes = self.read(id, Column::Attributes, attributes).unwrap_or_default();
         if rule.cache_ttl_ms == Some(0) {
             self.refuse(id, Column::CacheTtl, "0 ms is no time to keep a result".to_owned());
         }
@@ -225,10 +226,10 @@ impl Compiler {
             match_pattern,
             is_negated: rule.negate_match_pattern,
             flag_out: rule.flag_out,
-            weighted_flags: self.read(id, Column::Attributes, attributes).flatten().map(Box::new),
+            weighted_flags: attributes.flags.map(Box::new),
             replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
-            is_shadow: rule.shadow,
+            is_shadow: rule.shadow || attributes.is_shadow == Some(true),
             effects: Effects {
                 destination_hostgroup: rule.destination_hostgroup,
                 cache_ttl_ms: rule.cache_ttl_ms,
@@ -247,7 +248,7 @@ impl Compiler {
                 multiplex: rule.multiplex,
                 gtid_from_hostgroup: rule.gtid_from_hostgroup,
                 log: rule.log,
-                pipeline: rule.pipeline,
+                pipeline: rule.pipeline.or(attributes.pipeline),
             },
         }
     }

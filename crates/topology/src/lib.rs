@@ -4,12 +4,14 @@
 
 mod address;
 mod health;
+mod pipeline;
 mod secret;
 mod server;
 mod user;
 
 pub use address::{Address, AddressError};
 pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use pipeline::Pipeline;
 pub use secret::Secret;
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,

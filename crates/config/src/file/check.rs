@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, ServerEntry, Settings,
+    Config, HostgroupEntry, ServerEntry, Settings,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Placed<T> {
 #[derive(Default)]
 pub(super) struct Entries {
     pub(super) servers: Vec<Placed<ServerEntry>>,
+    pub(super) hostgroup_entries: Vec<Placed<HostgroupEntry>>,
     /// With the place of the user's hostgroup, unless that could not be read.
     pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
     /// With the place of the reader hostgroup.
@@ -52,6 +53,7 @@ impl Entries {
         Config {
             settings,
             servers: self.servers.into_iter().map(|placed| placed.value).collect(),
+            hostgroups: self.hostgroup_entries.into_iter().map(|placed| placed.value).collect(),
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
@@ -73,6 +75,7 @@ pub(super) fn check(
     report: &mut Report<'_>,
 ) -> Option<RuleSet> {
     check_servers(entries, report);
+    check_hostgroups(entries, report);
     check_users(entries, report);
     check_replication(entries, report);
     check_rules(entries, settings, report)
@@ -98,6 +101,19 @@ fn check_servers(entries: &Entries, report: &mut Report<'_>) {
         let key = &server.value.key;
         let what = format_args!("server {} in hostgroup {}", key.address, key.hostgroup);
         seen.once(report, key, what, server.at, || format!("server[{index}]"));
+    }
+}
+
+fn check_hostgroups(entries: &Entries, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, placed) in entries.hostgroup_entries.iter().enumerate() {
+        let id = placed.value.id;
+        let key = || format!("hostgroup[{index}].hostgroup_id");
+        seen.once(report, id, format_args!("hostgroup {id}"), placed.at, key);
+        if entries.is_empty(id) {
+            let message = format!("hostgroup {id} has no [[server]]");
+            report.add(placed.at, &key(), message);
+        }
     }
 }
 

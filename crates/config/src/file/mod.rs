@@ -2,6 +2,7 @@
 
 mod check;
 mod fast;
+mod hostgroup;
 mod replication;
 mod report;
 mod rows;
@@ -48,7 +49,7 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 5] = ["server", "user", "replication", "rule", "fast_routing"];
+const SECTIONS: [&str; 6] = ["server", "hostgroup", "user", "replication", "rule", "fast_routing"];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
@@ -189,6 +190,7 @@ fn read_section(
         let mut table = Table::new(section, index, fields, start);
         match section {
             "server" => server::read(&mut table, report, entries),
+            "hostgroup" => hostgroup::read(&mut table, report, entries),
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
             "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
