@@ -8,6 +8,7 @@ mod admin;
 mod auth;
 mod bad_input;
 mod binlog;
+mod cache;
 mod commands;
 mod compression;
 mod config;
@@ -21,6 +22,7 @@ mod stage;
 
 mod concurrency;
 mod failover;
+mod guards;
 mod infile;
 mod kill;
 mod pinning;

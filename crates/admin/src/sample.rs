@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    ClientRefusal, Configuration, DigestQuery, Process, Report, ServerGauges, Settings,
-    StatementSample, WorkerGauges, WorkerStats,
+    CacheFigures, CacheSums, ClientRefusal, Configuration, DigestQuery, Process, Report,
+    ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -28,6 +28,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             rules: 4,
             last_error: None,
         },
+        cache: CacheFigures { entries: 3, bytes: 4_096, bytes_max: 268_435_456, purged: 2 },
     };
     report
 }
@@ -39,6 +40,7 @@ fn worker(worker: u32, digests: DigestQuery) -> Report {
     stats.counters.clients_disconnected = 600;
     stats.counters.client_refused(ClientRefusal::AccessDenied);
     stats.refused(RefusalCause::NoneOnline);
+    *stats.cache_mut(7) = CacheSums { hits: 90, misses: 10, ..CacheSums::default() };
     for round in 0..4_000_u64 {
         let sample = StatementSample {
             username: "app",
@@ -112,6 +114,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         ],
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
+        limits: BTreeMap::new(),
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
     }
 }

@@ -7,7 +7,7 @@ use trunkline_topology::{
     HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState, User,
 };
 
-use crate::{Settings, Snapshot};
+use crate::{Guards, Settings, Snapshot};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -31,6 +31,8 @@ pub struct Config {
     pub rule_set: Arc<RuleSet>,
     /// Fast routing rules: those of the file's tables, then those of the file that it names.
     pub fast_routes: Arc<FastRoutes>,
+    /// The firewall's lists and the limits.
+    pub guards: Arc<Guards>,
 }
 
 /// One server as the operator wrote it.

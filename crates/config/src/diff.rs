@@ -40,9 +40,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// hostgroups, users, replication groups, rules and (in one line) fast routing rules; of each what
-/// is changed or added in the order of the new configuration, then what is removed in the order of
-/// the old one. Empty when nothing differs.
+/// hostgroups, users, replication groups, rules and (in one line each) fast routing rules, the
+/// firewall's lists and limits; of each what is changed or added in the order of the new
+/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -65,7 +65,23 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         let subject = "fast routing".to_owned();
         changes.push(Change { subject, detail, needs_restart: false });
     }
+    let (before, now) = (&old.guards, &new.guards);
+    compare_lists("firewall users", &before.firewall_users, &now.firewall_users, &mut changes);
+    compare_lists("firewall rules", &before.firewall_rules, &now.firewall_rules, &mut changes);
+    compare_lists("limits", &before.limits, &now.limits, &mut changes);
     changes
+}
+
+/// A list that may be long, in one line.
+fn compare_lists<T: PartialEq>(name: &str, old: &[T], new: &[T], changes: &mut Vec<Change>) {
+    if old == new {
+        return;
+    }
+    let detail = match (old.len(), new.len()) {
+        (before, now) if before == now => format!("some of {now} changed"),
+        (before, now) => format!("{before} -> {now}"),
+    };
+    changes.push(Change { subject: name.to_owned(), detail, needs_restart: false });
 }
 
 fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Change> {

@@ -30,11 +30,13 @@ pub mod manual;
 
 mod config;
 mod error;
+mod guards;
 
 pub use config::{Config, HostgroupEntry, ServerEntry};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
+pub use guards::Guards;
 pub use listen::ListenAddress;
 pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
 pub use snapshot::{Hostgroup, Snapshot};

@@ -13,7 +13,7 @@ use trunkline_topology::{
     User,
 };
 
-use crate::{Config, Settings};
+use crate::{Config, Guards, Settings};
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +48,9 @@ pub struct Snapshot {
     /// Fast routing rules: the very same as before as long as none has changed, so that a reload
     /// does not hold them twice.
     pub fast_routes: Arc<FastRoutes>,
+    /// Firewall and limits: the very same as before as long as none of their rows has changed, so
+    /// that the limits' buckets stay as full as they are.
+    pub guards: Arc<Guards>,
     /// What this was built from.
     pub config: Arc<Config>,
     /// Index into `replication` by writer hostgroup.
@@ -73,6 +76,9 @@ impl Snapshot {
             {
                 rules = Arc::clone(&previous.rules);
             }
+            if previous.guards == config.guards {
+                config.guards = Arc::clone(&previous.guards);
+            }
             if previous.fast_routes == config.fast_routes {
                 config.fast_routes = Arc::clone(&previous.fast_routes);
             }
@@ -88,6 +94,7 @@ impl Snapshot {
             replication: config.replication.clone(),
             rules,
             fast_routes: Arc::clone(&config.fast_routes),
+            guards: Arc::clone(&config.guards),
             writers: writers.map(|(index, group)| (group.writer_hostgroup, index)).collect(),
             config: Arc::new(config),
         }

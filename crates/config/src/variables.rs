@@ -256,6 +256,36 @@ settings! {
     query_digests_max_query_length: usize = 65_000, Range::Numbers(16, 1_048_576), "bytes", Live,
         "0.1.0";
 
+    /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
+    /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
+    firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// What a statement that the firewall denies is answered with (error 1148), unless a rule
+    /// answers it.
+    firewall_whitelist_errormsg: String = "Firewall blocked this query".to_owned(),
+        Range::Text(512), "", Live, "0.1.0";
+
+    /// The most memory that the result cache takes, keys and records included. One result takes no
+    /// more than an eighth of it. 0 switches the cache off, whatever rules say.
+    query_cache_size_mb: u64 = 256, Range::Numbers(0, 10_485_760), "MB", Live, "0.1.0";
+
+    /// After this part of its time a cached result is renewed by the first client that asks for it,
+    /// while others still get the old one. 0 lets results expire instead.
+    query_cache_soft_ttl_pct: u32 = 0, Range::Numbers(0, 100), "percent", Live, "0.1.0";
+
+    /// Whether results with warnings are cached. The warnings are not: who gets the cached result
+    /// is told of none.
+    /// 0 does not, 1 does.
+    query_cache_handle_warnings: u8 = 0, Range::Numbers(0, 1), "", Live, "0.1.0";
+
+    /// Whether results without rows are cached, where a rule does not say so
+    /// (`cache_empty_result`).
+    query_cache_stores_empty_result: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// The longest result that is cached.
+    query_cache_result_max: usize = 1_048_576, Range::Numbers(64, 1_073_741_824), "bytes", Live,
+        "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 

@@ -362,6 +362,11 @@ impl Driver {
                     peer.send(Mail::Killed(asker, answer));
                 }
             }
+            Action::WakeCached { to, clients } => {
+                if let Some(peer) = self.parts.peers.get(to) {
+                    peer.send(Mail::CacheWoken(clients));
+                }
+            }
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
@@ -493,6 +498,7 @@ impl Driver {
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::HandedOver(moved, stream) => {
                 let Some(conn) = worker.adopt(*moved) else {

@@ -36,6 +36,8 @@ pub enum Mail {
     Kill(Box<KillRequest>),
     /// What came of a `KILL` of this worker's client.
     Killed(KillAsker, KillAnswer),
+    /// Answers that these clients wait for were stored, or will not be.
+    CacheWoken(Vec<ClientId>),
     /// Another worker's connection, asked for earlier.
     HandedOver(Box<MovedConn>, Stream),
 }

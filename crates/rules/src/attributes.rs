@@ -1,4 +1,5 @@
-//! The column `attributes`: JSON, of which `flagOUTs`, `pipeline` and `shadow` mean something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `pipeline` and `shadow` mean
+//! something.
 
 use serde_json::Value;
 use trunkline_topology::Pipeline;
@@ -26,9 +27,12 @@ impl WeightedFlags {
 }
 
 /// What the column says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Attributes {
+    /// `flagOUTs`.
     pub(crate) flags: Option<WeightedFlags>,
+    /// `"cache": "always"`.
+    pub(crate) caches_always: bool,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) is_shadow: Option<bool>,
 }
@@ -43,7 +47,13 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
     let Value::Object(members) = value else {
         return Err(format!("`{text}` is not a JSON object"));
     };
+    let caches_always = match members.get("cache") {
+        None => false,
+        Some(Value::String(word)) if word == "always" => true,
+        Some(other) => return Err(format!("`cache` must be \"always\", not {other}")),
+    };
     Ok(Attributes {
+        caches_always,
         flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
         is_shadow: members.get("shadow").map(switch).transpose()?,
@@ -99,9 +109,12 @@ mod tests {
         for text in ["", "{}", r#"{"other":[1]}"#] {
             assert_eq!(read(text), Ok(Attributes::default()), "{text}");
         }
+        let always = read(r#"{"cache":"always"}"#).expect("valid");
+        assert!(always.caches_always && always.flags.is_none());
         for (text, part) in [
             ("{", "is not JSON"),
             ("[]", "is not a JSON object"),
+            (r#"{"cache":1}"#, "must be \"always\", not 1"),
             (r#"{"flagOUTs":[]}"#, "is not a list"),
             (r#"{"flagOUTs":{"id":1}}"#, "is not a list"),
             (r#"{"flagOUTs":[{"id":1}]}"#, "`weight` of"),

@@ -233,6 +233,8 @@ impl Compiler {
             effects: Effects {
                 destination_hostgroup: rule.destination_hostgroup,
                 cache_ttl_ms: rule.cache_ttl_ms,
+                cache_rule: rule.cache_ttl_ms.map(|_| id),
+                cache_always: attributes.caches_always.then_some(true),
                 cache_empty_result: rule.cache_empty_result,
                 cache_timeout_ms: rule.cache_timeout_ms,
                 reconnect: rule.reconnect,
@@ -294,7 +296,11 @@ fn filled(column: Option<String>) -> Option<String> {
     column.filter(|text| !text.is_empty())
 }
 
-fn read_digest(text: &str) -> Result<u64, String> {
+/// Reads a digest as tables have it.
+///
+/// # Errors
+/// What it is instead.
+pub fn read_digest(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let is_hex = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = digits.filter(is_hex).and_then(|digits| u64::from_str_radix(digits, 16).ok());

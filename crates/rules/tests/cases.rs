@@ -204,6 +204,8 @@ fn shown(effects: &Effects) -> Map<String, Value> {
     let Effects {
         destination_hostgroup,
         cache_ttl_ms,
+        cache_rule: _,
+        cache_always: _,
         cache_empty_result,
         cache_timeout_ms,
         reconnect,

@@ -61,6 +61,8 @@ pub enum Mail {
     Kill(Box<KillRequest>),
     /// What came of it.
     Killed(KillAsker, KillAnswer),
+    /// Answers that these clients wait for were stored, or will not be.
+    CacheWoken(Vec<ClientId>),
 }
 
 /// Password work, done outside the worker's thread.
@@ -512,6 +514,9 @@ impl Driver {
             Action::Killed { asker, answer } => {
                 out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
             }
+            Action::WakeCached { to, clients } => {
+                out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
+            }
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }
@@ -565,6 +570,7 @@ impl Driver {
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::HandedOver(moved, link) => {
                 let Some(conn) = worker.adopt(*moved) else {

@@ -103,6 +103,18 @@ counters! {
             "Statements sent as rules rewrote them."
         rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
             "Rewrites left out: the parameters would not have fitted, or the text grew too long."
+        cache_lookups: "trunkline_cache_lookups_total";
+            "Statements that were looked up in the result cache."
+        cache_hits: "trunkline_cache_hits_total";
+            "Statements answered from the result cache."
+        cache_waits: "trunkline_cache_waits_total";
+            "Statements that waited for the answer to an equal one instead of asking a server too."
+        cache_stored: "trunkline_cache_stores_total";
+            "Results stored in the cache."
+        cache_stored_bytes: "trunkline_cache_stored_bytes_total";
+            "Bytes of results stored in the cache."
+        cache_sent_bytes: "trunkline_cache_sent_bytes_total";
+            "Bytes sent to clients from the cache."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";
@@ -159,6 +171,14 @@ counters! {
         statements_refused_stopping:
             "trunkline_statement_refusals_total", cause = "stopping";
             "Statements refused because the proxy is stopping."
+        statements_refused_firewall:
+            "trunkline_statement_refusals_total", cause = "firewall";
+            "Statements that the firewall denied."
+        statements_refused_limit:
+            "trunkline_statement_refusals_total", cause = "limit";
+            "Statements refused because a limit on rates had no token for them in time."
+        statements_detected: "trunkline_firewall_detections_total";
+            "Statements that the firewall would have denied, of users in mode DETECTING."
         rows_sent: "trunkline_statement_sent_rows_total";
             "Rows of result sets sent to clients."
         rows_affected: "trunkline_statement_affected_rows_total";

@@ -8,7 +8,7 @@ use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 use trunkline_topology::Pipeline;
 
-use crate::{ClientId, Worker, client::Statement};
+use crate::{ClientId, Worker, cache::CacheOrder, client::Statement};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,6 +21,8 @@ pub(crate) struct Orders {
     /// Whether it may share a connection; `None` when it is short and fit for it.
     pub pipeline: Option<Pipeline>,
     pub is_logged: bool,
+    /// Whether its answer may come from the cache, and how old it may be.
+    pub cache: Option<CacheOrder>,
 }
 
 impl Orders {
@@ -42,6 +44,7 @@ impl Orders {
         self.multiplex = effects.multiplex.or(self.multiplex);
         self.pipeline = effects.pipeline.or(self.pipeline);
         self.is_logged = effects.log.unwrap_or(self.is_logged);
+        self.cache = CacheOrder::of_effects(effects).or(self.cache);
     }
 
     /// Holds a session on its connection, or ends that, once its statement has run.
@@ -58,6 +61,9 @@ impl Orders {
     pub(crate) fn take_hints(&mut self, hints: &Hints) {
         self.delay_ms = hints.delay_ms.unwrap_or(self.delay_ms).min(DELAY_MAX_MS);
         self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
+        if let Some(ttl_ms) = hints.cache_ttl_ms {
+            self.cache = CacheOrder::hinted(self.cache, ttl_ms);
+        }
         self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
     }
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: a direct connection, HAProxy, Trunkline and others, interleaved in one run.
 //!
 //! Reading order: [`target`] (who is measured), [`cell`] (one measurement), [`table`] (medians and
-//! ratios), [`beside`] (a slow statement among fast ones), [`idle`] (memory of clients that do nothing), [`limits`] (file descriptors).
+//! ratios), [`beside`] (a slow statement among fast ones), [`idle`] (memory of clients that do
+//! nothing), [`limits`] (file descriptors).
 
 mod beside;
 mod cell;

@@ -13,7 +13,8 @@ const TESTING: [&str; 6] =
     ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 9] = [
+const OWNERS: [(&str, &[&str]); 10] = [
+    ("quick_cache", &["trunkline-cache"]),
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
     ("rustix", &["trunkline"]),

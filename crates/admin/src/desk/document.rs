@@ -11,20 +11,33 @@ use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
-const HARMLESS: [(&str, &str); 9] = [
+const HARMLESS: [(&str, &str); 8] = [
     ("server", "gtid_port"),
     ("server", "max_latency_ms"),
     ("server", "max_replication_lag"),
     ("user", "schema_locked"),
-    ("rule", "cache_timeout"),
     ("rule", "reconnect"),
     ("rule", "sticky_conn"),
     ("rule", "log"),
     ("replication", "check_type"),
 ];
 
+/// The sections of a file that tables are written as.
+const SECTIONS: [&str; 9] = [
+    "server",
+    "hostgroup",
+    "user",
+    "replication",
+    "rule",
+    "fast_routing",
+    "firewall_user",
+    "firewall_rule",
+    "limit",
+];
+
 /// Tables whose rows have no effect yet.
-const WITHOUT_EFFECT: [(Module, &str); 8] = [
+const WITHOUT_EFFECT: [(Module, &str); 9] = [
+    (Module::MysqlFirewall, "mysql_firewall_whitelist_sqli_fingerprints"),
     (Module::MysqlServers, "mysql_group_replication_hostgroups"),
     (Module::MysqlServers, "mysql_galera_hostgroups"),
     (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
@@ -221,6 +234,9 @@ struct Rows {
     users: Vec<Vec<Value>>,
     rules: Vec<Vec<Value>>,
     fast_routing: Vec<Vec<Value>>,
+    firewall_users: Vec<Vec<Value>>,
+    firewall_rules: Vec<Vec<Value>>,
+    limits: Vec<Vec<Value>>,
 }
 
 /// A text, and what its parts are about.
@@ -242,6 +258,7 @@ impl Rows {
         }
         let servers = layer(Module::MysqlServers);
         let rules = layer(Module::MysqlQueryRules);
+        let firewall = layer(Module::MysqlFirewall);
         Ok(Self {
             hostgroups: hostgroup_rows(store, servers)?,
             variables,
@@ -250,6 +267,9 @@ impl Rows {
             users: store.rows(layer(Module::MysqlUsers), "mysql_users")?,
             rules: store.rows(rules, "mysql_query_rules")?,
             fast_routing: store.rows(rules, "mysql_query_rules_fast_routing")?,
+            firewall_users: store.rows(firewall, "mysql_firewall_whitelist_users")?,
+            firewall_rules: store.rows(firewall, "mysql_firewall_whitelist_rules")?,
+            limits: store.rows(firewall, "trunkline_limits")?,
         })
     }
 
@@ -268,6 +288,9 @@ impl Rows {
             ("user", "mysql_users", &self.users),
             ("rule", "mysql_query_rules", &self.rules),
             ("fast_routing", "mysql_query_rules_fast_routing", &self.fast_routing),
+            ("firewall_user", "mysql_firewall_whitelist_users", &self.firewall_users),
+            ("firewall_rule", "mysql_firewall_whitelist_rules", &self.firewall_rules),
+            ("limit", "trunkline_limits", &self.limits),
         ];
         for (section, name, rows) in sections {
             let Some(table) = trunkline_store::tables::find(name) else { continue };
@@ -370,7 +393,7 @@ impl Document {
 
     /// An error in the words of the tables.
     fn explain(&self, error: &ConfigError) -> String {
-        let message = ["server", "hostgroup", "user", "replication", "rule", "fast_routing"]
+        let message = SECTIONS
             .iter()
             .fold(error.message.clone(), |text, name| text.replace(&format!(" in [[{name}]]"), ""));
         format!("{}: {message}", self.subject(&error.key))
@@ -432,6 +455,15 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
         }
         "user" => format!("mysql_users, username {}", text("username")),
         "rule" => format!("mysql_query_rules, rule_id {}", text("rule_id")),
+        "firewall_user" => {
+            format!("mysql_firewall_whitelist_users, username {}", text("username"))
+        }
+        "firewall_rule" => format!(
+            "mysql_firewall_whitelist_rules, username {}, digest {}",
+            text("username"),
+            text("digest")
+        ),
+        "limit" => format!("trunkline_limits, {} {}", text("scope"), text("name")),
         _ => {
             format!("mysql_query_rules_fast_routing, {}, {}", text("username"), text("schemaname"))
         }

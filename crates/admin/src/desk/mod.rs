@@ -267,6 +267,10 @@ impl Desk {
                 self.runtime.stop(is_slow);
                 Ok(Reply::ok())
             }
+            Command::FlushCache => {
+                let affected = self.runtime.flush_cache();
+                Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+            }
             Command::TruncateDigests => {
                 self.reset_digests().await;
                 Ok(Reply::ok())

@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, HostgroupEntry, ServerEntry, Settings,
+    Config, Guards, HostgroupEntry, ServerEntry, Settings,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -37,6 +37,7 @@ pub(super) struct Entries {
     pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
     pub(super) rules: Vec<Placed<RuleEntry>>,
     pub(super) fast: FastEntries,
+    pub(super) guards: Guards,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
     /// Some table could not be read well enough to say which hostgroups have servers.
@@ -59,6 +60,7 @@ impl Entries {
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
             rule_set: Arc::new(rule_set),
             fast_routes: Arc::new(fast_routes),
+            guards: Arc::new(self.guards),
         }
     }
 

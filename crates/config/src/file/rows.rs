@@ -89,6 +89,9 @@ fn section_rows(
         "replication" => "mysql_replication_hostgroups",
         "rule" => "mysql_query_rules",
         "fast_routing" => "mysql_query_rules_fast_routing",
+        "firewall_user" => "mysql_firewall_whitelist_users",
+        "firewall_rule" => "mysql_firewall_whitelist_rules",
+        "limit" => "trunkline_limits",
         other => return Err(format!("[[{other}]] has no table")),
     };
     let mut values = Fields::new();
@@ -108,8 +111,17 @@ fn section_rows(
     if section == "rule" && !has(&values, "active") {
         values.push(("active".to_owned(), Given::Integer(1)));
     }
-    if section == "fast_routing" && !has(&values, "comment") {
-        values.push(("comment".to_owned(), Given::Text(String::new())));
+    // Columns without a default that a file may leave out.
+    let needed: &[&str] = match section {
+        "fast_routing" => &["comment"],
+        "firewall_user" => &["username", "client_address", "comment"],
+        "firewall_rule" => &["username", "client_address", "schemaname", "comment"],
+        _ => &[],
+    };
+    for name in needed {
+        if !has(&values, name) {
+            values.push(((*name).to_owned(), Given::Text(String::new())));
+        }
     }
     for member in members {
         let column = if section == "rule" { "attributes" } else { "hostgroup_settings" };
