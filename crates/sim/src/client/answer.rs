@@ -5,7 +5,7 @@ use trunkline_protocol::packet::status;
 use super::{
     Deed, Flying, ModelClient, Slot,
     reply::{Part, Reply, error_of},
-    shadow::{PROXY_ERRORS, done_of},
+    shadow::{PROXY_ERRORS, answer_of, done_of},
 };
 use crate::{
     Micros,
@@ -210,6 +210,9 @@ impl ModelClient {
         if let Some(error) = error_of(reply) {
             self.shadow.command_failed(error);
             return learned;
+        }
+        if let Some(part) = reply.first() {
+            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
         }
         let is_right = match (deed, reply.as_slice()) {
             (Deed::Statistics, [Part::Text(_)]) => true,

@@ -422,6 +422,10 @@ impl ModelClient {
         self.login.change_user(identity, &mut out);
         self.outputs.push(ClientOutput::Send(out));
         self.begin_session(&user, refusal, now);
+        if let Some(session) = self.history.sessions.last_mut() {
+            // The connection stays, and may be killed by its number before it hears anything.
+            session.number = Some(u64::from(self.login.number()));
+        }
         self.phase = Phase::LoggingIn;
     }
 

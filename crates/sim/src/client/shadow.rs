@@ -52,6 +52,9 @@ pub(super) struct Shadow {
     /// A deadlock has undone the transaction, and no reply has said so since: an error has no
     /// flags, so the proxy does not know it, and says the old ones where it answers itself.
     is_status_stale: bool,
+    /// The session as it is if a statement that was interrupted had not begun: the next reply says
+    /// which of the two it is.
+    unbegun: Option<Box<ModelSession>>,
     /// User variables, and updates prepared by SQL: what `EXECUTE` writes.
     users: BTreeMap<u8, u64>,
     updates: BTreeMap<u8, (Option<Schema>, u64)>,
@@ -77,6 +80,7 @@ impl Shadow {
             traces_us: None,
             has_found_rows: false,
             is_status_stale: false,
+            unbegun: None,
             users: BTreeMap::new(),
             updates: BTreeMap::new(),
         }
@@ -116,6 +120,7 @@ impl Shadow {
             rows.end_unit(unit, true);
         }
         self.forget_traces();
+        self.unbegun = None;
         self.has_held = false;
         self.users.clear();
         self.updates.clear();
@@ -188,9 +193,10 @@ impl Shadow {
         rows: &mut OwnRows,
         at_us: Micros,
     ) -> Judged {
+        let answer = answer_of(part);
+        self.settle_unbegun(Some((statement, schema)), &answer, done_of(part));
         let mut said = self.said(statement);
         let was_in_transaction = self.session.is_in_transaction();
-        let answer = answer_of(part);
         self.is_status_stale = match &answer {
             Answer::Failed(failure) if failure.code == 1213 => was_in_transaction,
             Answer::Failed(_) => self.is_status_stale,
@@ -225,6 +231,38 @@ impl Shadow {
         Judged { said, mismatch: mismatch.or(data), error_expected }
     }
 
+    /// Whether a statement that was interrupted had begun its transaction shows in the flags of the
+    /// next reply: one that waited for a connection has not.
+    pub(super) fn settle_unbegun(
+        &mut self,
+        statement: Option<(&Statement, Option<Schema>)>,
+        answer: &Answer,
+        done: Option<&Done>,
+    ) {
+        let Some(mut unbegun) = self.unbegun.take() else {
+            return;
+        };
+        let Some(done) = done else {
+            if let Answer::Failed(failure) = answer {
+                unbegun.fail(failure.clone());
+                self.unbegun = Some(unbegun);
+            }
+            return;
+        };
+        let status_of = |session: &ModelSession| {
+            let mut tried = session.clone();
+            if let Some((statement, schema)) = statement {
+                tried.run_in(statement, schema, &mut Replied::new(answer));
+            }
+            tried.status() & SESSION_FLAGS
+        };
+        let flags = done.status & SESSION_FLAGS;
+        if status_of(&self.session) != flags && status_of(&unbegun) == flags {
+            self.session = *unbegun;
+            self.unit = None;
+        }
+    }
+
     /// An error is what the session itself brings about, or else something happened to it.
     fn judge_failure(
         &mut self,
@@ -248,11 +286,17 @@ impl Shadow {
         }
         // Whether its cause is true is for the oracle. The session goes on as it was; what the
         // proxy says is told like a server's error.
+        let before = self.session.clone();
         if PROXY_ERRORS.contains(&failure.code) {
             self.session.fail(failure.clone());
         } else {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
+        }
+        if self.session.is_in_transaction() && !before.is_in_transaction() {
+            let mut unbegun = before;
+            unbegun.fail(failure.clone());
+            self.unbegun = Some(Box::new(unbegun));
         }
         if STATE_ERRORS.contains(&failure.code) {
             let evidence = format!("expected {expected:?}, got {failure:?}");

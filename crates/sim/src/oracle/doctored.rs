@@ -355,6 +355,16 @@ fn statements_where_they_may_not_go() {
     world.write(1, 1_000);
     (world.facts.executions[0].host, world.facts.executions[0].link) = (READER, LinkId(2));
     world.check(&[Breach::Misrouted]);
+    // Nor may it follow what holds the session there.
+    let reads = Said { held: true, ..Said::new(tag(2), Access::Read) };
+    world.says(900, reads, done()).runs(950, 2, tag(2), Effect::None);
+    world.session().exchanges.swap(0, 1);
+    world.facts.executions.swap(0, 1);
+    world.exchange(1).statements[0].held = true;
+    world.check(&[Breach::Misrouted]);
+    let mut world = self::world();
+    world.write(1, 1_000);
+    (world.facts.executions[0].host, world.facts.executions[0].link) = (READER, LinkId(2));
     // A read there is right, but for a rule.
     world.exchange(0).statements[0] = Said::new(tag(1), Access::Read);
     world.facts.executions[0].effect = Effect::None;

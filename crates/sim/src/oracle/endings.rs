@@ -239,7 +239,11 @@ impl Look<'_, '_> {
         };
         let is_unknown_schema = self.session.refusal_expected == Some(1049)
             && error.message.contains("Unknown database");
+        // A fast-forward client gets what its server sends, also what only looks like an error.
+        let is_nonsense =
+            is_forwarded(self.index, self.session, at_us) && has_garbage(self.index, at_us);
         if self.exchange.error_expected == Some(error.code)
+            || is_nonsense
             || is_unknown_schema
             || self.is_servers_own(error)
             || self.is_lost(error, at_us)

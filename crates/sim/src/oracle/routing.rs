@@ -33,7 +33,10 @@ fn check_session(
     for place in statements_of(client, session) {
         for ran in index.ran(place.said.tag) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
-            let is_held = unit == Some(&ran.link) || place.said.held && visited.contains(&ran.link);
+            let is_held = unit == Some(&ran.link)
+                || place.said.held
+                    && visited.contains(&ran.link)
+                    && may_follow(index, session, &place, ran);
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
                     "it ran on host {} ({:?}); allowed: {}",
@@ -51,6 +54,20 @@ fn check_session(
             }
         }
     }
+}
+
+/// Whether a statement may follow the session to a connection that holds it. A write does not
+/// follow it to a server that never took writes of it.
+fn may_follow(
+    index: &Index<'_>,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+) -> bool {
+    let mut settings = index.facts().settings_between(session.begun_us, ran.at_us);
+    place.said.access != Access::Write
+        || place.said.unit.is_some()
+        || settings.any(|setting| allows(setting, session, place, ran))
 }
 
 /// What the configurations of the time say, in words.
