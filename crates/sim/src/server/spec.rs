@@ -144,6 +144,13 @@ pub enum ServerFault {
         /// The new lag.
         lag_us: Micros,
     },
+    /// A host hears nothing of the primary for a while.
+    CutOff {
+        /// Where.
+        host: HostId,
+        /// For so long.
+        for_us: Micros,
+    },
     /// New connections get no answer, or do again.
     Hang {
         /// Where.
@@ -166,6 +173,7 @@ impl ServerFault {
             Self::ErrorNext { .. } => "statement error",
             Self::Slow { .. } => "slow server",
             Self::Lag { .. } => "replication lag",
+            Self::CutOff { .. } => "replication cut off",
             Self::Hang { .. } => "hanging connects",
         }
     }
