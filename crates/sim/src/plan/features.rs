@@ -16,8 +16,12 @@ use crate::{
 
 /// Tags of what is added begin here; scripts never come so far.
 const TAGS_FROM: u64 = 900_000;
+/// A crowd comes within this time, µs.
+const GATHER_US: Micros = 30_000;
 /// What goes with a crowd goes wrong while it is there, µs.
-const CROWDED_US: Micros = 700_000;
+const CROWDED_US: Micros = 250_000;
+/// When anything else goes wrong, µs.
+const SPAN_US: Micros = 1_500_000;
 
 /// Adds to a plan what its seed draws.
 pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, has_faults: bool) {
@@ -25,12 +29,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, has_faults: bool) {
     if rng.chance(1, 4) {
         compress(rng, plan, flavor);
     }
-    let is_torn = plan
-        .configs
-        .iter()
-        .flat_map(|config| &config.users)
-        .any(|user| !user.is_transaction_persistent);
-    let mut adding = Adding { rng, tags: TAGS_FROM, is_torn };
+    let mut adding = Adding { rng, tags: TAGS_FROM };
     if adding.rng.chance(1, 3) {
         adding.to_some(plan, Adding::files);
     }
@@ -52,6 +51,10 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, has_faults: bool) {
         }
         5 | 6 => adding.to_some(plan, Adding::much_ahead),
         _ => {}
+    }
+    if rng.chance(1, 8) {
+        let most = 2 + rng.index(8);
+        plan.cluster.hosts.iter_mut().for_each(|host| host.prepared_max = most);
     }
     if has_faults && rng.chance(1, 4) {
         fail_further(rng, plan);
@@ -82,9 +85,6 @@ fn compress(rng: &mut Rng, plan: &mut Plan, flavor: Flavor) {
 struct Adding<'a> {
     rng: &'a mut Rng,
     tags: u64,
-    /// Rules may send a transaction's statements elsewhere: nothing that they are about is said
-    /// where one may be open.
-    is_torn: bool,
 }
 
 impl Adding<'_> {
@@ -140,7 +140,8 @@ impl Adding<'_> {
 
     /// Reads that others follow on the same connection.
     fn short_reads(&mut self, client: &mut ClientSpec) {
-        let count = self.rng.between(8, 20);
+        client.starts_us = self.rng.below(GATHER_US);
+        let count = self.rng.between(10, 40);
         let acts = (0..count).map(|_| Act::Read { key: own_key(client.place, self.rng.below(4)) });
         let acts = acts.collect();
         self.burst(client, 0, acts);
@@ -148,14 +149,14 @@ impl Adding<'_> {
 
     /// Answers that take a while to pass.
     fn large_reads(&mut self, client: &mut ClientSpec) {
+        client.starts_us = self.rng.below(GATHER_US);
         let count = self.rng.between(2, 6);
         let acts = (0..count).map(|_| Act::Numbers {
             rows: self.rng.between(20, 200),
             width: self.rng.between(50, 600),
         });
         let acts = acts.collect();
-        let at = if self.is_torn { 0 } else { self.somewhere(client) };
-        self.burst(client, at, acts);
+        self.burst(client, 0, acts);
     }
 
     /// Long commands, many of them before the first answer.
@@ -197,7 +198,7 @@ fn cut(rng: &mut Rng, plan: &mut Plan) {
 /// Faults that came to the world later than the others.
 fn fail_further(rng: &mut Rng, plan: &mut Plan) {
     for _ in 0..rng.between(1, 3) {
-        let (host, at) = (a_host(rng, plan), rng.below(2 * CROWDED_US));
+        let (host, at) = (a_host(rng, plan), rng.below(SPAN_US));
         let for_us = rng.between(1_000, 1_000_000);
         let fault = match rng.below(2) {
             0 => Fault::HalfCloseHost(host, rng.index(8)),

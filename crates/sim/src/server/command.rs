@@ -10,7 +10,7 @@ use trunkline_protocol::{
 
 use super::{
     Record,
-    conn::{Form, Job},
+    conn::{Form, Job, Phase},
     host::{Host, Step},
     login::LoggedIn,
     reply::{Frame, put_failure},
@@ -23,6 +23,9 @@ use crate::{
         Act, Answer, Done, Failure, Param, Rows, Schema, Statement, Template, parse, read_execute,
     },
 };
+
+/// The error of a server that has as many statements prepared as it may.
+const NO_ROOM: u16 = 1461;
 
 impl Host {
     /// A whole command of a session.
@@ -66,6 +69,7 @@ impl Host {
                     self.answer(link, Err(Failure::new(1094, b"HY000", text)), record)
                 }
             },
+            Command::StmtPrepare(text) => self.prepare(link, text, now, record),
             _ => self.lesser_command(link, command, record),
         }
     }
@@ -84,10 +88,6 @@ impl Host {
         };
         let frame = Frame { format, status: session.status(), changes: &[] };
         match command {
-            Command::StmtPrepare(text) => {
-                let text = String::from_utf8_lossy(text);
-                prepare(session, &text, &frame, &mut out, record);
-            }
             Command::StmtSendLongData { stmt_id, parameter, data } => {
                 if let Some(prepared) = session.prepared_mut(stmt_id) {
                     let text = prepared.long_data.entry(parameter).or_default();
@@ -133,6 +133,35 @@ impl Host {
                 put_failure(&mut out, 1, &failure);
                 session.fail(failure);
             }
+        }
+        self.send(link, out, record);
+        Step::Again
+    }
+
+    /// `COM_STMT_PREPARE`.
+    fn prepare(&mut self, link: LinkId, text: &[u8], now: Micros, record: &mut Record) -> Step {
+        let sessions = self.conns.values().filter_map(|conn| match &conn.phase {
+            Phase::Ready(session) => Some(session.prepared_ids().count()),
+            Phase::Greeted | Phase::Switched(_) => None,
+        });
+        let max = self.spec.prepared_max;
+        if sessions.sum::<usize>() >= max {
+            let text = format!(
+                "Can't create more than max_prepared_stmt_count statements (current value: {max})"
+            );
+            record.begin(now, self.id, link, None);
+            record.failed(NO_ROOM);
+            return self.answer(link, Err(Failure::new(NO_ROOM, b"42000", text)), record);
+        }
+        let mut out = Vec::new();
+        let Some(conn) = self.conns.get_mut(&link) else {
+            return Step::Rest;
+        };
+        let format = conn.format;
+        if let Some(session) = conn.session_mut() {
+            let frame = Frame { format, status: session.status(), changes: &[] };
+            let text = String::from_utf8_lossy(text);
+            prepare(session, &text, &frame, &mut out, record);
         }
         self.send(link, out, record);
         Step::Again

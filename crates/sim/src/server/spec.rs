@@ -31,6 +31,9 @@ pub struct HostSpec {
     /// Of 100 replies, how many are sent a while after their statement has run, so that a crash
     /// can fall between.
     pub late_replies: u64,
+    /// Statements that may be prepared by command at a time, over all connections
+    /// (`max_prepared_stmt_count`).
+    pub prepared_max: usize,
 }
 
 impl Default for HostSpec {
@@ -42,6 +45,7 @@ impl Default for HostSpec {
             lag_us: 1_000,
             lock_wait_us: 500_000,
             late_replies: 10,
+            prepared_max: usize::MAX,
         }
     }
 }
