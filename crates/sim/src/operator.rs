@@ -43,6 +43,7 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::COMPRESS)
     .union(Capabilities::ZSTD_COMPRESSION_ALGORITHM)
     .union(Capabilities::LOCAL_FILES)
+    .union(Capabilities::STMT_BULK_OPERATIONS)
     .union(Capabilities::DEPRECATE_EOF);
 
 /// What is the proxy's affair, whatever its servers can do.

@@ -105,6 +105,18 @@ impl ModelClient {
                 let (cursor, long_data) = (*cursor, *long_data);
                 self.execute(deed, slot, tag, value, cursor, long_data, now);
             }
+            Deed::Bulk { slot, key, tags } => {
+                let stmt_id = self.stmt_id(*slot);
+                let rows: Vec<_> = tags.iter().map(|tag| vec![*key, tag.0]).collect();
+                let text = format!("execute {stmt_id} {} times", rows.len());
+                let put = |tag: &Tag| Statement::new(*tag, Act::Put { key: *key });
+                let (statements, expected) = match self.slots.contains_key(slot) {
+                    true => (tags.iter().map(put).collect(), None),
+                    false => (NOTHING, Some(1243)),
+                };
+                let command = Command::bulk(stmt_id, &rows);
+                self.send(deed, command, text, statements, expected, now);
+            }
             Deed::Fetch { slot, rows } => {
                 let stmt_id = self.stmt_id(*slot);
                 let text = format!("fetch {rows} from {stmt_id}");
@@ -234,7 +246,7 @@ impl ModelClient {
             return;
         };
         let (prepared_in, fetched) = match &deed {
-            Deed::Execute { slot, .. } => (self.slots.get(slot).map(|slot| slot.schema), 0),
+            Deed::Execute { slot, .. } | Deed::Bulk { slot, .. } => (self.slots.get(slot).map(|slot| slot.schema), 0),
             Deed::Fetch { slot, .. } => {
                 (None, self.slots.get(slot).map_or(0, |slot| slot.template.columns().len()))
             }

@@ -162,13 +162,16 @@ impl Login {
         self.nonce = greeting.nonce;
         self.number = greeting.connection_id;
         let mut wanted = self.wanted
-            | Capabilities::LONG_PASSWORD
             | Capabilities::PROTOCOL_41
             | Capabilities::SECURE_CONNECTION
             | Capabilities::PLUGIN_AUTH
             | Capabilities::MULTI_RESULTS
             | Capabilities::PS_MULTI_RESULTS
             | Capabilities::TRANSACTIONS;
+        // Who speaks MariaDB's extensions leaves out what is called CLIENT_MYSQL there.
+        if self.wanted & Capabilities::EXTENDED == Capabilities::EMPTY {
+            wanted.insert(Capabilities::LONG_PASSWORD);
+        }
         if self.identity.schema.is_some() {
             wanted.insert(Capabilities::CONNECT_WITH_DB);
         }

@@ -11,11 +11,13 @@ use crate::{
     client::{ClientSpec, Deed, Step, rows::own_key},
     rng::Rng,
     server::ServerFault,
-    statement::{Act, Setting, Statement, Tag, Upload},
+    statement::{Act, Setting, Statement, Tag, Template, Upload},
 };
 
 /// Tags of what is added begin here; scripts never come so far.
 const TAGS_FROM: u64 = 900_000;
+/// A slot that scripts do not use.
+const BULK_SLOT: u8 = 7;
 /// A crowd comes within this time, µs.
 const GATHER_US: Micros = 30_000;
 /// What goes with a crowd goes wrong while it is there, µs.
@@ -35,6 +37,9 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, has_faults: bool) {
     }
     if flavor == Flavor::MySql && adding.rng.chance(1, 2) {
         adding.to_some(plan, Adding::gtids);
+    }
+    if flavor == Flavor::MariaDb && adding.rng.chance(1, 3) {
+        adding.to_some(plan, Adding::bulk);
     }
     match adding.rng.below(12) {
         0..=2 => {
@@ -136,6 +141,30 @@ impl Adding<'_> {
         client.capabilities.insert(Capabilities::SESSION_TRACK);
         let setting = Setting::Tracker("gtids".to_owned(), "OWN_GTID".to_owned());
         self.burst(client, 0, vec![Act::Set(vec![setting])]);
+    }
+
+    /// Executions for many rows at once.
+    fn bulk(&mut self, client: &mut ClientSpec) {
+        // One that speaks to its server itself gets what that one can do.
+        if client.is_direct {
+            return;
+        }
+        client.capabilities.insert(Capabilities::STMT_BULK_OPERATIONS);
+        let (slot, place) = (BULK_SLOT, client.place);
+        let mut tag = || {
+            self.tags += 1;
+            Tag::new(place, self.tags)
+        };
+        let key = own_key(place, tag().0);
+        let mut deeds = vec![Deed::Prepare { slot, template: Template::Put, tag: tag() }];
+        for rows in [1, 5, 40] {
+            deeds.push(Deed::Bulk { slot, key, tags: (0..rows).map(|_| tag()).collect() });
+        }
+        deeds.push(Deed::Query(vec![Statement::new(tag(), Act::Read { key })]));
+        deeds.push(Deed::Close(slot));
+        let at = self.somewhere(client);
+        let steps = deeds.into_iter().map(|deed| Step { pause_us: 0, deed });
+        client.script.splice(at..at, steps);
     }
 
     /// Reads that others follow on the same connection.

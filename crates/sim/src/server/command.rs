@@ -20,7 +20,8 @@ use crate::{
     LinkId, Micros,
     session::ModelSession,
     statement::{
-        Act, Answer, Done, Failure, Param, Rows, Schema, Statement, Template, parse, read_execute,
+        Act, Answer, Done, Failure, Param, Rows, Schema, Statement, Template, parse, read_bulk,
+        read_execute,
     },
 };
 
@@ -69,6 +70,9 @@ impl Host {
                     self.answer(link, Err(Failure::new(1094, b"HY000", text)), record)
                 }
             },
+            Command::StmtBulkExecute { stmt_id, raw } => {
+                self.execute_bulk(link, stmt_id, raw, now, record)
+            }
             Command::StmtPrepare(text) => self.prepare(link, text, now, record),
             _ => self.lesser_command(link, command, record),
         }
@@ -282,6 +286,37 @@ impl Host {
         };
         let job = Job { statement, prepared_in: Some(schema), form };
         self.begin(link, VecDeque::from([job]), now, record)
+    }
+}
+
+impl Host {
+    /// `COM_STMT_BULK_EXECUTE`: the rows run one right behind the other.
+    fn execute_bulk(
+        &mut self,
+        link: LinkId,
+        stmt_id: u32,
+        raw: &[u8],
+        now: Micros,
+        record: &mut Record,
+    ) -> Step {
+        let flavor = self.spec.flavor;
+        let prepared = self.session(link).and_then(|session| session.prepared_mut(stmt_id));
+        let Some(prepared) = prepared else {
+            let failure = no_statement(flavor, stmt_id, "mysqld_stmt_bulk_execute");
+            return self.answer(link, Err(failure), record);
+        };
+        let (template, schema) = (prepared.template, prepared.schema);
+        let rows = read_bulk(raw, template.params()).unwrap_or_default();
+        let bound = rows.iter().map(|row| template.bind(row)).collect::<Option<VecDeque<_>>>();
+        let Some(statements) = bound.filter(|statements| !statements.is_empty()) else {
+            return self.answer(link, Err(malformed()), record);
+        };
+        let last = statements.len() - 1;
+        let job = |(place, statement)| {
+            let form = if place == last { Form::Binary } else { Form::Bulk };
+            Job { statement, prepared_in: Some(schema), form }
+        };
+        self.begin(link, statements.into_iter().enumerate().map(job).collect(), now, record)
     }
 }
 

@@ -70,6 +70,8 @@ pub(super) struct Work {
     pub(super) seq: u8,
     /// The client's file, as far as it has come.
     pub(super) file: Option<Vec<u8>>,
+    /// What the rows of a bulk execution before this one have changed.
+    pub(super) affected: u64,
     /// It ends with 1317 once the file has come.
     pub(super) is_killed: bool,
 }
@@ -77,7 +79,7 @@ pub(super) struct Work {
 impl Work {
     /// Statements that begin.
     pub(super) fn new(jobs: VecDeque<Job>, due: Micros) -> Self {
-        Self { jobs, stage: Stage::Serving, due, seq: 1, file: None, is_killed: false }
+        Self { jobs, stage: Stage::Serving, due, seq: 1, file: None, affected: 0, is_killed: false }
     }
 }
 
@@ -112,6 +114,8 @@ pub(super) enum Form {
     Binary,
     /// Not at once; this statement keeps them.
     Cursor(u32),
+    /// Not at all: the rows of parameters that follow are answered together.
+    Bulk,
 }
 
 impl Conn {

@@ -27,9 +27,8 @@ use crate::{
     statement::{Failure, Schema},
 };
 
-/// What the model servers can do. No TLS, nothing of MariaDB's extensions.
-const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
-    .union(Capabilities::FOUND_ROWS)
+/// What all model servers can do. No TLS.
+const OFFERED: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::PROTOCOL_41)
@@ -46,11 +45,14 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::DEPRECATE_EOF);
 
-/// What the model servers of a flavor can do: MariaDB knows no zstd.
+/// What the model servers of a flavor can do: MariaDB knows no zstd, and of its own extensions it
+/// has bulk executions here.
 pub fn offered(flavor: Flavor) -> Capabilities {
     match flavor {
-        Flavor::MariaDb => OFFERED,
-        Flavor::MySql => OFFERED | Capabilities::ZSTD_COMPRESSION_ALGORITHM,
+        Flavor::MariaDb => OFFERED | Capabilities::STMT_BULK_OPERATIONS,
+        Flavor::MySql => {
+            OFFERED | Capabilities::LONG_PASSWORD | Capabilities::ZSTD_COMPRESSION_ALGORITHM
+        }
     }
 }
 

@@ -189,12 +189,25 @@ impl Host {
         let next = self.conns.get(&link).and_then(|conn| conn.work.as_ref()?.jobs.front().cloned());
         let next = next.filter(|_| !matches!(answer, Answer::Failed(_)));
         let time_us = self.time_for(next.as_ref(), now);
+        if let (Form::Bulk, Answer::Done(done)) = (job.form, &*answer) {
+            let work = self.conns.get_mut(&link).and_then(|conn| conn.work.as_mut());
+            if let Some(work) = work {
+                work.affected += done.affected;
+                work.stage = Stage::Serving;
+                work.due = now;
+            }
+            // Nothing comes between: they are one statement.
+            return self.run_next(link, now, None, record);
+        }
         let is_late = self.rng.chance(self.spec.late_replies, 100);
         let Some(conn) = self.conns.get_mut(&link) else {
             return Step::Rest;
         };
         let format = conn.format;
-        let seq = conn.work.as_ref().map_or(1, |work| work.seq);
+        let (seq, affected) = conn.work.as_ref().map_or((1, 0), |work| (work.seq, work.affected));
+        if let Answer::Done(done) = &mut *answer {
+            done.affected += affected;
+        }
         let Some(session) = conn.session_mut() else {
             return Step::Rest;
         };

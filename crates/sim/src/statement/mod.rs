@@ -27,7 +27,7 @@ mod variable;
 #[cfg(test)]
 mod tests;
 
-pub use execute::{Execution, Param, put_execute, read_execute};
+pub use execute::{Execution, Param, put_bulk, put_execute, read_bulk, read_execute};
 pub use parse::parse;
 pub use template::Template;
 pub use upload::Upload;
