@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     Micros,
+    oracle::facts::Gtid,
     oracle::history::{Access, Begins, Ends, Mismatch, MismatchKind, OwnRead, OwnWrite, Said},
     session::{DATA_ERRORS, ModelSession, Replied},
     statement::{
         self, Act, Answer, Cell, Failure, PreparedSql, Rows, Schema, Setting, Statement, Tag,
+        Upload,
     },
 };
 
@@ -55,6 +57,8 @@ pub(super) struct Shadow {
     /// The session as it is if a statement that was interrupted had not begun: the next reply says
     /// which of the two it is.
     unbegun: Option<Box<ModelSession>>,
+    /// The client understands what OKs say of the session.
+    hears_changes: bool,
     /// User variables, and updates prepared by SQL: what `EXECUTE` writes.
     users: BTreeMap<u8, u64>,
     updates: BTreeMap<u8, (Option<Schema>, u64)>,
@@ -81,9 +85,15 @@ impl Shadow {
             has_found_rows: false,
             is_status_stale: false,
             unbegun: None,
+            hears_changes: false,
             users: BTreeMap::new(),
             updates: BTreeMap::new(),
         }
+    }
+
+    /// The client is told changes of its session.
+    pub(super) fn hear_changes(&mut self, hears_changes: bool) {
+        self.hears_changes = hears_changes;
     }
 
     pub(super) fn session(&self) -> &ModelSession {
@@ -213,6 +223,8 @@ impl Shadow {
             }
         };
         self.note_unit(statement, was_in_transaction, next_unit, &answer, &mut said);
+        said.gtid = done_of(part).and_then(|done| Gtid::read(done.gtids.as_deref()?));
+        let mismatch = mismatch.or_else(|| self.gtid_mismatch(statement, &said, &answer));
         let is_without_effect = match &answer {
             Answer::Failed(failure) => !PROXY_ERRORS.contains(&failure.code),
             Answer::Done(done) => done.affected == 0,
@@ -261,6 +273,29 @@ impl Shadow {
             self.session = *unbegun;
             self.unit = None;
         }
+    }
+
+    /// A session that asks for the names of its commits is told them.
+    fn gtid_mismatch(
+        &self,
+        statement: &Statement,
+        said: &Said,
+        answer: &Answer,
+    ) -> Option<Mismatch> {
+        let has_committed = match answer {
+            Answer::Done(done) => done.affected > 0 && access_of(&statement.act) == Access::Write,
+            Answer::Rows(_) | Answer::Failed(_) => false,
+        };
+        let is_told = self.hears_changes && self.session.tracks_gtids();
+        let is_missing = has_committed
+            && is_told
+            && is_of_tables(&statement.act)
+            && said.unit.is_none()
+            && said.gtid.is_none();
+        is_missing.then(|| Mismatch {
+            kind: MismatchKind::State,
+            evidence: "expected the name of the commit".to_owned(),
+        })
     }
 
     /// An error is what the session itself brings about, or else something happened to it.
@@ -482,7 +517,8 @@ impl Shadow {
             Act::InsertKey { key }
             | Act::InsertIgnore { key }
             | Act::Put { key }
-            | Act::Update { key } => (key, Some(tag)),
+            | Act::Update { key }
+            | Act::Load(Upload { key, is_there: true, .. }) => (key, Some(tag)),
             Act::Delete { key } => (key, None),
             Act::Insert => {
                 if let Some(tag) = statement.tag {

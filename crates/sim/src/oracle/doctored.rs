@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{
     Breach, Oracle, Rest, Run,
     facts::{
-        Cause, CauseKind, ClosedBy, Effect, Execution, Facts, LinkFact, RuleFact, Setting, Split,
-        UserFact,
+        Cause, CauseKind, ClosedBy, Effect, Execution, Facts, Gtid, LinkFact, RuleFact, Setting,
+        Split, UserFact,
     },
     history::{
         Access, Answer, Begins, ClientHistory, EndedBy, Ending, Ends, Exchange, LoginOutcome,
@@ -110,7 +110,8 @@ impl World {
         let host = if link == 2 { READER } else { WRITER };
         let tag = Some(tag);
         let link = LinkId(link);
-        self.facts.executions.push(Execution { at_us, host, link, tag, error: None, effect });
+        let (error, gtid) = (None, None);
+        self.facts.executions.push(Execution { at_us, host, link, tag, error, effect, gtid });
         self
     }
 
@@ -525,4 +526,23 @@ fn what_is_left_at_rest() {
     world.rest.left.push("a place under max_connections".to_owned());
     world.rest.unstopped.push(1);
     world.check(&[Breach::Leak]);
+}
+
+#[test]
+fn the_name_of_somebody_elses_commit() {
+    let mut world = world();
+    world.write(1, 1_000).write(2, 2_000);
+    let gtid = |number| Some(Gtid { host: WRITER, number });
+    world.facts.executions[0].gtid = gtid(1);
+    world.exchange(0).statements[0].gtid = gtid(1);
+    world.check(&[]);
+    world.exchange(1).statements[0].gtid = gtid(2);
+    world.check(&[Breach::ForeignState]);
+}
+
+#[test]
+fn what_servers_do_not_understand() {
+    let mut world = world();
+    world.rest.nonsense.push("SELEC".to_owned());
+    world.check(&[Breach::Nonsense]);
 }

@@ -31,6 +31,8 @@ pub struct Rest {
     pub left: Vec<String>,
     /// Workers that were told to stop and did not by their deadline.
     pub unstopped: Vec<usize>,
+    /// What servers were sent and did not understand.
+    pub nonsense: Vec<String>,
 }
 
 /// What may pass between a cause and what is told of it, µs: links are slow, and workers look at
@@ -56,6 +58,11 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
         evidence,
     };
     found.extend(rest.left.iter().cloned().map(nobodys));
+    let nonsense = rest.nonsense.iter();
+    found.extend(nonsense.map(|text| Violation {
+        breach: Breach::Nonsense,
+        ..nobodys(format!("a server did not understand {text:?}"))
+    }));
     let unstopped = rest.unstopped.iter();
     found.extend(unstopped.map(|worker| nobodys(format!("worker {worker} did not stop"))));
 }
