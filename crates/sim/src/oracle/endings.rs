@@ -276,7 +276,8 @@ impl Look<'_, '_> {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.
-        if error.message.contains("can't be understood") {
+        let words = ["can't be understood", "sent a compressed packet"];
+        if words.iter().any(|words| error.message.contains(words)) {
             return has_garbage(self.index, at_us);
         }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();

@@ -30,13 +30,15 @@ fn check_session(
     // Where each transaction is, and where the session was last.
     let mut units: BTreeMap<u32, LinkId> = BTreeMap::new();
     let mut visited: Vec<LinkId> = Vec::new();
+    // Where it was by its own wish to read: what it says there without an end stays there.
+    let mut wished: Vec<LinkId> = Vec::new();
     for place in statements_of(client, session) {
         for ran in index.ran(place.said.tag) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
             let is_held = unit == Some(&ran.link)
                 || place.said.held
                     && visited.contains(&ran.link)
-                    && may_follow(index, session, &place, ran);
+                    && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
                     "it ran on host {} ({:?}); allowed: {}",
@@ -51,6 +53,9 @@ fn check_session(
             }
             if !visited.contains(&ran.link) {
                 visited.push(ran.link);
+            }
+            if place.said.begins == Some(Begins::ReadOnly) {
+                wished.push(ran.link);
             }
         }
     }

@@ -129,14 +129,17 @@ impl Host {
     /// The error that a plan or this server's role has for a connection's next statement.
     pub(super) fn planned_failure(&mut self, link: LinkId) -> Option<Failure> {
         let job = self.conns.get(&link)?.work.as_ref()?.jobs.front()?;
-        if job.statement.tag.is_some()
-            && let Some(failure) = self.errors.pop_front()
-        {
-            return Some(failure);
-        }
         let Phase::Ready(session) = &self.conns.get(&link)?.phase else {
             return None;
         };
+        // Only what locks to write can be in a deadlock, or wait for too long.
+        let schema = job.prepared_in.unwrap_or(session.schema);
+        let locks = session.claims(&job.statement.act, schema);
+        let is_locking = locks.iter().any(|claim| claim.mode != Mode::Read);
+        let fits = |failure: &&Failure| is_locking || !matches!(failure.code, 1213 | 1205);
+        if job.statement.tag.is_some() && self.errors.front().filter(fits).is_some() {
+            return self.errors.pop_front();
+        }
         let writes = session.writes_tables(&job.statement.act);
         (self.is_read_only && writes).then(|| {
             let text = "The server is running with the --read-only option so it cannot execute \
