@@ -221,9 +221,9 @@ impl Look<'_, '_> {
         let turn_us = self.turn_us();
         let until_us = match (self.exchange.answered_us(), &self.session.ending) {
             (Some(at_us), _) => at_us,
-            // Whoever leaves, does not wait.
-            (None, Some(_)) => return,
-            (None, None) => ended_us,
+            // Whoever leaves, does not wait; but for those who are there when the run ends.
+            (None, Some(ending)) if ending.at_us < ended_us => return,
+            (None, _) => ended_us,
         };
         let max_us = turn_max_us(self.index, turn_us, until_us) + self.exchange.paused_us;
         let took_us = until_us.saturating_sub(turn_us);
