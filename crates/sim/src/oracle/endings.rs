@@ -133,7 +133,12 @@ fn ending(
     // A refusal or an error came before the end; whether it is true is looked at elsewhere.
     let was_refused = matches!(session.login, LoginOutcome::Refused(..));
     let ends_session = |error: &Refused| ENDING.contains(&error.code);
-    let last_error = session.exchanges.iter().rev().find_map(Exchange::error);
+    let last_error = last_error(session).or_else(|| {
+        // Whoever changes its user may not have heard yet that its session was ending.
+        let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session));
+        let before = before.last().filter(|before| before.number == session.number);
+        before.filter(|_| session.exchanges.is_empty()).and_then(last_error)
+    });
     let from_us = last_us(session);
     let rested_us = at_us.saturating_sub(from_us);
     let is_rested = facts.settings_between(from_us, at_us).any(|setting| {
@@ -162,6 +167,10 @@ fn ending(
             evidence: format!("the session of {} was closed without a cause", session.user),
         });
     }
+}
+
+fn last_error(session: &SessionHistory) -> Option<&Refused> {
+    session.exchanges.iter().rev().find_map(Exchange::error)
 }
 
 /// Errors after which a session may end.
