@@ -31,6 +31,8 @@ pub struct Rest {
     pub left: Vec<String>,
     /// Workers that were told to stop and did not by their deadline.
     pub unstopped: Vec<usize>,
+    /// What servers were sent and did not understand.
+    pub nonsense: Vec<String>,
 }
 
 /// What may pass between a cause and what is told of it, µs: links are slow, and workers look at
@@ -56,6 +58,11 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
         evidence,
     };
     found.extend(rest.left.iter().cloned().map(nobodys));
+    let nonsense = rest.nonsense.iter();
+    found.extend(nonsense.map(|text| Violation {
+        breach: Breach::Nonsense,
+        ..nobodys(format!("a server did not understand {text:?}"))
+    }));
     let unstopped = rest.unstopped.iter();
     found.extend(unstopped.map(|worker| nobodys(format!("worker {worker} did not stop"))));
 }
@@ -126,7 +133,12 @@ fn ending(
     // A refusal or an error came before the end; whether it is true is looked at elsewhere.
     let was_refused = matches!(session.login, LoginOutcome::Refused(..));
     let ends_session = |error: &Refused| ENDING.contains(&error.code);
-    let last_error = session.exchanges.iter().rev().find_map(Exchange::error);
+    let last_error = last_error(session).or_else(|| {
+        // Whoever changes its user may not have heard yet that its session was ending.
+        let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session));
+        let before = before.last().filter(|before| before.number == session.number);
+        before.filter(|_| session.exchanges.is_empty()).and_then(last_error)
+    });
     let from_us = last_us(session);
     let rested_us = at_us.saturating_sub(from_us);
     let is_rested = facts.settings_between(from_us, at_us).any(|setting| {
@@ -155,6 +167,10 @@ fn ending(
             evidence: format!("the session of {} was closed without a cause", session.user),
         });
     }
+}
+
+fn last_error(session: &SessionHistory) -> Option<&Refused> {
+    session.exchanges.iter().rev().find_map(Exchange::error)
 }
 
 /// Errors after which a session may end.
@@ -214,9 +230,9 @@ impl Look<'_, '_> {
         let turn_us = self.turn_us();
         let until_us = match (self.exchange.answered_us(), &self.session.ending) {
             (Some(at_us), _) => at_us,
-            // Whoever leaves, does not wait.
-            (None, Some(_)) => return,
-            (None, None) => ended_us,
+            // Whoever leaves, does not wait; but for those who are there when the run ends.
+            (None, Some(ending)) if ending.at_us < ended_us => return,
+            (None, _) => ended_us,
         };
         let max_us = turn_max_us(self.index, turn_us, until_us) + self.exchange.paused_us;
         let took_us = until_us.saturating_sub(turn_us);
@@ -239,7 +255,11 @@ impl Look<'_, '_> {
         };
         let is_unknown_schema = self.session.refusal_expected == Some(1049)
             && error.message.contains("Unknown database");
+        // A fast-forward client gets what its server sends, also what only looks like an error.
+        let is_nonsense =
+            is_forwarded(self.index, self.session, at_us) && has_garbage(self.index, at_us);
         if self.exchange.error_expected == Some(error.code)
+            || is_nonsense
             || is_unknown_schema
             || self.is_servers_own(error)
             || self.is_lost(error, at_us)
@@ -265,7 +285,8 @@ impl Look<'_, '_> {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.
-        if error.message.contains("can't be understood") {
+        let words = ["can't be understood", "sent a compressed packet"];
+        if words.iter().any(|words| error.message.contains(words)) {
             return has_garbage(self.index, at_us);
         }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();

@@ -38,6 +38,8 @@ pub struct ServerSpec {
     pub max_connections: u32,
     /// `OFFLINE_SOFT`.
     pub is_drained: bool,
+    /// How the proxy's connections there are compressed, as the file says it.
+    pub compression: Option<&'static str>,
 }
 
 /// A user.
@@ -120,6 +122,9 @@ impl ConfigSpec {
             );
             if server.is_drained {
                 out.push_str("status = \"OFFLINE_SOFT\"\n");
+            }
+            if let Some(word) = server.compression {
+                let _ = writeln!(out, "compression = \"{word}\"");
             }
         }
         for user in &self.users {
