@@ -568,6 +568,7 @@ pub fn login(user: &str, password: &str, schema: &str, wanted: Capabilities) -> 
         zstd_level: 3,
         attributes: Vec::new(),
         is_local: false,
+        tls: Default::default(),
     }
 }
 

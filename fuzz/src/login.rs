@@ -46,6 +46,7 @@ impl OneUser {
             transaction_persistent: true,
             fast_forward: false,
             active: how & 4 == 0,
+            require: Default::default(),
         };
         Self { user: Arc::new(user), is_secure: how & 8 != 0, is_verified: how & 16 != 0 }
     }
@@ -126,7 +127,7 @@ pub fn client_handshake(data: &[u8]) {
     let mut out = Vec::new();
     let greeting = greeting(way & 1 != 0);
     let mut handshake = match way & 2 != 0 {
-        false => ClientHandshake::start(&greeting, &mut out),
+        false => ClientHandshake::start(&greeting, false, &mut out),
         true => {
             let Some((_, body, after)) = split_packet(rest) else {
                 return;
@@ -194,6 +195,7 @@ pub fn server_handshake(data: &[u8]) {
         zstd_level: 0,
         attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
         is_local: how & 8 != 0,
+        tls: Default::default(),
     };
     let mut out = Vec::new();
     let mut handshake = ServerHandshake::new(login.clone());

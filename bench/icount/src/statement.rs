@@ -179,6 +179,7 @@ impl Stage {
             client_addr: Some(address),
             proxy_addr: Some(address),
             proxy_port: Some(6_033),
+            tls: None,
         });
         self.begin_batch();
         let nonce = [b'm'; NONCE_LEN];

@@ -31,11 +31,13 @@ pub mod manual;
 mod config;
 mod error;
 
-pub use config::{Config, ServerEntry};
+pub use config::{Config, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
-pub use listen::ListenAddress;
-pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
+pub use listen::{ListenAddress, ListenTls};
+pub use settings::{
+    Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+};
 pub use snapshot::{Hostgroup, Snapshot};
 pub use variables::{SETTINGS, Settings};

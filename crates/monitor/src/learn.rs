@@ -18,7 +18,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::{
     Credential,
-    backend::{ServerHandshake, ServerLogin, ServerStep},
+    backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish},
 };
 use trunkline_topology::{Address, Password, Server};
 
@@ -179,6 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             zstd_level: 0,
             attributes: vec![(b"program_name".to_vec(), b"trunkline monitor".to_vec())],
             is_local,
+            tls: TlsWish::Never,
         });
         let mut payload = greeting.to_vec();
         let mut out = Vec::new();
@@ -200,6 +201,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     // The server closes first, so that its port is free at once.
                     drop(timeout(FAREWELL_TIME_MAX, self.stream.read(&mut [0; 64])).await);
                     return Ok(());
+                }
+                ServerStep::StartTls => {
+                    return Err(LearnError("TLS was not asked for".to_owned()));
                 }
                 ServerStep::Failed(failure) => return Err(LearnError(failure.to_string())),
             }

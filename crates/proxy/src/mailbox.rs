@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use trunkline_config::Snapshot;
-use trunkline_net::{Stream, Waker};
+use trunkline_net::{Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_topology::ServerKey;
@@ -37,7 +37,9 @@ pub enum Mail {
     /// What came of a `KILL` of this worker's client.
     Killed(KillAsker, KillAnswer),
     /// Another worker's connection, asked for earlier.
-    HandedOver(Box<MovedConn>, Stream),
+    HandedOver(Box<MovedConn>, Stream, Option<Box<Tls>>),
+    /// Encrypt with this from now on.
+    Tls(Arc<TlsSetup>),
 }
 
 /// The end that sends.

@@ -63,6 +63,7 @@ impl Users {
             transaction_persistent: true,
             fast_forward: false,
             active: true,
+            require: Default::default(),
         };
         Self {
             users: HashMap::from([(name.to_owned(), Arc::new(user))]),
@@ -131,6 +132,7 @@ fn login_as(user: &str, credential: Credential) -> ServerLogin {
         zstd_level: 0,
         attributes: vec![(b"program_name".to_vec(), b"test".to_vec())],
         is_local: false,
+        tls: Default::default(),
     }
 }
 
@@ -154,7 +156,7 @@ struct Wire<'a> {
 impl Wire<'_> {
     fn login(users: &Users, plugin: &str, login: ServerLogin) -> Ended {
         let mut to_client = Vec::new();
-        let client = ClientHandshake::start(&greeting(plugin), &mut to_client);
+        let client = ClientHandshake::start(&greeting(plugin), false, &mut to_client);
         let server = ServerHandshake::new(login);
         Wire { users, client, server, to_client, to_proxy: Vec::new() }.run(None)
     }

@@ -6,6 +6,7 @@ mod address;
 mod health;
 mod secret;
 mod server;
+mod tls;
 mod user;
 
 pub use address::{Address, AddressError};
@@ -13,5 +14,9 @@ pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use secret::Secret;
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
+};
+pub use tls::{
+    CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
+    TlsRequirement, TlsVersion,
 };
 pub use user::{Password, PasswordError, User};

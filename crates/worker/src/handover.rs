@@ -128,6 +128,7 @@ impl Worker {
             format: conn.format,
             takes_attributes: conn.takes_attributes,
             packing: conn.packing,
+            tls: conn.tls,
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),
         });
@@ -155,6 +156,7 @@ impl Worker {
             captured: Vec::new(),
             outbox: Outbox::default(),
             packing: moved.packing,
+            tls: moved.tls,
             is_paused: false,
             identity: moved.identity,
             flavor: moved.flavor,

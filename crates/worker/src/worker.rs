@@ -92,6 +92,8 @@ pub struct Worker {
     pub(crate) stopping: Option<u64>,
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
+    /// Whether the driver can show clients a certificate.
+    pub(crate) offers_tls: bool,
     pub(crate) patience: Patience,
     actions: Vec<Action>,
     dirty: Dirty<Side>,
@@ -171,6 +173,7 @@ impl Worker {
             #[cfg(feature = "plants")]
             plant: None,
             log_budget: LOG_LINES_PER_SEC,
+            offers_tls: false,
             patience: Patience::default(),
             actions: Vec::new(),
             dirty: Dirty::default(),

@@ -267,6 +267,10 @@ impl Desk {
                 self.runtime.stop(is_slow);
                 Ok(Reply::ok())
             }
+            Command::ReloadTls => match self.runtime.reload_tls().await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(format!("RELOAD TLS failed: {error}"))),
+            },
             Command::TruncateDigests => {
                 self.reset_digests().await;
                 Ok(Reply::ok())

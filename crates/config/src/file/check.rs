@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, ServerEntry, Settings,
+    Config, ServerEntry, ServerTlsEntry, Settings,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -34,6 +34,7 @@ pub(super) struct Entries {
     pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
     /// With the place of the reader hostgroup.
     pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
+    pub(super) tls_params: Vec<ServerTlsEntry>,
     pub(super) rules: Vec<Placed<RuleEntry>>,
     pub(super) fast: FastEntries,
     /// Hostgroups that some server names, broken or not.
@@ -55,6 +56,7 @@ impl Entries {
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
+            tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
             fast_routes: Arc::new(fast_routes),
         }

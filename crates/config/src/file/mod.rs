@@ -48,7 +48,8 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 5] = ["server", "user", "replication", "rule", "fast_routing"];
+const SECTIONS: [&str; 6] =
+    ["server", "server_ssl_params", "user", "replication", "rule", "fast_routing"];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
@@ -189,6 +190,7 @@ fn read_section(
         let mut table = Table::new(section, index, fields, start);
         match section {
             "server" => server::read(&mut table, report, entries),
+            "server_ssl_params" => server::read_ssl_params(&mut table, report, entries),
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
             "fast_routing" => fast::read(&mut table, report, &mut entries.fast),

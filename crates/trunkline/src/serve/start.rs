@@ -20,7 +20,7 @@ use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, PlaneOptions};
+use trunkline_proxy::{DataPlane, PlaneOptions, TlsSetup};
 use trunkline_stats::{Configuration, Process};
 
 use crate::{
@@ -56,6 +56,14 @@ pub(super) async fn start(
     let open_files = limits::raise_open_files();
     warn(&read, open_files);
     let summary = summary(&read.config);
+    let folders = origin.tls_folders();
+    let tls = TlsSetup::load(&read.config, &folders, None).map_err(|mut errors| {
+        let last = errors.pop().unwrap_or_default();
+        errors.iter().for_each(|error| tracing::error!("{error}"));
+        anyhow!(last)
+    })?;
+    tls.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let tls = Arc::new(tls);
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
     let admin = bind_admin(database.as_ref()).await?;
@@ -70,8 +78,12 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
-    let options =
-        PlaneOptions { snapshot: Arc::clone(&snapshot), greeting: Arc::clone(&greeting), workers };
+    let options = PlaneOptions {
+        snapshot: Arc::clone(&snapshot),
+        greeting: Arc::clone(&greeting),
+        tls: Arc::clone(&tls),
+        workers,
+    };
     let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
     for address in &listen {
@@ -88,6 +100,7 @@ pub(super) async fn start(
     let plane = Arc::new(RwLock::new(plane));
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
     reporter.applied(&snapshot);
+    reporter.encrypts(&tls);
     if let Some(listener) = http {
         serve_http(listener, Arc::clone(&reporter))?;
     }
@@ -105,6 +118,7 @@ pub(super) async fn start(
         reporter,
         known,
         greeting,
+        tls,
         signals,
         notifier,
         log,
