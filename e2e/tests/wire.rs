@@ -177,6 +177,7 @@ impl Wire {
             }
             match step {
                 ServerStep::Continue => {}
+                ServerStep::StartTls => bail!("TLS on this connection"),
                 ServerStep::Encrypt { .. } => bail!("asked twice to encrypt"),
                 ServerStep::Ready(identity) => {
                     self.capabilities = identity.capabilities;

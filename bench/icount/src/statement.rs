@@ -269,7 +269,9 @@ impl Stage {
             // A probe finds an open connection without bytes; nothing is ever full here.
             Action::Probe(_) | Action::Pause(_) | Action::Resume(_) => {}
             Action::Log(line) => bail!("the worker has something to say: {}", line.text),
-            Action::Decrypt { .. }
+            Action::StartClientTls(_)
+            | Action::StartServerTls { .. }
+            | Action::Decrypt { .. }
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
             | Action::AskPeers(_)

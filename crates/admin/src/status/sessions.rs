@@ -94,6 +94,7 @@ mod tests {
         let held = HeldConn {
             hostgroup: 10,
             server: "10.0.0.1:3306".into(),
+            tls: "TLSv1.3 AES_128_GCM_SHA256".into(),
             reasons: vec!["transaction".into(), "temporary_table".into()],
             held_us: 12_000_000,
             digest: 7,

@@ -158,7 +158,9 @@ fn not_after(validity: &[u8]) -> Option<u64> {
 
 /// Days of the Gregorian calendar.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let index = usize::try_from(month.checked_sub(1)?).ok()?;
     let leap_day = u64::from(month > 2 && is_leap(year));

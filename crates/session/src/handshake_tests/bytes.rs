@@ -12,7 +12,7 @@ use trunkline_protocol::{
 use super::*;
 use crate::{backend::FailureKind, frontend::HANDSHAKE_PAYLOAD_MAX};
 
-fn header(seq: u8, payload: &[u8]) -> Header {
+pub(super) fn header(seq: u8, payload: &[u8]) -> Header {
     Header { payload_len: payload.len(), seq }
 }
 
@@ -353,7 +353,9 @@ proptest! {
             match client.on_packet(header(seq, &payload), &payload, &users, &mut out) {
                 Step::Refused(_) => prop_assert!(error_code(&out) >= 1043),
                 Step::Continue => prop_assert!(split_packet(&out).is_some()),
-                Step::Decrypt(_) | Step::VerifyHash { .. } => prop_assert!(out.is_empty()),
+                Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => {
+                    prop_assert!(out.is_empty());
+                }
                 Step::Accepted(_) => prop_assert!(false, "random bytes are no password"),
             }
         }
