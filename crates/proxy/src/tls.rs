@@ -1,7 +1,12 @@
 //! Encrypted sockets: what the driver does in place of plain reads and writes.
 
-use std::{io::Write, sync::Arc};
+use std::{
+    io::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
+use tracing::error;
 use trunkline_net::{Received, Tls, TlsSetup};
 use trunkline_topology::{Address, Server, TlsParams};
 use trunkline_worker::{ClientId, ConnId, Side};
@@ -75,11 +80,12 @@ impl Driver {
         };
         let worker = &mut self.parts.worker;
         let bytes = self.scratch.get_mut(..len).unwrap_or_default();
-        let result = tls.receive(bytes, &mut |received| match (received, side) {
+        let mut sink = |received: Received<'_>| match (received, side) {
             (Received::Data(bytes), _) => hand(worker, side, bytes),
             (Received::Up(facts), Side::Client(id)) => worker.client_tls_up(id, facts),
             (Received::Up(facts), Side::Server(id)) => worker.server_tls_up(id, facts),
-        });
+        };
+        let result = guarded(|| tls.receive(bytes, &mut sink));
         let has_ended = tls.has_ended();
         self.write_records(side);
         match result {
@@ -153,7 +159,7 @@ impl Driver {
             }
             let text = pending.get(..SEALED_AT_ONCE).unwrap_or(pending);
             self.sealed.clear();
-            if let Err(reason) = tls.seal(text, &mut self.sealed) {
+            if let Err(reason) = guarded(|| tls.seal(text, &mut self.sealed)) {
                 return self.tls_failed(side, &reason);
             }
             let taken = text.len();
@@ -200,4 +206,12 @@ impl Driver {
             let _ = socket.stream.write(self.sealed.bytes());
         }
     }
+}
+
+/// Works on one connection's bytes. A panic of the library ends that connection, and no other.
+fn guarded(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        error!("TLS ended by a panic; please report this");
+        Err("an error of this proxy".to_owned())
+    })
 }
