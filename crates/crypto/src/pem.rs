@@ -6,7 +6,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Characters of a line.
 const LINE_LEN: usize = 64;
 
-/// Writes DER as PEM of this kind, as OpenSSL does: lines of 64 characters, each ended by a newline.
+/// Writes DER as PEM of this kind, as OpenSSL does: lines of 64 characters, each ended by a
+/// newline.
 pub(crate) fn encode(kind: &str, der: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     for chunk in der.chunks(3) {

@@ -28,7 +28,6 @@ use crate::{
     conn::AccountKey,
     modes::modes_of,
     outbox::Outbox,
-    tls::certificate_proof,
     traces::Past,
 };
 
@@ -221,12 +220,10 @@ impl Worker {
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
             return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
         }
-        if let Err(missing) = self.check_encryption(id, &user) {
-            self.stats.counters.client_refused(ClientRefusal::TlsRequired);
-            let host = self.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
-            let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-            return self.refuse(id, identity.next_seq, 1045, b"28000", &text);
+        if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
+            return;
         }
+        self.prepare_proof(id, &identity);
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
@@ -239,8 +236,6 @@ impl Worker {
             self.refuse(id, identity.next_seq, 1226, b"42000", &text);
             return;
         };
-        let tls = self.clients.get(id).and_then(|client| client.tls.as_deref());
-        let proof = tls.and_then(|facts| certificate_proof(facts, &identity));
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
         let key = AccountKey { user: Arc::from(&*user.name), behaviour };
         let account = self.accounts.intern(key);
@@ -282,7 +277,6 @@ impl Worker {
         };
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
-        client.proof = proof;
         self.stats.counters.clients_authenticated += 1;
         match schema {
             None => self.welcome(id, identity.next_seq),

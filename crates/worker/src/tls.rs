@@ -38,9 +38,31 @@ impl Worker {
         }
     }
 
-    /// Judges a client's encryption by what its user requires.
-    pub(crate) fn check_encryption(&self, id: ClientId, user: &User) -> Result<(), &'static str> {
-        user.require.check(self.clients.get(id).and_then(|client| client.tls.as_deref()))
+    /// Judges a client's encryption by what its user requires; one that lacks it is refused.
+    pub(crate) fn is_encrypted_as_required(&mut self, id: ClientId, user: &User, seq: u8) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let Err(missing) = user.require.check(client.tls.as_deref()) else {
+            return true;
+        };
+        let host = client.peer.host();
+        self.stats.counters.client_refused(ClientRefusal::TlsRequired);
+        let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
+        self.refuse(id, seq, 1045, b"28000", &text);
+        false
+    }
+
+    /// Makes what the login is acknowledged with to prove the certificate, where enough is known.
+    pub(crate) fn prepare_proof(&mut self, id: ClientId, identity: &ClientIdentity) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let fingerprint = client.tls.as_ref().and_then(|facts| facts.own_fingerprint);
+        let known = identity.native_stage2.zip(fingerprint);
+        client.proof = known.map(|(stage2, fingerprint)| {
+            native::certificate_proof(&stage2, &identity.nonce, &fingerprint).into()
+        });
     }
 
     /// What came behind the packet that asked for TLS; it belongs to TLS.
@@ -146,10 +168,4 @@ impl Worker {
         let conns = self.conns.values().filter(|conn| conn.tls.is_some()).count();
         (clients as u64, conns as u64)
     }
-}
-
-/// What a login is acknowledged with to prove the certificate, where that is known enough.
-pub(crate) fn certificate_proof(facts: &TlsFacts, identity: &ClientIdentity) -> Option<Box<[u8]>> {
-    let (stage2, fingerprint) = (identity.native_stage2?, facts.own_fingerprint?);
-    Some(native::certificate_proof(&stage2, &identity.nonce, &fingerprint).into())
 }

@@ -181,16 +181,7 @@ fn accept(
         false => (settings.tls_cert.clone(), settings.tls_key.clone()),
     };
     let chain = files.certificates(&cert).map_err(|error| format!("tls_cert {error}"))?;
-    let password = match settings.tls_key_password_file.as_str() {
-        "" => None,
-        path => {
-            let text =
-                files.read(path).map_err(|error| format!("tls_key_password_file {error}"))?;
-            let text = String::from_utf8(text);
-            let text = text.map_err(|_| format!("tls_key_password_file {path}: is no text"))?;
-            Some(text.trim_end_matches(['\n', '\r']).to_owned())
-        }
-    };
+    let password = key_password(settings, &mut files)?;
     let key_der =
         files.key(&key, password.as_deref()).map_err(|error| format!("tls_key {error}"))?;
     let roots = files
@@ -205,14 +196,8 @@ fn accept(
     };
     files.note(if versions.len() == 1 { "1.3" } else { "1.2" });
     let facts = facts_of(&chain).map_err(|error| format!("tls_cert {cert}: {error}"))?;
-    let left_sec = facts.0.saturating_sub(now_unix_sec());
-    if !is_own && left_sec < EXPIRES_SOON_SEC {
-        warnings.push(match left_sec {
-            0 => format!("tls_cert {cert}: the certificate has expired"),
-            left_sec => {
-                format!("tls_cert {cert}: the certificate expires in {} days", left_sec / 86_400)
-            }
-        });
+    if !is_own {
+        warnings.extend(expiry_warning(&cert, facts.0));
     }
     let inputs = files.digest();
     if let Some(before) = before.filter(|before| before.inputs == inputs) {
@@ -241,6 +226,30 @@ fn accept(
     let (not_after_unix_sec, fingerprint) = facts;
     let config = Arc::new(config);
     Ok(Some(Arc::new(Acceptor { config, fingerprint, not_after_unix_sec, inputs })))
+}
+
+/// The password of an encrypted key.
+fn key_password(settings: &Settings, files: &mut Files<'_>) -> Result<Option<String>, String> {
+    let path = settings.tls_key_password_file.as_str();
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let text = files.read(path).map_err(|error| format!("tls_key_password_file {error}"))?;
+    let text = String::from_utf8(text);
+    let text = text.map_err(|_| format!("tls_key_password_file {path}: is no text"))?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+/// What an operator should hear of a certificate that is theirs.
+fn expiry_warning(cert: &str, not_after_unix_sec: u64) -> Option<String> {
+    match not_after_unix_sec.saturating_sub(now_unix_sec()) {
+        0 => Some(format!("tls_cert {cert}: the certificate has expired")),
+        left_sec if left_sec < EXPIRES_SOON_SEC => {
+            let days = left_sec / 86_400;
+            Some(format!("tls_cert {cert}: the certificate expires in {days} days"))
+        }
+        _ => None,
+    }
 }
 
 /// When the first certificate expires, and its hash.

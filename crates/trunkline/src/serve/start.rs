@@ -15,7 +15,7 @@ use trunkline_admin::{
     desk::{Desk, FileReader},
     port::AdminListener,
 };
-use trunkline_config::{ListenAddress, Settings, Snapshot};
+use trunkline_config::{Config, ListenAddress, Settings, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
@@ -56,14 +56,7 @@ pub(super) async fn start(
     let open_files = limits::raise_open_files();
     warn(&read, open_files);
     let summary = summary(&read.config);
-    let folders = origin.tls_folders();
-    let tls = TlsSetup::load(&read.config, &folders, None).map_err(|mut errors| {
-        let last = errors.pop().unwrap_or_default();
-        errors.iter().for_each(|error| tracing::error!("{error}"));
-        anyhow!(last)
-    })?;
-    tls.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-    let tls = Arc::new(tls);
+    let tls = Arc::new(load_tls(&origin, &read.config)?);
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
     let admin = bind_admin(database.as_ref()).await?;
@@ -125,6 +118,17 @@ pub(super) async fn start(
         snapshots,
         requests,
     })))
+}
+
+/// Reads certificates and keys; what is wrong with them ends the start.
+fn load_tls(origin: &Origin, config: &Config) -> Result<TlsSetup> {
+    match TlsSetup::load(config, &origin.tls_folders(), None) {
+        Ok(tls) => {
+            tls.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+            Ok(tls)
+        }
+        Err(errors) => Err(anyhow!(errors.join("; "))),
+    }
 }
 
 /// Fails when a port is not to be had; the listener for HTTP.
