@@ -122,6 +122,19 @@ impl TlsSetup {
             && self.connectors.iter().all(is_there)
     }
 
+    /// Reads the files as [`load`](Self::load) does, and makes no certificate of our own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(config: &Config, folders: &TlsFolders) -> Result<Vec<String>, Vec<String>> {
+        let mut config = config.clone();
+        if config.settings.tls_cert.is_empty() {
+            config.settings.have_ssl = false;
+            config.settings.listen_tls.clear();
+        }
+        Self::load(&config, folders, None).map(|setup| setup.warnings)
+    }
+
     /// What clients are shown; `None` when TLS is off for them.
     pub fn acceptor(&self) -> Option<&Acceptor> {
         self.acceptor.as_deref()

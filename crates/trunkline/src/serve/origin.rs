@@ -46,12 +46,7 @@ impl Origin {
     /// Where certificates and keys are.
     pub(super) fn tls_folders(&self) -> TlsFolders {
         match self {
-            Self::File(file) => {
-                let mut own = file.path().as_os_str().to_owned();
-                own.push(".tls");
-                let base = file.path().parent().unwrap_or(Path::new("")).to_owned();
-                TlsFolders { base, own: PathBuf::from(own) }
-            }
+            Self::File(file) => file.tls_folders(),
             Self::Database(folder) => TlsFolders { base: folder.clone(), own: folder.clone() },
         }
     }
