@@ -115,6 +115,8 @@ pub struct Wire {
     pub steps: Vec<String>,
     /// Compression, once it was agreed on.
     pub packing: Option<Packing>,
+    /// The packet that ended the login.
+    pub ok: Vec<u8>,
     /// What TLS is begun with when the login asks for it.
     pub tls: Option<Arc<ClientConfig>>,
 }
@@ -137,6 +139,7 @@ impl Wire {
             identity: None,
             steps,
             packing: None,
+            ok: Vec::new(),
             tls: None,
         }
     }
@@ -232,6 +235,7 @@ impl Wire {
                 ServerStep::Encrypt { .. } => bail!("asked twice to encrypt"),
                 ServerStep::Ready(identity) => {
                     self.capabilities = identity.capabilities;
+                    self.ok = payload;
                     if self.packing.is_none() {
                         self.packing = Packing::of(self.capabilities);
                     }

@@ -196,12 +196,10 @@ impl Driver {
             }
             let (has_ended, is_sealed) = (socket.has_ended, socket.tls.is_some());
             self.parts.worker.counters_mut().socket_reads += 1;
-            let begin = if is_sealed { self.resume_record(side) } else { 0 };
+            // What waits for the rest of a record goes first.
+            let begin = socket.tls.as_ref().map_or(0, |tls| tls.waiting_len());
             let room = self.scratch.get_mut(begin..).unwrap_or_default();
             let wanted = room.len();
-            let Some(socket) = self.sockets.get_mut(side) else {
-                return;
-            };
             match socket.stream.read(room) {
                 Ok(0) => return self.ended(side, "the connection was closed"),
                 Ok(len) => {

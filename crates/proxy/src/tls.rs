@@ -67,12 +67,6 @@ impl Driver {
         self.deliver_sealed(side, received.len());
     }
 
-    /// Puts the beginning of a record, where one waits, at the beginning of the scratch buffer.
-    pub(crate) fn resume_record(&mut self, side: Side) -> usize {
-        let tls = self.sockets.get_mut(side).and_then(|socket| socket.tls.as_mut());
-        tls.map_or(0, |tls| tls.resume_into(&mut self.scratch))
-    }
-
     /// Decrypts the first `len` bytes of the scratch buffer and hands on what they say.
     pub(crate) fn deliver_sealed(&mut self, side: Side, len: usize) {
         let Some(tls) = self.sockets.get_mut(side).and_then(|socket| socket.tls.as_mut()) else {
@@ -87,11 +81,22 @@ impl Driver {
         };
         let result = guarded(|| tls.receive(bytes, &mut sink));
         let has_ended = tls.has_ended();
+        if let Err(reason) = result {
+            self.say_alert(side);
+            return self.tls_failed(side, &reason);
+        }
         self.write_records(side);
-        match result {
-            Err(reason) => self.tls_failed(side, &reason),
-            Ok(()) if has_ended => self.ended(side, "the connection was closed"),
-            Ok(()) => {}
+        if has_ended {
+            self.ended(side, "the connection was closed");
+        }
+    }
+
+    /// Tells the other end what was wrong, if the socket takes it at once.
+    fn say_alert(&mut self, side: Side) {
+        if let Some(socket) = self.sockets.get_mut(side)
+            && let Some(tls) = socket.tls.as_ref()
+        {
+            let _ = socket.stream.write(tls.unsent());
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::auth::native;
+use trunkline_protocol::{auth::native, packet::greeting::Flavor};
 use trunkline_session::frontend::ClientIdentity;
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
@@ -58,6 +58,10 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        // As MariaDB does: not again with a change of user.
+        if client.session.is_some() || self.greeting.flavor() != Flavor::MariaDb {
+            return;
+        }
         let fingerprint = client.tls.as_ref().and_then(|facts| facts.own_fingerprint);
         let known = identity.native_stage2.zip(fingerprint);
         client.proof = known.map(|(stage2, fingerprint)| {

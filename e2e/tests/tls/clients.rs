@@ -6,7 +6,11 @@ use anyhow::{Context, Result};
 use rustls::HandshakeKind;
 use rustls::version::{TLS12, TLS13};
 use trunkline_protocol::Capabilities;
-use trunkline_testkit::{Signal, TempFolder, find_program, skipped, wait_until};
+use trunkline_protocol::auth::native;
+use trunkline_protocol::packet::ok;
+use trunkline_testkit::{
+    Signal, TempFolder, Trunkline, drivers_dir, find_program, skipped, wait_until,
+};
 
 use super::certs::{Ca, Wanted, client};
 use super::{anybody, enter, mode, quoted, run, shown, wait_said};
@@ -52,7 +56,7 @@ fn our_own_certificate_is_kept_in_the_data_folder() -> Result<()> {
     let Some(server) = backends::mariadb("our_own_certificate_is_kept")? else { return Ok(()) };
     backends::account(server, "tls_kept")?;
     let proxy = Config::new("", server).user("tls_kept");
-    let proxy = trunkline_testkit::Trunkline::start_database(proxy.text())?;
+    let proxy = Trunkline::start_database(proxy.text())?;
     let certificate = |wire: &Wire| -> Result<Vec<u8>> {
         let chain = wire.tls_conn()?.peer_certificates().context("a certificate")?;
         Ok(chain[0].to_vec())
@@ -119,10 +123,11 @@ fn encrypted_clients_compress_forward_and_kill() -> Result<()> {
         running.send(code::QUERY, b"SELECT SLEEP(30)")?;
         let mut other = enter(&proxy, "tls_more", &anybody()?)?;
         wait_until("the statement runs", TIMEOUT, || {
-            let killed = other.one(&format!("KILL QUERY {id}"))?;
-            anyhow::ensure!(killed.is_ok(), "{killed:?}");
-            Ok(proxy.metric("trunkline_statement_kills_total", "")?.filter(|n| *n >= 1.0))
+            let text = "SELECT COUNT(*) FROM information_schema.processlist
+                 WHERE user = 'tls_more' AND info LIKE 'SELECT SLEEP(30)%'";
+            Ok((server.value(text)?.as_deref() != Some("0")).then_some(()))
         })?;
+        assert!(other.one(&format!("KILL QUERY {id}"))?.is_ok());
         running.reply_bytes(crate::wire::Shape::Results)?;
         assert_eq!(running.value("SELECT 6")?.as_deref(), Some("6"));
     }
@@ -315,5 +320,88 @@ fn encrypted_keys_are_opened_with_their_password() -> Result<()> {
     wait_said(&proxy, "the password does not open the encrypted key")?;
     assert!(enter(&proxy, "tls_sealed", &anybody()?).is_ok());
     assert!(!proxy.log().contains("open me"));
+    Ok(())
+}
+
+#[test]
+fn our_own_certificate_is_proven_by_the_password() -> Result<()> {
+    let Some(server) = backends::mariadb("our_own_certificate_is_proven")? else { return Ok(()) };
+    let settings = "server_version = \"5.5.5-11.8.2-MariaDB\"";
+    let proxy = proxy_for(server, "tls_proof", settings)?;
+    let mut wire = enter(&proxy, "tls_proof", &anybody()?)?;
+    let certificate = wire.tls_conn()?.peer_certificates().context("a certificate")?[0].to_vec();
+    let stage2 = native::stage2(&native::stage1(PASSWORD.as_bytes()));
+    let nonce = wire.greeting()?.nonce;
+    let fingerprint = trunkline_crypto::sha256(&certificate);
+    let expected = native::certificate_proof(&stage2, &nonce, &fingerprint);
+    assert_eq!(ok::parse(&wire.ok, true)?.info, expected);
+    wire.change_user("tls_proof", PASSWORD, "")?;
+    assert_eq!(ok::parse(&wire.ok, true)?.info, b"");
+    let plain = Wire::login(&proxy, "tls_proof", PASSWORD, "")?;
+    assert_eq!(ok::parse(&plain.ok, true)?.info, b"");
+    // A client that checks it.
+    let modules = drivers_dir().join("node/node_modules");
+    if !modules.join("mariadb").is_dir() {
+        skipped("our_own_certificate_is_proven", "there is no mariadb for Node");
+        return Ok(());
+    }
+    let program = "const [port, password] = process.argv.slice(1);
+        require('mariadb').createConnection(
+            { host: '127.0.0.1', port: +port, user: 'tls_proof', password, ssl: true }
+        ).then(conn => conn.end()).then(() => console.log('proven'));";
+    let mut node = Command::new("node");
+    node.args(["-e", program, &proxy.port().to_string(), PASSWORD]).env("NODE_PATH", modules);
+    assert_eq!(run(node)?, "proven\n");
+    Ok(())
+}
+
+#[test]
+fn the_admin_port_says_what_is_encrypted() -> Result<()> {
+    let Some(server) = backends::mariadb("the_admin_port_says")? else { return Ok(()) };
+    backends::account(server, "tls_admin")?;
+    let folder = TempFolder::new("certs")?;
+    let ca = Ca::new(folder.path(), "ca")?;
+    let app = ca.sign("app", Wanted { uri: "spiffe://test/app", ..Wanted::default() })?;
+    let config = Config::new(&format!("tls_client_ca = {}", quoted(&ca.file())), server);
+    let proxy = Trunkline::start_database(config.user("tls_admin").text())?;
+    let admin = |text: &str| -> Result<Vec<Vec<Option<String>>>> {
+        let mut wire = Wire::login(Endpoint::Tcp(proxy.admin_port()), "admin", "admin", "")?;
+        let mut rows = Vec::new();
+        for statement in text.split(';') {
+            let outcome = wire.one(statement)?;
+            anyhow::ensure!(outcome.error().is_none(), "{statement}: {outcome:?}");
+            rows = outcome.text_rows();
+        }
+        Ok(rows)
+    };
+    let with = client(&[&TLS12, &TLS13], Some(&app))?;
+    let check = |is_plain: bool, is_encrypted: bool, is_known: bool| {
+        let attempt = Wire::login(&proxy, "tls_admin", PASSWORD, "");
+        assert_eq!(attempt.is_ok(), is_plain);
+        assert_eq!(enter(&proxy, "tls_admin", &anybody()?).is_ok(), is_encrypted);
+        assert_eq!(enter(&proxy, "tls_admin", &with).is_ok(), is_known);
+        anyhow::Ok(())
+    };
+    check(true, true, true)?;
+    admin("UPDATE mysql_users SET use_ssl = 1; LOAD MYSQL USERS TO RUNTIME")?;
+    check(false, true, true)?;
+    let attributes = "UPDATE mysql_users SET attributes = '{\"spiffe_id\":\"spiffe://test/app\"}'";
+    admin(&format!("{attributes}; LOAD MYSQL USERS TO RUNTIME"))?;
+    check(false, false, true)?;
+    admin("PROXYSQL RELOAD TLS")?;
+    // A broken file changes nothing.
+    std::fs::write(ca.file(), "nothing\n")?;
+    let error = admin("PROXYSQL RELOAD TLS").expect_err("a broken file");
+    assert!(error.to_string().contains("holds no certificate in PEM"), "{error}");
+    check(false, false, true)?;
+    // Params of a server that can't be met.
+    let port = server.port();
+    let error = admin(&format!(
+        "INSERT INTO mysql_servers_ssl_params (hostname, port, ssl_ca) \
+         VALUES ('127.0.0.1', {port}, '/nowhere/ca.pem'); \
+         UPDATE mysql_servers SET use_ssl = 1; LOAD MYSQL SERVERS TO RUNTIME"
+    ));
+    let error = error.expect_err("a file that is not there").to_string();
+    assert!(error.contains("ssl_ca /nowhere/ca.pem"), "{error}");
     Ok(())
 }

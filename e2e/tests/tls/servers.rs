@@ -41,7 +41,10 @@ fn flavours(test: &str) -> Vec<Flavour> {
 fn proxy(server: &Server, name: &str, keys: &str, params: &str) -> Result<Trunkline> {
     let address = server.address();
     let port = address.rsplit(':').next().context("a port")?;
-    let config = Config::at("shun_on_failures = 0", &format!("localhost:{port}\"\n{keys}\n#"));
+    let config = Config::at(
+        "shun_on_failures = 0\nconnect_timeout_server_max = 2000",
+        &format!("localhost:{port}\"\n{keys}\n#"),
+    );
     let params = match params {
         "" => String::new(),
         params => format!("[[server_ssl_params]]\naddress = \"localhost:{port}\"\n{params}\n"),

@@ -8,5 +8,8 @@ mod session;
 mod setup;
 mod verify;
 
+#[cfg(test)]
+mod tests;
+
 pub use session::{Received, Sealed, Tls};
 pub use setup::{Acceptor, Connector, TlsFolders, TlsSetup};

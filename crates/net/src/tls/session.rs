@@ -32,9 +32,9 @@ pub struct Tls {
     is_up: bool,
     has_ended: bool,
     /// The beginning of a record, or of a message of the handshake, that is to come.
-    received: Vec<u8>,
+    pub(super) received: Vec<u8>,
     /// Records that the socket has not taken.
-    unsent: Vec<u8>,
+    pub(super) unsent: Vec<u8>,
 }
 
 enum Conn {
@@ -143,19 +143,14 @@ impl Tls {
         self.unsent.extend_from_slice(rest);
     }
 
-    /// Puts what waits for the rest of a record at the beginning of `buf`; its length.
-    pub fn resume_into(&mut self, buf: &mut [u8]) -> usize {
-        let len = self.received.len();
-        match buf.get_mut(..len) {
-            Some(place) => place.copy_from_slice(&self.received),
-            None => return 0,
-        }
-        self.received = Vec::new();
-        len
+    /// Bytes that wait for the rest of a record.
+    pub fn waiting_len(&self) -> usize {
+        self.received.len()
     }
 
-    /// Takes bytes from the socket, behind those of [`resume_into`](Self::resume_into). What has to
-    /// be sent for it is among the [`unsent`](Self::unsent), after an error too.
+    /// Takes bytes from the socket: those of `bytes` behind the first
+    /// [`waiting_len`](Self::waiting_len), whose place is for what waits. What has to be sent for
+    /// it is among the [`unsent`](Self::unsent), after an error too.
     ///
     /// # Errors
     /// Why the connection is over, in words.
@@ -164,6 +159,10 @@ impl Tls {
         bytes: &mut [u8],
         sink: &mut dyn FnMut(Received<'_>),
     ) -> Result<(), String> {
+        let Some(place) = bytes.get_mut(..self.received.len()) else {
+            return Err("a record has no place".to_owned());
+        };
+        place.copy_from_slice(&std::mem::take(&mut self.received));
         let mut at = 0;
         loop {
             let rest = bytes.get_mut(at..).unwrap_or_default();
