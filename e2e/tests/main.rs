@@ -35,4 +35,5 @@ mod sharing;
 mod state;
 mod sysbench;
 mod ties;
+mod tls;
 mod traces;

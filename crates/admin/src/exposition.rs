@@ -54,6 +54,9 @@ fn process(out: &mut Exposition, report: &Report) {
     out.single(&metrics::CONFIGURATION_APPLIED, configuration.applied_unix_sec);
     let failed = u8::from(configuration.last_error.is_some());
     out.single(&metrics::CONFIGURATION_FAILED, failed);
+    out.single(&metrics::CERTIFICATE_NOT_AFTER, process.certificate_not_after_unix_sec);
+    out.single(&metrics::CLIENTS_ENCRYPTED, report.clients_encrypted);
+    out.single(&metrics::SERVERS_ENCRYPTED, report.server_connections_encrypted);
     let by_worker = |value: fn(&trunkline_stats::WorkerRow) -> u64| {
         report.workers.iter().map(move |row| (row.worker.to_string(), value(row)))
     };

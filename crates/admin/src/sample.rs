@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &["INSERT", "SELECT", "UPDATE", "UNKNOWN"];
 pub(crate) fn report(digests: DigestQuery) -> Report {
     let mut report = Report::merge(vec![worker(0, digests), worker(1, digests)]);
     report.process = Process {
+        certificate_not_after_unix_sec: 2_000_000_000,
         version: "0.1.0".into(),
         process_id: 4242,
         started_unix_sec: 1_700_000_000,
@@ -106,6 +107,8 @@ fn gauges(worker: u32) -> WorkerGauges {
         draining: 0,
     };
     WorkerGauges {
+        clients_encrypted: 2,
+        server_connections_encrypted: 1,
         worker,
         servers: vec![
             server(0, 10, "db-primary.prod.example.internal:3306", ServerState::Online),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use trunkline_rules::{FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
-    HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState, User,
+    Address, HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState,
+    ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Guards, Settings, Snapshot};
+use crate::{Guards, Settings, Snapshot, snapshot::TlsWishes};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -25,6 +26,8 @@ pub struct Config {
     /// Writer and reader hostgroups in the order of the file; no hostgroup is the writer, or the
     /// reader, of two.
     pub replication: Vec<ReplicationGroup>,
+    /// What TLS to some servers works with; no two are for one server and user.
+    pub tls_params: Vec<ServerTlsEntry>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.
@@ -46,6 +49,8 @@ pub struct ServerEntry {
     pub max_connections: u32,
     /// Whether new connections to it are compressed.
     pub compression: ServerCompression,
+    /// Whether new connections to it are encrypted.
+    pub tls: ServerTlsWish,
     /// What the operator decided; never [`ServerState::Shunned`].
     pub status: ServerState,
     /// Free text.
@@ -63,7 +68,39 @@ pub struct HostgroupEntry {
     pub comment: String,
 }
 
+/// Whether connections to a server are encrypted, as the operator wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerTlsWish {
+    /// So.
+    Mode(TlsMode),
+    /// As `ssl_p2s_mode` says: ProxySQL's `use_ssl = 1`.
+    Default,
+}
+
+impl Default for ServerTlsWish {
+    fn default() -> Self {
+        Self::Mode(TlsMode::Disabled)
+    }
+}
+
+/// What TLS to one server works with, for one user or (with an empty name) for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTlsEntry {
+    /// The server.
+    pub address: Address,
+    /// The user; empty for those without an entry of their own.
+    pub username: String,
+    /// What it works with.
+    pub params: Arc<TlsParams>,
+}
+
 impl Config {
+    /// TLS to each server, in the order of the file.
+    pub fn server_tls(&self) -> impl Iterator<Item = (&Address, ServerTls)> {
+        let wishes = TlsWishes { settings: &self.settings, entries: &self.tls_params };
+        self.servers.iter().map(move |entry| (&entry.key.address, wishes.of(entry)))
+    }
+
     /// The snapshot of this configuration; see [`Snapshot::build`].
     pub fn snapshot(self, previous: Option<&Snapshot>) -> Snapshot {
         Snapshot::build(self, previous)
@@ -86,5 +123,13 @@ pub(crate) fn status_word(status: ServerState) -> &'static str {
         ServerState::Shunned => "SHUNNED",
         ServerState::OfflineSoft => "OFFLINE_SOFT",
         ServerState::OfflineHard => "OFFLINE_HARD",
+    }
+}
+
+/// The word of the `tls` column.
+pub(crate) fn tls_word(tls: ServerTlsWish) -> &'static str {
+    match tls {
+        ServerTlsWish::Mode(mode) => mode.word(),
+        ServerTlsWish::Default => "1",
     }
 }

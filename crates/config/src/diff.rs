@@ -8,11 +8,14 @@ use std::{
 };
 
 use trunkline_rules::Rule;
-use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
+use trunkline_topology::{
+    Address, HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, TlsParams, User,
+};
 
 use crate::{
-    Config, HostgroupEntry, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
-    config::{compression_word, status_word},
+    Config, HostgroupEntry, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting, Settings,
+    Snapshot,
+    config::{compression_word, status_word, tls_word},
 };
 
 #[cfg(test)]
@@ -53,6 +56,7 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         .collect();
     compare(&old.servers, &new.servers, &mut changes);
     compare(&old.hostgroups, &new.hostgroups, &mut changes);
+    compare(&old.tls_params, &new.tls_params, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
@@ -177,6 +181,7 @@ impl Item for ServerEntry {
         columns.plain("max_connections", self.max_connections, new.max_connections);
         let (old, now) = (compression_word(self.compression), compression_word(new.compression));
         columns.plain("compression", old, now);
+        columns.plain("tls", tls_word(self.tls), tls_word(new.tls));
         columns.plain("status", status_word(self.status), status_word(new.status));
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
@@ -203,6 +208,37 @@ impl Item for Arc<User> {
         columns.plain("transaction_persistent", persistent.0, persistent.1);
         columns.plain("fast_forward", self.fast_forward, new.fast_forward);
         columns.plain("active", self.active, new.active);
+        columns.unshown("require", self.require != new.require);
+    }
+}
+
+impl Item for ServerTlsEntry {
+    type Key = (Address, String);
+
+    fn key(&self) -> Self::Key {
+        (self.address.clone(), self.username.clone())
+    }
+
+    fn subject(&self) -> String {
+        match self.username.as_str() {
+            "" => format!("TLS to {}", self.address),
+            user => format!("TLS to {} as {user}", self.address),
+        }
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        let (old, new) = (&*self.params, &*new.params);
+        let mut text = |name: &str, column: fn(&TlsParams) -> &String| {
+            columns.text(name, Some(column(old)), Some(column(new)));
+        };
+        text("ssl_ca", |params| &params.ca);
+        text("ssl_cert", |params| &params.cert);
+        text("ssl_key", |params| &params.key);
+        text("ssl_capath", |params| &params.capath);
+        text("ssl_crl", |params| &params.crl);
+        text("ssl_crlpath", |params| &params.crlpath);
+        text("ssl_cipher", |params| &params.cipher);
+        text("tls_version", |params| &params.tls_version);
     }
 }
 

@@ -32,12 +32,14 @@ mod config;
 mod error;
 mod guards;
 
-pub use config::{Config, HostgroupEntry, ServerEntry};
+pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
 pub use guards::Guards;
-pub use listen::ListenAddress;
-pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
+pub use listen::{ListenAddress, ListenTls};
+pub use settings::{
+    Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+};
 pub use snapshot::{Hostgroup, Snapshot};
 pub use variables::{SETTINGS, Settings};

@@ -10,10 +10,10 @@ use std::{
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState,
-    User,
+    ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Config, Guards, Settings};
+use crate::{Config, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish, Settings, TlsDefault};
 
 #[cfg(test)]
 mod tests;
@@ -83,7 +83,8 @@ impl Snapshot {
                 config.fast_routes = Arc::clone(&previous.fast_routes);
             }
         }
-        let hostgroups = build_hostgroups(&config, previous);
+        let tls = TlsWishes { settings: &settings, entries: &config.tls_params };
+        let hostgroups = build_hostgroups(&config, &tls, previous);
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
         let writers = config.replication.iter().enumerate();
         Self {
@@ -185,6 +186,7 @@ fn is_same_set(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
 
 fn build_hostgroups(
     config: &Config,
+    tls: &TlsWishes<'_>,
     previous: Option<&Snapshot>,
 ) -> BTreeMap<HostgroupId, Hostgroup> {
     // A snapshot has one server for each entry of its configuration, in no particular order.
@@ -212,6 +214,9 @@ fn build_hostgroups(
                 if states_before.get(&entry.key) != Some(&entry.status) {
                     server.health.set_state(entry.status);
                 }
+                if server.tls != tls.of(entry) {
+                    server.health.retire_connections();
+                }
                 Arc::clone(&server.health)
             }
             None => Arc::new(ServerHealth::new(entry.status)),
@@ -222,6 +227,7 @@ fn build_hostgroups(
             weight: entry.weight,
             max_connections: entry.max_connections,
             compression: entry.compression,
+            tls: tls.of(entry),
             health,
         });
         let hostgroup = hostgroups.entry(id).or_insert_with(|| empty(id, config));
@@ -238,6 +244,54 @@ fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
     let said = config.hostgroups.iter().find(|entry| entry.id == id);
     let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
     Hostgroup { id, servers: Vec::new(), pipeline }
+}
+
+/// What the configuration says of TLS to servers.
+pub(crate) struct TlsWishes<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) entries: &'a [ServerTlsEntry],
+}
+
+impl TlsWishes<'_> {
+    /// TLS to this server. A Unix socket needs none, and servers offer none there.
+    pub(crate) fn of(&self, entry: &ServerEntry) -> ServerTls {
+        let address = &entry.key.address;
+        let is_unix = matches!(address, Address::Unix(_));
+        if is_unix || entry.tls == ServerTlsWish::Mode(TlsMode::Disabled) {
+            return ServerTls::default();
+        }
+        let own = self.entries.iter().filter(|params| params.address == *address);
+        let (for_all, for_users): (Vec<_>, Vec<_>) =
+            own.partition(|params| params.username.is_empty());
+        let params = match for_all.first() {
+            Some(entry) => Arc::clone(&entry.params),
+            None => Arc::new(self.defaults()),
+        };
+        let has_ca = !params.ca.is_empty() || !params.capath.is_empty();
+        let mode = match (entry.tls, self.settings.ssl_p2s_mode) {
+            (ServerTlsWish::Mode(mode), _) => mode,
+            (ServerTlsWish::Default, TlsDefault::Auto) if has_ca => TlsMode::VerifyCa,
+            (ServerTlsWish::Default, TlsDefault::Auto | TlsDefault::Required) => TlsMode::Required,
+            (ServerTlsWish::Default, TlsDefault::VerifyCa) => TlsMode::VerifyCa,
+            (ServerTlsWish::Default, TlsDefault::VerifyIdentity) => TlsMode::VerifyIdentity,
+        };
+        let pair = |entry: &ServerTlsEntry| (entry.username.clone(), Arc::clone(&entry.params));
+        ServerTls { mode, params, user_params: for_users.into_iter().map(pair).collect() }
+    }
+
+    fn defaults(&self) -> TlsParams {
+        let settings = self.settings;
+        TlsParams {
+            ca: settings.ssl_p2s_ca.clone(),
+            capath: settings.ssl_p2s_capath.clone(),
+            cert: settings.ssl_p2s_cert.clone(),
+            key: settings.ssl_p2s_key.clone(),
+            crl: settings.ssl_p2s_crl.clone(),
+            crlpath: settings.ssl_p2s_crlpath.clone(),
+            cipher: settings.ssl_p2s_cipher.clone(),
+            tls_version: String::new(),
+        }
+    }
 }
 
 /// A literal is its own address; a name has what was found for it before.

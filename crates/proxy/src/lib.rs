@@ -6,6 +6,7 @@ mod mailbox;
 
 mod driver;
 mod sockets;
+mod tls;
 
 mod passwords;
 
@@ -13,3 +14,4 @@ mod plane;
 
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
+pub use trunkline_net::{TlsFolders, TlsSetup};

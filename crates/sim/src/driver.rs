@@ -492,6 +492,13 @@ impl Driver {
                     }
                 }
             }
+            // Nobody here has a certificate, and no server is asked for one.
+            Action::StartClientTls(client) => {
+                self.worker.client_tls_failed(client, "not in a simulation");
+            }
+            Action::StartServerTls { conn, .. } => {
+                self.worker.server_tls_failed(conn, "not in a simulation");
+            }
             Action::Probe(conn) => self.read(out, Side::Server(conn)),
             Action::Decrypt { client, ciphertext } => {
                 out.wishes.push(Wish::Compute(Job::Decrypt(client, ciphertext)));
@@ -608,5 +615,6 @@ pub fn peer_of(number: usize) -> Peer {
         client_addr: (!is_local).then_some(client),
         proxy_addr: (!is_local).then_some(proxy),
         proxy_port: (!is_local).then_some(6_033),
+        tls: None,
     }
 }

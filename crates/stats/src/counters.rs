@@ -83,6 +83,42 @@ counters! {
         clients_refused_handshake_timeout:
             "trunkline_client_refusals_total", cause = "handshake_timeout";
             "Clients turned away because their handshake took longer than connect_timeout_client."
+        clients_refused_tls_required:
+            "trunkline_client_refusals_total", cause = "tls_required";
+            "Clients turned away because they did not use TLS, or not the certificate, that their listener or user requires."
+        clients_refused_tls_failed:
+            "trunkline_client_refusals_total", cause = "tls_failed";
+            "Clients turned away because their TLS handshake failed."
+        client_tls_12:
+            "trunkline_client_tls_handshakes_total", result = "tls12";
+            "TLS handshakes with clients, by what came of them."
+        client_tls_12_resumed:
+            "trunkline_client_tls_handshakes_total", result = "tls12_resumed";
+            "TLS 1.2 handshakes with clients that resumed an earlier session."
+        client_tls_13:
+            "trunkline_client_tls_handshakes_total", result = "tls13";
+            "TLS 1.3 handshakes with clients."
+        client_tls_13_resumed:
+            "trunkline_client_tls_handshakes_total", result = "tls13_resumed";
+            "TLS 1.3 handshakes with clients that resumed an earlier session."
+        client_tls_failed:
+            "trunkline_client_tls_handshakes_total", result = "failed";
+            "TLS handshakes with clients that failed."
+        server_tls_12:
+            "trunkline_backend_tls_handshakes_total", result = "tls12";
+            "TLS handshakes with servers, by what came of them."
+        server_tls_12_resumed:
+            "trunkline_backend_tls_handshakes_total", result = "tls12_resumed";
+            "TLS 1.2 handshakes with servers that resumed an earlier session."
+        server_tls_13:
+            "trunkline_backend_tls_handshakes_total", result = "tls13";
+            "TLS 1.3 handshakes with servers."
+        server_tls_13_resumed:
+            "trunkline_backend_tls_handshakes_total", result = "tls13_resumed";
+            "TLS 1.3 handshakes with servers that resumed an earlier session."
+        server_tls_failed:
+            "trunkline_backend_tls_handshakes_total", result = "failed";
+            "TLS handshakes with servers that failed."
         clients_idle_timeout: "trunkline_client_idle_timeouts_total";
             "Clients closed because they were idle for longer than wait_timeout."
         traces_fetched: "trunkline_session_traces_total";
@@ -272,6 +308,8 @@ impl Counters {
             ClientRefusal::AccessDenied => &mut self.clients_refused_access_denied,
             ClientRefusal::UnknownSchema => &mut self.clients_refused_unknown_schema,
             ClientRefusal::HandshakeMalformed => &mut self.clients_refused_handshake,
+            ClientRefusal::TlsRequired => &mut self.clients_refused_tls_required,
+            ClientRefusal::TlsFailed => &mut self.clients_refused_tls_failed,
             ClientRefusal::HandshakeTimeout => &mut self.clients_refused_handshake_timeout,
         };
         *counter = counter.saturating_add(1);
@@ -302,6 +340,10 @@ pub enum ClientRefusal {
     UnknownSchema,
     /// The handshake response could not be read.
     HandshakeMalformed,
+    /// It did not use TLS as it must.
+    TlsRequired,
+    /// Its TLS handshake failed.
+    TlsFailed,
     /// The handshake took too long.
     HandshakeTimeout,
 }

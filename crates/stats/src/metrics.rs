@@ -69,6 +69,12 @@ metrics! {
         "When the configuration came into force, in seconds of Unix time."
     CONFIGURATION_FAILED: Gauge "trunkline_configuration_failed" []
         "1 when the last attempt to change the configuration failed."
+    CERTIFICATE_NOT_AFTER: Gauge "trunkline_tls_certificate_not_after_seconds" []
+        "When the certificate that clients are shown expires, in seconds of Unix time; 0 without one."
+    CLIENTS_ENCRYPTED: Gauge "trunkline_clients_encrypted" []
+        "Clients connected now whose connection is encrypted."
+    SERVERS_ENCRYPTED: Gauge "trunkline_backend_connections_encrypted" []
+        "Server connections now that are encrypted."
     WORKER_CLIENTS: Gauge "trunkline_worker_clients" ["worker"]
         "Clients connected now."
     WORKER_STATEMENTS: Counter "trunkline_worker_statements_total" ["worker"]

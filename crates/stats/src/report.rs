@@ -38,6 +38,10 @@ pub struct Report {
     pub pins: BTreeMap<String, u64>,
     /// Statements waiting for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Clients that are encrypted now.
+    pub clients_encrypted: u64,
+    /// Server connections that are encrypted now.
+    pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
     /// What the result cache did for each rule that makes statements cacheable, by rule id; 0 is
@@ -71,6 +75,9 @@ pub struct Process {
     pub listen: Vec<String>,
     /// The configuration in force.
     pub configuration: Configuration,
+    /// When the certificate that clients are shown expires, in seconds of Unix time; 0 without
+    /// one.
+    pub certificate_not_after_unix_sec: u64,
     /// What the result cache holds.
     pub cache: CacheFigures,
 }
@@ -328,6 +335,8 @@ impl Report {
             merged.counters.merge(&report.counters);
             merged.latency.merge(&report.latency);
             merged.queue_wait.merge(&report.queue_wait);
+            merged.clients_encrypted += report.clients_encrypted;
+            merged.server_connections_encrypted += report.server_connections_encrypted;
             merge_sums(&mut merged.pins, report.pins);
             merge_sums(&mut merged.waiting, report.waiting);
             merge_sums(&mut merged.rule_hits, report.rule_hits);

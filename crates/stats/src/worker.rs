@@ -194,6 +194,8 @@ impl WorkerStats {
             servers: gauges.servers.into_iter().map(server).collect(),
             pins: gauges.pins,
             waiting: gauges.waiting,
+            clients_encrypted: gauges.clients_encrypted,
+            server_connections_encrypted: gauges.server_connections_encrypted,
             rule_hits: gauges.rule_hits,
             cache: self.cache.clone(),
             limits: gauges.limits,
@@ -231,6 +233,10 @@ pub struct WorkerGauges {
     pub pins: BTreeMap<String, u64>,
     /// Statements that wait for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Clients that are encrypted now.
+    pub clients_encrypted: u64,
+    /// Server connections that are encrypted now.
+    pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id, since the worker began; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
     /// What each limit has done since it was configured, by its place in the configuration.

@@ -7,6 +7,7 @@ mod health;
 mod pipeline;
 mod secret;
 mod server;
+mod tls;
 mod user;
 
 pub use address::{Address, AddressError};
@@ -15,5 +16,9 @@ pub use pipeline::Pipeline;
 pub use secret::Secret;
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
+};
+pub use tls::{
+    CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
+    TlsRequirement, TlsVersion,
 };
 pub use user::{Password, PasswordError, User};

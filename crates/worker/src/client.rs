@@ -15,7 +15,7 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
-use trunkline_topology::{HostgroupId, User};
+use trunkline_topology::{HostgroupId, TlsFacts, User};
 
 use crate::{
     action::Peer,
@@ -54,6 +54,10 @@ pub(crate) struct Client {
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,
+    /// What is known of its encryption, where it is encrypted.
+    pub tls: Option<Box<TlsFacts>>,
+    /// What a login is acknowledged with, to prove the certificate.
+    pub proof: Option<Box<[u8]>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
     /// When it was last heard of, ms.

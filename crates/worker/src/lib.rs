@@ -80,6 +80,7 @@ mod report;
 mod side;
 mod stop;
 mod timer;
+mod tls;
 mod traces;
 
 pub use action::{Action, Peer, Side};

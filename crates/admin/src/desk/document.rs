@@ -23,8 +23,9 @@ const HARMLESS: [(&str, &str); 8] = [
 ];
 
 /// The sections of a file that tables are written as.
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "server",
+    "server_ssl_params",
     "hostgroup",
     "user",
     "replication",
@@ -36,12 +37,11 @@ const SECTIONS: [&str; 9] = [
 ];
 
 /// Tables whose rows have no effect yet.
-const WITHOUT_EFFECT: [(Module, &str); 9] = [
+const WITHOUT_EFFECT: [(Module, &str); 8] = [
     (Module::MysqlFirewall, "mysql_firewall_whitelist_sqli_fingerprints"),
     (Module::MysqlServers, "mysql_group_replication_hostgroups"),
     (Module::MysqlServers, "mysql_galera_hostgroups"),
     (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
-    (Module::MysqlServers, "mysql_servers_ssl_params"),
     (Module::Scheduler, "scheduler"),
     (Module::Restapi, "restapi_routes"),
     (Module::ProxysqlServers, "proxysql_servers"),
@@ -229,6 +229,7 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
 struct Rows {
     variables: Vec<(String, String)>,
     servers: Vec<Vec<Value>>,
+    ssl_params: Vec<Vec<Value>>,
     replication: Vec<Vec<Value>>,
     hostgroups: Vec<HostgroupRow>,
     users: Vec<Vec<Value>>,
@@ -263,6 +264,7 @@ impl Rows {
             hostgroups: hostgroup_rows(store, servers)?,
             variables,
             servers: store.rows(servers, "mysql_servers")?,
+            ssl_params: store.rows(servers, "mysql_servers_ssl_params")?,
             replication: store.rows(servers, "mysql_replication_hostgroups")?,
             users: store.rows(layer(Module::MysqlUsers), "mysql_users")?,
             rules: store.rows(rules, "mysql_query_rules")?,
@@ -284,6 +286,7 @@ impl Rows {
         }
         let sections = [
             ("server", "mysql_servers", &self.servers),
+            ("server_ssl_params", "mysql_servers_ssl_params", &self.ssl_params),
             ("replication", "mysql_replication_hostgroups", &self.replication),
             ("user", "mysql_users", &self.users),
             ("rule", "mysql_query_rules", &self.rules),
@@ -450,6 +453,12 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
             text("hostname"),
             text("port")
         ),
+        "server_ssl_params" => format!(
+            "mysql_servers_ssl_params, {}:{}, username {}",
+            text("hostname"),
+            text("port"),
+            text("username")
+        ),
         "replication" => {
             format!("mysql_replication_hostgroups, writer_hostgroup {}", text("writer_hostgroup"))
         }
@@ -489,6 +498,10 @@ fn line(section: &str, name: &str, value: &Value, default: Option<&str>) -> Line
         // For a rule without modifiers; one that says nothing is caseless.
         ("rule", "re_modifiers", Value::Null) => Line::Text("re_modifiers = \"\"\n".to_owned()),
         ("user", "password", value) => Line::Text(password(value)),
+        ("user", "attributes", Value::Text(text)) if spiffe_id(text).is_some() => {
+            let id = quoted(&spiffe_id(text).unwrap_or_default());
+            Line::Text(format!("require = {{ spiffe = {id} }}\n"))
+        }
         ("server", "status", Value::Text(word)) if word.eq_ignore_ascii_case("SHUNNED") => {
             Line::Shunned
         }
@@ -527,6 +540,14 @@ fn password(value: &Value) -> String {
         Value::Integer(number) => format!("password = \"{number}\"\n"),
         Value::Real(_) | Value::Null => "password = \"\"\n".to_owned(),
     }
+}
+
+/// The SPIFFE id in a user's attributes, when there is nothing else.
+fn spiffe_id(attributes: &str) -> Option<String> {
+    let attributes: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(attributes).ok()?;
+    let id = attributes.get("spiffe_id")?.as_str()?;
+    (attributes.len() == 1).then(|| id.to_owned())
 }
 
 fn is_hash(bytes: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, Guards, HostgroupEntry, ServerEntry, Settings,
+    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -35,6 +35,7 @@ pub(super) struct Entries {
     pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
     /// With the place of the reader hostgroup.
     pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
+    pub(super) tls_params: Vec<ServerTlsEntry>,
     pub(super) rules: Vec<Placed<RuleEntry>>,
     pub(super) fast: FastEntries,
     pub(super) guards: Guards,
@@ -58,6 +59,7 @@ impl Entries {
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
+            tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
             fast_routes: Arc::new(fast_routes),
             guards: Arc::new(self.guards),

@@ -50,8 +50,9 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "server",
+    "server_ssl_params",
     "hostgroup",
     "user",
     "replication",
@@ -205,6 +206,7 @@ fn read_section(
         match section {
             "server" => server::read(&mut table, report, entries),
             "hostgroup" => hostgroup::read(&mut table, report, entries),
+            "server_ssl_params" => server::read_ssl_params(&mut table, report, entries),
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
             "fast_routing" => fast::read(&mut table, report, &mut entries.fast),

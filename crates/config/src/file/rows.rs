@@ -85,6 +85,7 @@ fn section_rows(
     let table = match section {
         "server" => "mysql_servers",
         "hostgroup" => "mysql_hostgroup_attributes",
+        "server_ssl_params" => "mysql_servers_ssl_params",
         "user" => "mysql_users",
         "replication" => "mysql_replication_hostgroups",
         "rule" => "mysql_query_rules",
@@ -207,7 +208,7 @@ fn columns(
     let one = |name: &str, value: Given| Ok(vec![(name.to_owned(), value)]);
     match (section, name, value) {
         ("server", "hostgroup", value) => one("hostgroup_id", value),
-        ("server", "address", Given::Text(text)) => {
+        ("server" | "server_ssl_params", "address", Given::Text(text)) => {
             let address = text.parse().map_err(|error| format!("`address` is wrong: {error}"))?;
             let (host, port) = match address {
                 trunkline_topology::Address::Tcp { host, port } => (host, i128::from(port)),
@@ -225,6 +226,22 @@ fn columns(
                 Err(format!("`compression` can't be `{word}` in mysql_servers, which has 0 and 1"))
             }
         },
+        ("server", "tls" | "use_ssl", Given::Text(word)) => match word.as_str() {
+            "disabled" => one("use_ssl", Given::Integer(0)),
+            _ => Err(format!(
+                "`{name}` can't be `{word}` in mysql_servers, which has 0 and 1; the setting \
+                 `ssl_p2s_mode` says what 1 means"
+            )),
+        },
+        ("server", "tls", value) => one("use_ssl", value),
+        ("user", "require", Given::Text(word)) => match word.as_str() {
+            "none" => one("use_ssl", Given::Integer(0)),
+            "tls" => one("use_ssl", Given::Integer(1)),
+            _ => Err(format!("`require` can't be `{word}` in mysql_users, which has use_ssl")),
+        },
+        ("user", "require", _) => {
+            Err("`require` can't be a table in mysql_users; write attributes there".to_owned())
+        }
         ("user", "name", value) => one("username", value),
         ("user", "password_hash", value) => one("password", value),
         ("user", "password_file", Given::Text(path)) => {

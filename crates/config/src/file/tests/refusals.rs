@@ -112,7 +112,11 @@ fn a_wrong_server_is_named() {
         "address='a'\nstatus='SHUNNED'",
         "t:3:8: `status` in [[server]] must be ONLINE, OFFLINE_SOFT or OFFLINE_HARD, not `SHUNNED`",
     );
-    check("address='a'\nuse_ssl=1", "t:3:1: `use_ssl` in [[server]] is not supported yet");
+    check(
+        "address='a'\nuse_ssl=2",
+        "t:3:9: `use_ssl` in [[server]] must be disabled, preferred, required, verify-ca, \
+         verify-identity, 0 or 1, not 2",
+    );
     check(
         "address='a'\nworkers=1",
         "t:3:1: `workers` is a setting; it must stand above the first [[server]]",
