@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trunkline_rules::{FastRoutes, Rule, RuleSet};
 use trunkline_topology::{ReplicationGroup, ServerCompression, ServerKey, ServerState, User};
 
-use crate::{Settings, Snapshot};
+use crate::{Settings, Snapshot, TcpListener};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -21,6 +21,8 @@ pub struct Config {
     /// Writer and reader hostgroups in the order of the file; no hostgroup is the writer, or the
     /// reader, of two.
     pub replication: Vec<ReplicationGroup>,
+    /// TCP listeners in the order of the file; no two have one address.
+    pub tcp_listeners: Vec<TcpListener>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.

@@ -11,7 +11,7 @@ use trunkline_rules::Rule;
 use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
 
 use crate::{
-    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
+    Config, ListenAddress, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot, TcpListener,
     config::{compression_word, status_word},
 };
 
@@ -40,7 +40,7 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed
+/// users, replication groups, TCP listeners, rules and (in one line) fast routing rules; of each what is changed
 /// or added in the order of the new configuration, then what is removed in the order of the old
 /// one. Empty when nothing differs.
 ///
@@ -54,6 +54,7 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
     compare(&old.servers, &new.servers, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
+    compare(&old.tcp_listeners, &new.tcp_listeners, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
     let (before, now) = (&running.fast_routes, &new.fast_routes);
     if before != now {
@@ -207,6 +208,38 @@ impl Item for ReplicationGroup {
             ReadWriteSplit::Rules => "rules",
         };
         columns.plain("read_write_split", split(self), split(new));
+    }
+}
+
+impl Item for TcpListener {
+    type Key = ListenAddress;
+
+    fn key(&self) -> ListenAddress {
+        self.address.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("tcp_listener {}", self.address)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("hostgroup", self.hostgroup, new.hostgroup);
+        columns.optional("backup_hostgroup", self.backup_hostgroup, new.backup_hostgroup);
+        columns.plain("balance", self.balance, new.balance);
+        columns.plain("max_connections", self.max_connections, new.max_connections);
+        columns.plain("connect_timeout", self.connect_timeout, new.connect_timeout);
+        columns.plain("retries", self.retries, new.retries);
+        columns.plain("client_timeout", self.client_timeout, new.client_timeout);
+        columns.plain("server_timeout", self.server_timeout, new.server_timeout);
+        columns.plain("fin_timeout", self.fin_timeout, new.fin_timeout);
+        columns.plain("on_marked_down", self.on_marked_down, new.on_marked_down);
+        columns.plain("check", self.check, new.check);
+        columns.plain("check_interval", self.check_interval, new.check_interval);
+        columns.plain("rise", self.rise, new.rise);
+        columns.plain("fall", self.fall, new.fall);
+        columns.plain("send_proxy", self.send_proxy, new.send_proxy);
+        columns.optional("control", self.control.as_ref(), new.control.as_ref());
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }
 

@@ -9,4 +9,4 @@ mod stream;
 
 pub use listener::{Accepted, Listener, remove_unix_paths};
 pub use poller::{Event, Events, Poller, Token, Waker};
-pub use stream::{Connecting, Keepalive, Stream};
+pub use stream::{Connecting, Keepalive, Stream, is_own_failure};

@@ -7,6 +7,8 @@ mod mailbox;
 mod driver;
 mod sockets;
 
+mod relays;
+
 mod passwords;
 
 mod plane;

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
 //! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
-//! reader gets), [`sessions`], [`metrics`] (names and meanings for Prometheus and the manual).
+//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -15,6 +15,7 @@ pub mod histogram;
 pub mod metrics;
 pub mod report;
 pub mod sessions;
+pub mod tcp;
 pub mod worker;
 
 pub use counters::{ClientRefusal, Counters, ServerCounters};
@@ -22,4 +23,5 @@ pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
 pub use histogram::Histogram;
 pub use report::{CommandRow, Configuration, Connections, Process, Report, ServerRow, WorkerRow};
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
+pub use tcp::{TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow};
 pub use worker::{ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats};

@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod gate;
 mod health;
 mod secret;
 mod server;
 mod user;
 
 pub use address::{Address, AddressError};
+pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use secret::Secret;
 pub use server::{

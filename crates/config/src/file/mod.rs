@@ -8,6 +8,7 @@ mod rows;
 mod rule;
 mod server;
 mod table;
+mod tcp;
 mod user;
 
 #[cfg(test)]
@@ -48,7 +49,8 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 5] = ["server", "user", "replication", "rule", "fast_routing"];
+const SECTIONS: [&str; 6] =
+    ["server", "user", "replication", "rule", "fast_routing", "tcp_listener"];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
@@ -192,6 +194,7 @@ fn read_section(
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
             "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
+            "tcp_listener" => tcp::read(&mut table, report, entries),
             _ => rule::read(&mut table, report, entries),
         }
     }

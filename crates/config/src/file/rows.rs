@@ -88,7 +88,10 @@ fn section_rows(
         "replication" => "mysql_replication_hostgroups",
         "rule" => "mysql_query_rules",
         "fast_routing" => "mysql_query_rules_fast_routing",
-        other => return Err(format!("[[{other}]] has no table")),
+        other => {
+            let message = format!("[[{other}]] has no table on the admin port: it needs file mode");
+            return Err(message);
+        }
     };
     let mut values = Fields::new();
     let mut split = Given::Text("auto".to_owned());

@@ -191,7 +191,7 @@ async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
         }
     }
     if !is_leader_known(&known, &snapshot) {
-        let servers: Vec<_> = snapshot.servers().map(Arc::clone).collect();
+        let servers: Vec<_> = snapshot.mysql_servers().map(Arc::clone).collect();
         let wanted = Duration::from_millis(snapshot.settings.connect_timeout_server);
         let time_max = wanted.min(PREPARATION_TIME_MAX);
         let account = Account::of(&snapshot);

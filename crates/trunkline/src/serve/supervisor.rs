@@ -205,7 +205,8 @@ impl Supervisor {
     fn publish(&mut self, next: Snapshot) {
         debug_assert!(next.version > self.parts.snapshot.version);
         self.parts.snapshot = Arc::new(next);
-        self.plane().publish(&self.parts.snapshot);
+        let problems = self.plane().publish(&self.parts.snapshot);
+        problems.iter().for_each(|problem| tracing::error!("{problem}"));
         self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
     }
 
