@@ -32,5 +32,6 @@ mod set_property;
 mod sharing;
 mod state;
 mod sysbench;
+mod tcp;
 mod ties;
 mod traces;

@@ -249,6 +249,8 @@ counters! {
             "Bytes from clients of a TCP listener to the server."
         bytes_to_client: "trunkline_tcp_server_received_bytes_total";
             "Bytes from the server to clients of a TCP listener."
+        reads: "trunkline_tcp_server_reads_total";
+            "Reads that brought bytes, from clients of a TCP listener or from the server."
     }
 }
 

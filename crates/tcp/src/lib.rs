@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`pair`] (two ends and what waits between them), [`choice`] (the server for a
 //! client), [`header`] (the PROXY protocol), [`relay`] (one worker's listeners and pairs, from
-//! accept to close), [`check`] (checks by connecting).
+//! accept to close), [`check`] (checks by connecting), [`glb`] (Galera Load
+//! Balancer's control protocol).
 #![forbid(unsafe_code)]
 
 pub mod pair;
@@ -15,6 +16,8 @@ pub mod header;
 pub mod relay;
 
 pub mod check;
+
+pub mod glb;
 
 pub use check::{Checker, Verdict};
 pub use pair::{End, Pair};

@@ -567,6 +567,7 @@ impl Relay {
         let Some(slot) = slot.and_then(|(place, front)| front.servers.get_mut(place)) else {
             return;
         };
+        slot.totals.reads += 1;
         match from {
             End::Client => slot.totals.bytes_to_server += len,
             End::Server => slot.totals.bytes_to_client += len,

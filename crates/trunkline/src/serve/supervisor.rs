@@ -17,7 +17,8 @@ use tokio::{
 use trunkline_admin::Health;
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, greeting_for_clients, keep_learning, keep_resolving, resolve,
+    Knowledge, Resolution, greeting_for_clients, keep_checking, keep_learning, keep_resolving,
+    resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::DataPlane;
@@ -89,6 +90,7 @@ impl Supervisor {
         let resolve_now = Arc::new(Notify::new());
         let (learned, news) = mpsc::channel(OUTCOMES_MAX);
         let on_demand = Arc::clone(&resolve_now);
+        tokio::spawn(keep_checking(seen.clone()));
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
         resolve_now.notify_one();
