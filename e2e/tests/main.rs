@@ -34,6 +34,7 @@ mod set_property;
 mod sharing;
 mod state;
 mod sysbench;
+mod tcp;
 mod ties;
 mod tls;
 mod traces;

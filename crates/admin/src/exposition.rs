@@ -2,6 +2,8 @@
 //!
 //! Source: prometheus.io, "Exposition formats", text-based format.
 
+mod tcp;
+
 use std::fmt::{Display, Write};
 
 use trunkline_stats::{
@@ -37,6 +39,7 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     latency(&mut out, report);
     servers(&mut out, &report.servers);
     server_counters(&mut out, &report.servers);
+    tcp::listeners(&mut out, report);
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
     debug_assert_eq!(counters.len(), Counters::SPECS.len());
     out.text

@@ -8,7 +8,7 @@ use trunkline_topology::{
     ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Guards, Settings, Snapshot, snapshot::TlsWishes};
+use crate::{Guards, Settings, Snapshot, TcpListener, snapshot::TlsWishes};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -28,6 +28,8 @@ pub struct Config {
     pub replication: Vec<ReplicationGroup>,
     /// What TLS to some servers works with; no two are for one server and user.
     pub tls_params: Vec<ServerTlsEntry>,
+    /// TCP listeners in the order of the file; no two have one address.
+    pub tcp_listeners: Vec<TcpListener>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.

@@ -13,8 +13,8 @@ use trunkline_topology::{
 };
 
 use crate::{
-    Config, HostgroupEntry, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting, Settings,
-    Snapshot,
+    Config, HostgroupEntry, ListenAddress, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting,
+    Settings, Snapshot, TcpListener,
     config::{compression_word, status_word, tls_word},
 };
 
@@ -43,7 +43,7 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// hostgroups, users, replication groups, rules and (in one line each) fast routing rules, the
+/// hostgroups, users, replication groups, TCP listeners, rules and (in one line each) fast routing rules, the
 /// firewall's lists and limits; of each what is changed or added in the order of the new
 /// configuration, then what is removed in the order of the old one. Empty when nothing differs.
 ///
@@ -59,6 +59,7 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
     compare(&old.tls_params, &new.tls_params, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
+    compare(&old.tcp_listeners, &new.tcp_listeners, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
     let (before, now) = (&running.fast_routes, &new.fast_routes);
     if before != now {
@@ -277,6 +278,38 @@ impl Item for ReplicationGroup {
             ReadWriteSplit::Rules => "rules",
         };
         columns.plain("read_write_split", split(self), split(new));
+    }
+}
+
+impl Item for TcpListener {
+    type Key = ListenAddress;
+
+    fn key(&self) -> ListenAddress {
+        self.address.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("tcp_listener {}", self.address)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("hostgroup", self.hostgroup, new.hostgroup);
+        columns.optional("backup_hostgroup", self.backup_hostgroup, new.backup_hostgroup);
+        columns.plain("balance", self.balance, new.balance);
+        columns.plain("max_connections", self.max_connections, new.max_connections);
+        columns.plain("connect_timeout", self.connect_timeout, new.connect_timeout);
+        columns.plain("retries", self.retries, new.retries);
+        columns.plain("client_timeout", self.client_timeout, new.client_timeout);
+        columns.plain("server_timeout", self.server_timeout, new.server_timeout);
+        columns.plain("fin_timeout", self.fin_timeout, new.fin_timeout);
+        columns.plain("on_marked_down", self.on_marked_down, new.on_marked_down);
+        columns.plain("check", self.check, new.check);
+        columns.plain("check_interval", self.check_interval, new.check_interval);
+        columns.plain("rise", self.rise, new.rise);
+        columns.plain("fall", self.fall, new.fall);
+        columns.plain("send_proxy", self.send_proxy, new.send_proxy);
+        columns.optional("control", self.control.as_ref(), new.control.as_ref());
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }
 

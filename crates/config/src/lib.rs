@@ -2,7 +2,7 @@
 //! and the difference between two configurations.
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
-//! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
+//! [`tcp`] (what a TCP listener is), [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
 //! [`cnf`] (the syntax of ProxySQL's file),
 //! [`snapshot`] (what the data plane gets), [`diff`] (what a reload changes), [`manual`] (the
 //! reference page).
@@ -17,6 +17,8 @@ pub mod settings;
 pub mod variable;
 
 pub mod listen;
+
+pub mod tcp;
 
 pub mod file;
 
@@ -42,4 +44,5 @@ pub use settings::{
     Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
 };
 pub use snapshot::{Hostgroup, Snapshot};
+pub use tcp::{TcpFront, TcpListener};
 pub use variables::{SETTINGS, Settings};

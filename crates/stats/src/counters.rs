@@ -280,6 +280,36 @@ counters! {
     }
 }
 
+counters! {
+    /// What one worker counts for one TCP listener.
+    pub struct TcpCounters {
+        accepted: "trunkline_tcp_clients_accepted_total";
+            "Clients that a TCP listener accepted."
+        refused: "trunkline_tcp_clients_refused_total";
+            "Clients of a TCP listener that got no server and were closed."
+        timed_out: "trunkline_tcp_clients_timed_out_total";
+            "Clients of a TCP listener that were closed because an end was silent for too long."
+        cut: "trunkline_tcp_clients_cut_total";
+            "Clients of a TCP listener that were closed because their server was taken away, or at the end of a stop."
+    }
+}
+
+counters! {
+    /// What one worker counts for one server of a TCP listener.
+    pub struct TcpServerCounters {
+        connected: "trunkline_tcp_server_connects_total", result = "ok";
+            "Connections that came up for clients of a TCP listener, and attempts that failed."
+        connect_failures: "trunkline_tcp_server_connects_total", result = "error";
+            "Attempts to connect for clients of a TCP listener that failed."
+        bytes_to_server: "trunkline_tcp_server_sent_bytes_total";
+            "Bytes from clients of a TCP listener to the server."
+        bytes_to_client: "trunkline_tcp_server_received_bytes_total";
+            "Bytes from the server to clients of a TCP listener."
+        reads: "trunkline_tcp_server_reads_total";
+            "Reads that brought bytes, from clients of a TCP listener or from the server."
+    }
+}
+
 impl Counters {
     /// Counts a statement that was refused, under its cause.
     pub(crate) fn statement_refused(&mut self, cause: RefusalCause) {
@@ -355,7 +385,8 @@ mod tests {
     use super::*;
 
     fn all_specs() -> impl Iterator<Item = &'static CounterSpec> {
-        Counters::SPECS.iter().chain(ServerCounters::SPECS)
+        let tcp = TcpCounters::SPECS.iter().chain(TcpServerCounters::SPECS);
+        Counters::SPECS.iter().chain(ServerCounters::SPECS).chain(tcp)
     }
 
     #[test]
@@ -372,7 +403,8 @@ mod tests {
 
     #[test]
     fn counters_of_one_metric_are_neighbours_and_labelled() {
-        for specs in [Counters::SPECS, ServerCounters::SPECS] {
+        let tcp = [TcpCounters::SPECS, TcpServerCounters::SPECS];
+        for specs in [Counters::SPECS, ServerCounters::SPECS].into_iter().chain(tcp) {
             let mut seen = HashSet::new();
             for group in specs.chunk_by(|a, b| a.metric == b.metric) {
                 assert!(seen.insert(group[0].metric), "{} is not in one place", group[0].metric);

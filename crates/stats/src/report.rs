@@ -10,6 +10,7 @@ use crate::{
     counters::{Counters, ServerCounters},
     digest::{DigestOrder, DigestRow, DigestSums},
     histogram::Histogram,
+    tcp::TcpListenerRow,
     worker::{ServerGauges, ServerStats},
 };
 
@@ -34,6 +35,8 @@ pub struct Report {
     pub commands: Vec<CommandRow>,
     /// Server entries, by hostgroup and address.
     pub servers: Vec<ServerRow>,
+    /// TCP listeners, by address.
+    pub tcp: Vec<TcpListenerRow>,
     /// Sessions pinned now, by reason.
     pub pins: BTreeMap<String, u64>,
     /// Statements waiting for a connection now, by hostgroup.
@@ -257,7 +260,7 @@ impl Connections {
 /// The names that ProxySQL gives to a server's states.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ServerState", rename_all = "SCREAMING_SNAKE_CASE")]
-enum StateName {
+pub(crate) enum StateName {
     Online,
     Shunned,
     OfflineSoft,
@@ -327,6 +330,7 @@ impl Report {
         let mut commands = BTreeMap::new();
         let mut servers = BTreeMap::new();
         let mut digests = BTreeMap::new();
+        let mut tcp = BTreeMap::new();
         for report in reports {
             if merged.process == Process::default() {
                 merged.process = report.process;
@@ -355,6 +359,9 @@ impl Report {
                 let key = (row.hostgroup, row.address.clone());
                 merge_row(&mut servers, key, row, ServerRow::merge);
             }
+            for row in report.tcp {
+                merge_row(&mut tcp, row.listener.clone(), row, TcpListenerRow::merge);
+            }
             for row in report.digests {
                 let names = (row.username.clone(), row.schemaname.clone());
                 let key = (row.digest, row.hostgroup, names);
@@ -364,6 +371,7 @@ impl Report {
         merged.commands = commands.into_values().collect();
         merged.servers = servers.into_values().collect();
         merged.digests = digests.into_values().collect();
+        merged.tcp = tcp.into_values().collect();
         merged.sort();
         merged
     }

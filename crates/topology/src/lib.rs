@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod gate;
 mod health;
 mod pipeline;
 mod secret;
@@ -11,6 +12,7 @@ mod tls;
 mod user;
 
 pub use address::{Address, AddressError};
+pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use pipeline::Pipeline;
 pub use secret::Secret;

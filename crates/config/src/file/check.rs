@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings,
+    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, TcpListener,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -39,6 +39,8 @@ pub(super) struct Entries {
     pub(super) rules: Vec<Placed<RuleEntry>>,
     pub(super) fast: FastEntries,
     pub(super) guards: Guards,
+    /// With the places of its hostgroup, its backup hostgroup and its control address.
+    pub(super) tcp_listeners: Vec<(Placed<TcpListener>, [usize; 3])>,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
     /// Some table could not be read well enough to say which hostgroups have servers.
@@ -58,6 +60,7 @@ impl Entries {
             hostgroups: self.hostgroup_entries.into_iter().map(|placed| placed.value).collect(),
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
+            tcp_listeners: self.tcp_listeners.into_iter().map(|(it, _)| it.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
             tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
@@ -82,6 +85,7 @@ pub(super) fn check(
     check_hostgroups(entries, report);
     check_users(entries, report);
     check_replication(entries, report);
+    check_tcp_listeners(entries, settings, report);
     check_rules(entries, settings, report)
 }
 
@@ -94,7 +98,7 @@ pub(super) fn check_presence(entries: &Entries, report: &mut Report<'_>) {
     if entries.servers.is_empty() {
         report.add(0, "server", "there is no [[server]]".to_owned());
     }
-    if entries.users.is_empty() {
+    if entries.users.is_empty() && entries.tcp_listeners.is_empty() {
         report.add(0, "user", "there is no [[user]]".to_owned());
     }
 }
@@ -154,6 +158,43 @@ fn check_replication(entries: &Entries, report: &mut Report<'_>) {
         writers.once(report, writer, what, group.at, || key("writer_hostgroup"));
         let what = format_args!("reader_hostgroup {reader}");
         readers.once(report, reader, what, *reader_at, || key("reader_hostgroup"));
+    }
+}
+
+fn check_tcp_listeners(entries: &Entries, settings: &Settings, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, (listener, [hostgroup_at, backup_at, control_at])) in
+        entries.tcp_listeners.iter().enumerate()
+    {
+        let (at, listener) = (listener.at, &listener.value);
+        let key = |name: &str| format!("tcp_listener[{index}].{name}");
+        for (address, at, name) in [
+            (Some(&listener.address), at, "address"),
+            (listener.control.as_ref(), *control_at, "control"),
+        ] {
+            let Some(address) = address else { continue };
+            // Port 0 is another one each time.
+            if address.to_string().ends_with(":0") {
+                continue;
+            }
+            if settings.listen.contains(address) {
+                let message = format!("`{name}` {address} is in `listen`, for MySQL clients");
+                report.add(at, &key(name), message);
+            }
+            let what = format_args!("address {address} to listen on");
+            seen.once(report, address, what, at, || key(name));
+        }
+        let backup = listener.backup_hostgroup.map(|id| (id, *backup_at, "backup_hostgroup"));
+        let named = [(listener.hostgroup, *hostgroup_at, "hostgroup")].into_iter().chain(backup);
+        for (hostgroup, at, name) in named {
+            if entries.is_empty(hostgroup) {
+                let message = format!(
+                    "tcp_listener {}: {name} {hostgroup} has no [[server]]",
+                    listener.address
+                );
+                report.add(at, &key(name), message);
+            }
+        }
     }
 }
 

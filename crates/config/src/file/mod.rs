@@ -10,6 +10,7 @@ mod rows;
 mod rule;
 mod server;
 mod table;
+mod tcp;
 mod user;
 
 #[cfg(test)]
@@ -50,7 +51,7 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "server",
     "server_ssl_params",
     "hostgroup",
@@ -61,6 +62,7 @@ const SECTIONS: [&str; 10] = [
     "firewall_user",
     "firewall_rule",
     "limit",
+    "tcp_listener",
 ];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
@@ -213,6 +215,7 @@ fn read_section(
             "firewall_user" => guard::read_user(&mut table, report, &mut entries.guards),
             "firewall_rule" => guard::read_rule(&mut table, report, &mut entries.guards),
             "limit" => guard::read_limit(&mut table, report, &mut entries.guards),
+            "tcp_listener" => tcp::read(&mut table, report, entries),
             _ => rule::read(&mut table, report, entries),
         }
     }

@@ -93,7 +93,10 @@ fn section_rows(
         "firewall_user" => "mysql_firewall_whitelist_users",
         "firewall_rule" => "mysql_firewall_whitelist_rules",
         "limit" => "trunkline_limits",
-        other => return Err(format!("[[{other}]] has no table")),
+        other => {
+            let message = format!("[[{other}]] has no table on the admin port: it needs file mode");
+            return Err(message);
+        }
     };
     let mut values = Fields::new();
     let mut split = Given::Text("auto".to_owned());

@@ -37,7 +37,8 @@ pub fn sharpen_pauses() {}
 
 /// What an operator should hear when the limit is below what the configuration allows.
 pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
-    let clients = u64::from(config.settings.max_connections);
+    let relayed = config.tcp_listeners.iter().map(|it| u64::from(it.max_connections));
+    let clients = u64::from(config.settings.max_connections).saturating_add(relayed.sum());
     let servers: u64 = config.servers.iter().map(|entry| u64::from(entry.max_connections)).sum();
     let needed = clients.saturating_add(servers).saturating_add(OTHER_FILES);
     let limit = limit.filter(|limit| *limit < needed)?;
