@@ -14,6 +14,7 @@ use trunkline_config::Snapshot;
 use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, TlsSetup, Token,
 };
+use trunkline_stats::Report;
 use trunkline_topology::{Address, Server};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillRequest, MovedConn, Now, Peer, Side, Worker,
