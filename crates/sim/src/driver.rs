@@ -11,7 +11,7 @@ use std::{
 
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
-use trunkline_stats::DigestQuery;
+use trunkline_stats::{DigestQuery, SessionQuery};
 use trunkline_topology::{Secret, Server, ServerHealth, ServerKey};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedConn, Now, Peer, Side,
@@ -35,6 +35,9 @@ const READS_PER_BATCH: usize = 16;
 const UNIX_SEC: u64 = 1_700_000_000;
 /// The worker's clock at the begin of a run, µs.
 const STARTED_US: u64 = 1_000_000;
+
+/// What an operator asks for of the sessions.
+const SESSIONS: SessionQuery = SessionQuery { pinned_only: false, rows_max: 4 };
 
 /// A message to a worker.
 #[derive(Debug)]
@@ -566,7 +569,10 @@ impl Driver {
                 worker.apply_snapshot(snapshot);
             }
             Mail::Greeting(greeting) => worker.apply_greeting(greeting),
-            Mail::Report => drop(worker.report(DigestQuery::ALL)),
+            Mail::Report => {
+                drop(worker.report(DigestQuery::ALL));
+                drop(worker.sessions(SESSIONS));
+            }
             Mail::Stop(within_ms) => {
                 self.is_listening = false;
                 self.refuse_backlog(out);

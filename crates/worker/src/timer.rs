@@ -49,7 +49,8 @@ impl Worker {
         mut statement: Statement,
         text_len: usize,
     ) {
-        let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
+        let goes_to_server =
+            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         if statement.orders.delay_ms == 0 || !goes_to_server {
             return self.depart_now(id, route, statement, text_len);
         }

@@ -328,7 +328,7 @@ impl Shadow {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }
-        if self.session.is_in_transaction() && !before.is_in_transaction() {
+        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
             let mut unbegun = before;
             unbegun.fail(failure.clone());
             self.unbegun = Some(Box::new(unbegun));

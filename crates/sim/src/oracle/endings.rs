@@ -9,6 +9,7 @@
 //! | any | a server refused what the proxy sent of its own (state, login) with it |
 //! | 2013 | a connection to a server was lost, this session's or on the way to it |
 //! | 9001 | the cause in its text was true while the statement waited |
+//! | 1907 | it took as long as a statement may |
 //! | 1040, 1226 | so many clients or sessions were there |
 //! | 1045 | the password is wrong, the user has gone, or a server refuses the account |
 //! | 1049 | the schema is not there |
@@ -35,6 +36,8 @@ pub struct Rest {
     pub nonsense: Vec<String>,
 }
 
+/// How exactly the workers' clock tells the time, µs.
+const TICK_US: Micros = 1_000;
 /// What may pass between a cause and what is told of it, µs: links are slow, and workers look at
 /// deadlines from time to time.
 const SLACK_US: Micros = 2_000_000;
@@ -265,6 +268,7 @@ impl Look<'_, '_> {
             || self.is_lost(error, at_us)
             || self.is_ruled(error, at_us)
             || self.is_killed(error, at_us)
+            || self.is_out_of_time(error, at_us)
             || is_true_everywhere(self.index, error, from_us, at_us)
         {
             return;
@@ -293,8 +297,10 @@ impl Look<'_, '_> {
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
         let mut lost = links.filter_map(|link| self.index.lost(link));
-        // On its way to a server that nothing of this session has reached.
-        let turn_us = self.turn_us().saturating_sub(SLACK_US);
+        // On its way to a server that nothing of this session has reached; or the session was held
+        // where it had been before.
+        let before_us = before.iter().rev().skip(1).find_map(Exchange::answered_us);
+        let turn_us = self.turn_us().min(before_us.unwrap_or(Micros::MAX)).saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
     }
 
@@ -304,6 +310,14 @@ impl Look<'_, '_> {
         error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
             || error.code == 2013 && is_session_killed(index, session, at_us)
             || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
+    }
+
+    fn is_out_of_time(&self, error: &Refused, at_us: Micros) -> bool {
+        let took_us = at_us.saturating_sub(self.exchange.sent_us);
+        let mut settings = self.index.facts().settings_between(self.exchange.sent_us, at_us);
+        let is_long =
+            |setting: &Setting| (1..=took_us + TICK_US).contains(&setting.query_timeout_us);
+        error.code == 1907 && settings.any(is_long)
     }
 
     fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {

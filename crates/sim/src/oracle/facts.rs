@@ -175,6 +175,8 @@ pub struct Setting {
     pub rules: Vec<RuleFact>,
     /// How often a read may be tried again.
     pub retries_max: u32,
+    /// The longest that a statement may take; 0 for no limit.
+    pub query_timeout_us: Micros,
     /// The longest that a statement may wait for a connection.
     pub queue_wait_max_us: Micros,
     /// A client that rests for longer is closed; 0 for never.

@@ -5,7 +5,7 @@
 
 use trunkline_protocol::{Capabilities, packet::greeting::Flavor};
 
-use super::{Fault, Plan};
+use super::{Fault, Plan, RuleSpec};
 use crate::{
     HostId, Micros,
     client::{ClientSpec, Deed, Step, rows::own_key},
@@ -57,6 +57,12 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, has_faults: bool) {
         5 | 6 => adding.give_some(plan, Adding::much_ahead),
         _ => {}
     }
+    if rng.chance(1, 6) {
+        limit_time(rng, plan);
+    }
+    if rng.chance(1, 6) {
+        rewrite(plan);
+    }
     if rng.chance(1, 8) {
         let most = 2 + rng.index(8);
         plan.cluster.hosts.iter_mut().for_each(|host| host.prepared_max = most);
@@ -85,6 +91,24 @@ fn compress(rng: &mut Rng, plan: &mut Plan, flavor: Flavor) {
                 _ => Capabilities::EMPTY,
             };
     }
+}
+
+/// Statements may take so long, and are held back.
+fn limit_time(rng: &mut Rng, plan: &mut Plan) {
+    for config in &mut plan.configs {
+        for (name, values) in
+            [("default_query_timeout", [0, 20, 60, 300]), ("default_query_delay", [0, 0, 1, 5])]
+        {
+            config.settings.insert(name, rng.pick(&values).copied().unwrap_or_default());
+        }
+    }
+}
+
+/// A rule rewrites texts, to what they were.
+fn rewrite(plan: &mut Plan) {
+    let contains = Some("REPLACE INTO kv");
+    let rule = RuleSpec { contains, rewritten: contains, ..RuleSpec::default() };
+    plan.configs.iter_mut().for_each(|config| config.rules.insert(0, rule.clone()));
 }
 
 struct Adding<'a> {

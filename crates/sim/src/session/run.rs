@@ -78,7 +78,7 @@ impl ModelSession {
             (_, 1213) => self.end_transaction(data, false),
             (Act::GetLock { .. }, _) => {}
             // Without autocommit a transaction has begun, though the statement is undone.
-            (_, 1205 | 1317) if waits => _ = self.touch(false),
+            (_, 1205 | 1317 | 1907) if waits => _ = self.touch(false),
             _ => {}
         }
         self.fail(failure)
