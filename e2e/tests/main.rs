@@ -35,5 +35,7 @@ mod set_property;
 mod sharing;
 mod state;
 mod sysbench;
+mod tcp;
 mod ties;
+mod tls;
 mod traces;

@@ -200,6 +200,7 @@ impl Stage {
             client_addr: Some(address),
             proxy_addr: Some(address),
             proxy_port: Some(6_033),
+            tls: None,
         });
         self.begin_batch();
         let nonce = [b'm'; NONCE_LEN];
@@ -289,7 +290,9 @@ impl Stage {
             // A probe finds an open connection without bytes; nothing is ever full here.
             Action::Probe(_) | Action::Pause(_) | Action::Resume(_) => {}
             Action::Log(line) => bail!("the worker has something to say: {}", line.text),
-            Action::Decrypt { .. }
+            Action::StartClientTls(_)
+            | Action::StartServerTls { .. }
+            | Action::Decrypt { .. }
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
             | Action::AskPeers(_)

@@ -2,6 +2,8 @@
 //!
 //! Source: prometheus.io, "Exposition formats", text-based format.
 
+mod tcp;
+
 use std::fmt::{Display, Write};
 
 use trunkline_stats::{
@@ -37,6 +39,7 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     latency(&mut out, report);
     servers(&mut out, &report.servers);
     server_counters(&mut out, &report.servers);
+    tcp::listeners(&mut out, report);
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
     debug_assert_eq!(counters.len(), Counters::SPECS.len());
     out.text
@@ -54,6 +57,9 @@ fn process(out: &mut Exposition, report: &Report) {
     out.single(&metrics::CONFIGURATION_APPLIED, configuration.applied_unix_sec);
     let failed = u8::from(configuration.last_error.is_some());
     out.single(&metrics::CONFIGURATION_FAILED, failed);
+    out.single(&metrics::CERTIFICATE_NOT_AFTER, process.certificate_not_after_unix_sec);
+    out.single(&metrics::CLIENTS_ENCRYPTED, report.clients_encrypted);
+    out.single(&metrics::SERVERS_ENCRYPTED, report.server_connections_encrypted);
     let by_worker = |value: fn(&trunkline_stats::WorkerRow) -> u64| {
         report.workers.iter().map(move |row| (row.worker.to_string(), value(row)))
     };

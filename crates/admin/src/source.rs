@@ -45,6 +45,9 @@ pub trait Runtime: StatusSource {
     /// Serves by another configuration from now on; `source` names where it comes from.
     fn apply(&self, config: Config, source: String) -> ApplyFuture<'_>;
 
+    /// Reads certificates, keys and lists of what is revoked anew.
+    fn reload_tls(&self) -> ApplyFuture<'_>;
+
     /// What runs.
     fn snapshot(&self) -> Arc<Snapshot>;
 

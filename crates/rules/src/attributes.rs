@@ -1,6 +1,8 @@
-//! The column `attributes`: JSON, of which `flagOUTs`, `cache` and `mirror` mean something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline` and `shadow`
+//! mean something.
 
 use serde_json::Value;
+use trunkline_topology::Pipeline;
 
 /// A choice of `flagOUT` by weight.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) struct Attributes {
     pub(crate) caches_always: bool,
     /// `"mirror": "compare"`.
     pub(crate) compares_mirror: bool,
+    pub(crate) pipeline: Option<Pipeline>,
+    pub(crate) is_shadow: Option<bool>,
 }
 
 /// Reads the column. The error says what is wrong.
@@ -45,18 +49,33 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
     let Value::Object(members) = value else {
         return Err(format!("`{text}` is not a JSON object"));
     };
-    let switch = |name: &str, wanted: &str| match members.get(name) {
+    let word = |name: &str, wanted: &str| match members.get(name) {
         None => Ok(false),
         Some(Value::String(word)) if word == wanted => Ok(true),
         Some(other) => Err(format!("`{name}` must be \"{wanted}\", not {other}")),
     };
-    let caches_always = switch("cache", "always")?;
-    let compares_mirror = switch("mirror", "compare")?;
-    let flags = members.get("flagOUTs").map(read_flags).transpose()?;
-    Ok(Attributes { flags, caches_always, compares_mirror })
+    Ok(Attributes {
+        caches_always: word("cache", "always")?,
+        compares_mirror: word("mirror", "compare")?,
+        flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
+        pipeline: members.get("pipeline").map(pipeline).transpose()?,
+        is_shadow: members.get("shadow").map(switch).transpose()?,
+    })
 }
 
-fn read_flags(flags: &Value) -> Result<WeightedFlags, String> {
+fn pipeline(value: &Value) -> Result<Pipeline, String> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| format!("`pipeline` {error}"))
+}
+
+fn switch(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(flag) => Ok(*flag),
+        other => Err(format!("`shadow` must be true or false, not {other}")),
+    }
+}
+
+fn weighted_flags(flags: &Value) -> Result<WeightedFlags, String> {
     let flags = flags.as_array().filter(|flags| !flags.is_empty());
     let flags = flags.ok_or("`flagOUTs` is not a list of flags")?;
     let mut total = 0_u64;
@@ -104,9 +123,20 @@ mod tests {
             (r#"{"flagOUTs":[{"id":1}]}"#, "`weight` of"),
             (r#"{"flagOUTs":[{"id":-1,"weight":1}]}"#, "`id` of"),
             (r#"{"flagOUTs":[{"id":1,"weight":0}]}"#, "all 0"),
+            (r#"{"pipeline":"on"}"#, "`pipeline` must be auto, off or"),
+            (r#"{"pipeline":0}"#, "not `0`"),
+            (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn pipeline_and_shadow_can_be_written_here() {
+        let said = read(r#"{"pipeline":"off","shadow":true}"#).expect("valid");
+        assert_eq!((said.pipeline, said.is_shadow), (Some(Pipeline::Off), Some(true)));
+        let said = read(r#"{"pipeline":16}"#).expect("valid");
+        assert_eq!(said.pipeline.map(|depth| depth.to_string()).as_deref(), Some("16"));
     }
 }

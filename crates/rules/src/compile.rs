@@ -229,7 +229,7 @@ impl Compiler {
             weighted_flags: attributes.flags.map(Box::new),
             replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
-            is_shadow: rule.shadow,
+            is_shadow: rule.shadow || attributes.is_shadow == Some(true),
             effects: Effects {
                 destination_hostgroup: rule.destination_hostgroup,
                 cache_ttl_ms: rule.cache_ttl_ms,
@@ -251,7 +251,7 @@ impl Compiler {
                 multiplex: rule.multiplex,
                 gtid_from_hostgroup: rule.gtid_from_hostgroup,
                 log: rule.log,
-                pipeline: rule.pipeline,
+                pipeline: rule.pipeline.or(attributes.pipeline),
             },
         }
     }

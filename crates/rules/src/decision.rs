@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, Pipeline};
 
 use crate::{Column, Multiplex};
 
@@ -106,7 +106,7 @@ pub struct Effects {
     /// `log`.
     pub log: Option<bool>,
     /// `pipeline`.
-    pub pipeline: Option<bool>,
+    pub pipeline: Option<Pipeline>,
 }
 
 /// The later value wins, field by field; a field that is not listed does not compile.

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
 //! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
-//! reader gets), [`sessions`], [`metrics`] (names and meanings for Prometheus and the manual).
+//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod report;
 pub mod sessions;
+pub mod tcp;
 pub mod worker;
 
 pub use counters::{ClientRefusal, Counters, ServerCounters};
@@ -27,6 +28,7 @@ pub use report::{
     ServerRow, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
+pub use tcp::{TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow};
 pub use worker::{ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats};
 
 /// Stands for a hostgroup in rows of statements that were answered from the result cache; shown

@@ -11,6 +11,7 @@ use crate::{
     digest::{DigestOrder, DigestRow, DigestSums},
     histogram::Histogram,
     mirror::MirrorRow,
+    tcp::TcpListenerRow,
     worker::{ServerGauges, ServerStats},
 };
 
@@ -35,10 +36,16 @@ pub struct Report {
     pub commands: Vec<CommandRow>,
     /// Server entries, by hostgroup and address.
     pub servers: Vec<ServerRow>,
+    /// TCP listeners, by address.
+    pub tcp: Vec<TcpListenerRow>,
     /// Sessions pinned now, by reason.
     pub pins: BTreeMap<String, u64>,
     /// Statements waiting for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Clients that are encrypted now.
+    pub clients_encrypted: u64,
+    /// Server connections that are encrypted now.
+    pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
     /// What the result cache did for each rule that makes statements cacheable, by rule id; 0 is
@@ -78,6 +85,9 @@ pub struct Process {
     pub listen: Vec<String>,
     /// The configuration in force.
     pub configuration: Configuration,
+    /// When the certificate that clients are shown expires, in seconds of Unix time; 0 without
+    /// one.
+    pub certificate_not_after_unix_sec: u64,
     /// What the result cache holds.
     pub cache: CacheFigures,
 }
@@ -257,7 +267,7 @@ impl Connections {
 /// The names that ProxySQL gives to a server's states.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ServerState", rename_all = "SCREAMING_SNAKE_CASE")]
-enum StateName {
+pub(crate) enum StateName {
     Online,
     Shunned,
     OfflineSoft,
@@ -328,6 +338,7 @@ impl Report {
         let mut servers = BTreeMap::new();
         let mut digests = BTreeMap::new();
         let mut mirrors = BTreeMap::new();
+        let mut tcp = BTreeMap::new();
         for report in reports {
             if merged.process == Process::default() {
                 merged.process = report.process;
@@ -336,6 +347,8 @@ impl Report {
             merged.counters.merge(&report.counters);
             merged.latency.merge(&report.latency);
             merged.queue_wait.merge(&report.queue_wait);
+            merged.clients_encrypted += report.clients_encrypted;
+            merged.server_connections_encrypted += report.server_connections_encrypted;
             merge_sums(&mut merged.pins, report.pins);
             merge_sums(&mut merged.waiting, report.waiting);
             merge_sums(&mut merged.rule_hits, report.rule_hits);
@@ -360,6 +373,9 @@ impl Report {
                 let key = (row.hostgroup, row.address.clone());
                 merge_row(&mut servers, key, row, ServerRow::merge);
             }
+            for row in report.tcp {
+                merge_row(&mut tcp, row.listener.clone(), row, TcpListenerRow::merge);
+            }
             for row in report.digests {
                 let names = (row.username.clone(), row.schemaname.clone());
                 let key = (row.digest, row.hostgroup, names);
@@ -370,6 +386,7 @@ impl Report {
         merged.servers = servers.into_values().collect();
         merged.mirrors = mirrors.into_values().collect();
         merged.digests = digests.into_values().collect();
+        merged.tcp = tcp.into_values().collect();
         merged.sort();
         merged
     }

@@ -202,6 +202,8 @@ impl WorkerStats {
             servers: gauges.servers.into_iter().map(server).collect(),
             pins: gauges.pins,
             waiting: gauges.waiting,
+            clients_encrypted: gauges.clients_encrypted,
+            server_connections_encrypted: gauges.server_connections_encrypted,
             rule_hits: gauges.rule_hits,
             cache: self.cache.clone(),
             limits: gauges.limits,
@@ -242,6 +244,10 @@ pub struct WorkerGauges {
     pub pins: BTreeMap<String, u64>,
     /// Statements that wait for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Clients that are encrypted now.
+    pub clients_encrypted: u64,
+    /// Server connections that are encrypted now.
+    pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id, since the worker began; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
     /// Copies of statements that run now.

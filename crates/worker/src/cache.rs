@@ -4,7 +4,7 @@
 //! client, so that everybody gets its own framing. Found is only what agrees in everything that
 //! changes an answer ([`Worker::put_key`]); stored is only what is complete, without an error, and
 //! left nothing behind ([`Worker::stored`]). A hit takes no lease and touches no server.
-//! `docs/decisions/0018`.
+//! `docs/decisions/0019`.
 
 use std::sync::Arc;
 
@@ -137,7 +137,9 @@ impl Worker {
                 self.buffers.give(statement.frames);
             }
             Found::Wait => {
-                self.await_cached(id, Waiting { route, text_len }, statement, order, &key);
+                let awaits_cache = Some(key.as_slice().into());
+                let waiting = Waiting { route, text_len, awaits_cache };
+                self.await_cached(id, waiting, statement, order);
             }
             Found::Fill(_) | Found::Nothing => self.set_off(id, route, statement, text_len),
         }
@@ -247,7 +249,6 @@ impl Worker {
         waiting: Waiting,
         mut statement: Statement,
         order: CacheOrder,
-        key: &[u8],
     ) {
         self.stats.counters.cache_waits += 1;
         self.stats.cache_mut(order.rule).waits += 1;
@@ -256,7 +257,6 @@ impl Worker {
             wait_ms = wait_ms.min(statement.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(waiting));
-        statement.awaits_cache = Some(key.into());
         self.begin(id, statement);
         self.set_timer(id, self.now.ms() + wait_ms);
     }
@@ -283,11 +283,10 @@ impl Worker {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let (Some(key), Some(order)) = (statement.awaits_cache.take(), statement.orders.cache)
+        let is_it = |waiting: &mut Box<Waiting>| waiting.awaits_cache.is_some();
+        let (Some(waiting), Some(order)) =
+            (statement.held_back.take_if(is_it), statement.orders.cache)
         else {
-            return;
-        };
-        let Some(waiting) = statement.held_back.take() else {
             return;
         };
         let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
@@ -295,7 +294,8 @@ impl Worker {
             return;
         };
         self.set_timer(id, 0);
-        let Waiting { route, text_len } = *waiting;
+        let Waiting { route, text_len, awaits_cache } = *waiting;
+        let key = awaits_cache.unwrap_or_default();
         match self.look_up(id, &key, order, false) {
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);

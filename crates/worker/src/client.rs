@@ -15,7 +15,7 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
-use trunkline_topology::{HostgroupId, ServerKey, User};
+use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
 
 use crate::{
     action::Peer,
@@ -55,6 +55,10 @@ pub(crate) struct Client {
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,
+    /// What is known of its encryption, where it is encrypted.
+    pub tls: Option<Box<TlsFacts>>,
+    /// What a login is acknowledged with, to prove the certificate.
+    pub proof: Option<Box<[u8]>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
     /// When it was last heard of, ms.
@@ -75,15 +79,13 @@ impl Client {
     /// Keeps a part of the answer to its statement, if that is to be stored.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) {
-        if let Phase::Running(statement) = &mut self.phase
-            && let Some(fill) = &mut statement.fill
-        {
-            fill.copy.take(bytes);
-        }
-        if let Phase::Running(statement) = &mut self.phase
-            && let Some(half) = &mut statement.mirrored
-        {
-            half.copy.take(bytes);
+        if let Phase::Running(statement) = &mut self.phase {
+            if let Some(fill) = &mut statement.fill {
+                fill.copy.take(bytes);
+            }
+            if let Some(half) = &mut statement.mirrored {
+                half.copy.take(bytes);
+            }
         }
     }
 }
@@ -237,8 +239,6 @@ pub(crate) struct Statement {
     pub fill: Option<Box<Fill>>,
     /// It is the original or the copy of a mirrored statement, and this is to be compared.
     pub mirrored: Option<Box<Half>>,
-    /// The key of the answer that it waits for, held back.
-    pub awaits_cache: Option<Box<[u8]>>,
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,
@@ -292,6 +292,8 @@ pub(crate) struct Waiting {
     pub route: Route,
     /// Bytes of its text, which is the end of its frames.
     pub text_len: usize,
+    /// The key of the answer that it waits for, if it does.
+    pub awaits_cache: Option<Box<[u8]>>,
 }
 
 /// How far a command has come.

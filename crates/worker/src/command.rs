@@ -309,7 +309,6 @@ impl Worker {
             held_back: None,
             fill: None,
             mirrored: None,
-            awaits_cache: None,
             may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             only_on: None,

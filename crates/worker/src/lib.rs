@@ -60,6 +60,8 @@ mod connect;
 mod sessions;
 mod share;
 
+mod coalesce;
+
 mod dispatch;
 mod prepared;
 
@@ -81,6 +83,7 @@ mod report;
 mod side;
 mod stop;
 mod timer;
+mod tls;
 mod traces;
 
 pub use action::{Action, Peer, Side};

@@ -6,7 +6,7 @@ use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
-use trunkline_topology::ServerKey;
+use trunkline_topology::{Pipeline, ServerKey};
 
 use crate::{ClientId, Worker, cache::CacheOrder, client::Statement, mirror::MirrorOrder};
 
@@ -19,7 +19,7 @@ pub(crate) struct Orders {
     pub retries: Option<u32>,
     pub multiplex: Option<Multiplex>,
     /// Whether it may share a connection; `None` when it is short and fit for it.
-    pub pipeline: Option<bool>,
+    pub pipeline: Option<Pipeline>,
     pub is_logged: bool,
     /// Whether its answer may come from the cache, and how old it may be.
     pub cache: Option<CacheOrder>,
@@ -119,7 +119,8 @@ impl Statement {
     pub(crate) fn obey(&mut self, orders: Orders) {
         self.orders = orders;
         self.retries_left = orders.retries.unwrap_or(self.retries_left);
-        self.is_alone |= orders.pipeline == Some(false) || orders.multiplex == Some(Multiplex::Off);
+        self.is_alone |=
+            orders.pipeline == Some(Pipeline::Off) || orders.multiplex == Some(Multiplex::Off);
     }
 }
 

@@ -41,7 +41,10 @@ impl Worker {
             }
         });
         let waiting = self.pool.waited_for().map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let (clients_encrypted, server_connections_encrypted) = self.encrypted();
         let gauges = WorkerGauges {
+            clients_encrypted,
+            server_connections_encrypted,
             worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),
             pins: self.pins(),

@@ -36,7 +36,21 @@ impl Worker {
         statement: Statement,
         text_len: usize,
     ) {
-        let mut statement = statement;
+        match (statement.orders.cache, statement.orders.mirror) {
+            (None, None) => self.set_off(id, route, statement, text_len),
+            _ => self.depart_ordered(id, route, statement, text_len),
+        }
+    }
+
+    /// The same for one that is to be mirrored, or may be answered from the cache.
+    #[cold]
+    fn depart_ordered(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+    ) {
         if statement.orders.mirror.is_some() {
             self.mirror(id, &route, &mut statement, text_len);
         }
@@ -47,7 +61,7 @@ impl Worker {
     }
 
     /// The same for one that the cache has no answer to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_off(
         &mut self,
         id: ClientId,
@@ -55,17 +69,20 @@ impl Worker {
         mut statement: Statement,
         text_len: usize,
     ) {
-        let goes_to_server = matches!(route, Route::Lease(..) | Route::Hostgroup(_));
+        let goes_to_server =
+            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         if statement.orders.delay_ms == 0 || !goes_to_server {
             return self.depart_now(id, route, statement, text_len);
         }
         self.stats.counters.statements_delayed += 1;
         let until_ms = self.now.ms() + u64::from(statement.orders.delay_ms);
-        statement.held_back = Some(Box::new(Waiting { route, text_len }));
+        let awaits_cache = None;
+        statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
         self.begin(id, statement);
         self.set_timer(id, until_ms);
     }
 
+    #[inline(always)]
     fn depart_now(
         &mut self,
         id: ClientId,
@@ -110,7 +127,6 @@ impl Worker {
             let Phase::Running(statement) = &mut client.phase else {
                 continue;
             };
-            let has_awaited = statement.awaits_cache.take().is_some();
             let lost = client.session.as_ref().and_then(|session| session.lost.clone());
             match (statement.held_back.take(), lost) {
                 (None, _) => self.time_out(id),
@@ -122,9 +138,9 @@ impl Worker {
                 (Some(waiting), None) => {
                     let phase = std::mem::replace(&mut client.phase, Phase::Idle);
                     if let Phase::Running(statement) = phase {
-                        let Waiting { route, text_len } = *waiting;
+                        let Waiting { route, text_len, awaits_cache } = *waiting;
                         let route = self.still_there(id, route);
-                        match has_awaited {
+                        match awaits_cache.is_some() {
                             true => self.set_off(id, route, *statement, text_len),
                             false => self.depart_now(id, route, *statement, text_len),
                         }

@@ -343,7 +343,7 @@ impl Worker {
             return;
         };
         if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
-            let Waiting { route, text_len } = *waiting;
+            let Waiting { route, text_len, .. } = *waiting;
             self.follow_past(id, route, *statement, text_len);
         }
     }

@@ -20,6 +20,7 @@ use crate::{
     action::LogLine,
     analysis::Analyses,
     client::{Client, Phase, Statement},
+    coalesce::Coalescing,
     conn::{AccountKey, Conn, ConnPhase},
     handover::Ask,
     mirror::Mirrors,
@@ -108,7 +109,10 @@ pub struct Worker {
     pub(crate) stopping: Option<u64>,
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
+    /// Whether the driver can show clients a certificate.
+    pub(crate) offers_tls: bool,
     pub(crate) patience: Patience,
+    pub(crate) coalescing: Coalescing,
     actions: Vec<Action>,
     dirty: Dirty<Side>,
 }
@@ -193,7 +197,9 @@ impl Worker {
             #[cfg(feature = "plants")]
             plant: None,
             log_budget: LOG_LINES_PER_SEC,
+            offers_tls: false,
             patience: Patience::default(),
+            coalescing: Coalescing::default(),
             actions: Vec::new(),
             dirty: Dirty::default(),
             shared,

@@ -52,6 +52,8 @@ pub enum Command {
         /// The statement.
         sql: String,
     },
+    /// Reads certificates and keys anew.
+    ReloadTls,
     /// Writes a line to the log.
     LogEntry(String),
     /// A command of ProxySQL without a meaning here; it is answered with OK.
@@ -85,6 +87,7 @@ fn proxysql(words: &[&str]) -> Result<Command, String> {
         ["FLUSH", "LOGS"] => Command::Accepted("the log is standard error"),
         ["FLUSH", "QUERY", "CACHE"] => Command::FlushCache,
         ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::Accepted("no hosts are kept"),
+        ["RELOAD", "TLS"] => Command::ReloadTls,
         ["START" | "STOP" | "RESTART" | "PAUSE" | "RESUME" | "READONLY" | "READWRITE"]
         | ["FLUSH" | "RELOAD" | "COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
         | ["CLUSTER_NODE_UUID", ..] => Command::Missing(format!("PROXYSQL {}", words.join(" "))),

@@ -2,6 +2,7 @@
 
 pub mod sessions;
 mod table;
+mod tcp;
 mod unit;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub fn status_text(report: &Report) -> String {
     let mut text = String::new();
     head(&mut text, report);
     servers(&mut text, &report.servers, &report.waiting);
+    tcp::listeners(&mut text, &report.tcp);
     commands(&mut text, &report.commands);
     digests(&mut text, report);
     reasons(&mut text, report);

@@ -3,12 +3,14 @@
 mod check;
 mod fast;
 mod guard;
+mod hostgroup;
 mod replication;
 mod report;
 mod rows;
 mod rule;
 mod server;
 mod table;
+mod tcp;
 mod user;
 
 #[cfg(test)]
@@ -49,8 +51,10 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 11] = [
     "server",
+    "server_ssl_params",
+    "hostgroup",
     "user",
     "replication",
     "rule",
@@ -58,6 +62,7 @@ const SECTIONS: [&str; 8] = [
     "firewall_user",
     "firewall_rule",
     "limit",
+    "tcp_listener",
 ];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
@@ -202,12 +207,15 @@ fn read_section(
         let mut table = Table::new(section, index, fields, start);
         match section {
             "server" => server::read(&mut table, report, entries),
+            "hostgroup" => hostgroup::read(&mut table, report, entries),
+            "server_ssl_params" => server::read_ssl_params(&mut table, report, entries),
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
             "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
             "firewall_user" => guard::read_user(&mut table, report, &mut entries.guards),
             "firewall_rule" => guard::read_rule(&mut table, report, &mut entries.guards),
             "limit" => guard::read_limit(&mut table, report, &mut entries.guards),
+            "tcp_listener" => tcp::read(&mut table, report, entries),
             _ => rule::read(&mut table, report, entries),
         }
     }

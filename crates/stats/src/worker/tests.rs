@@ -27,6 +27,8 @@ fn server(slot: usize, hostgroup: u32) -> ServerGauges {
 
 fn gauges(worker: u32) -> WorkerGauges {
     WorkerGauges {
+        clients_encrypted: 2,
+        server_connections_encrypted: 1,
         worker,
         servers: vec![server(1, 20), server(0, 10)],
         pins: BTreeMap::from([("temporary table".to_owned(), 1)]),

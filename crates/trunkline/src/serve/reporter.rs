@@ -8,7 +8,7 @@ use std::{
 use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
 use trunkline_cache::Cache;
 use trunkline_config::Snapshot;
-use trunkline_proxy::DataPlane;
+use trunkline_proxy::{DataPlane, TlsSetup};
 use trunkline_stats::{CacheFigures, DigestQuery, Process, Report, SessionList, SessionQuery};
 
 /// How long the workers may take for their numbers.
@@ -47,6 +47,11 @@ impl Reporter {
         configuration.users = u64::try_from(snapshot.users.len()).unwrap_or(u64::MAX);
         configuration.rules = u64::try_from(snapshot.rules.len()).unwrap_or(u64::MAX);
         configuration.version = snapshot.version;
+    }
+
+    /// Clients are shown another certificate from now on.
+    pub fn encrypts(&self, setup: &TlsSetup) {
+        self.known().process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
     }
 
     /// The version alone has changed: other addresses, the same configuration.

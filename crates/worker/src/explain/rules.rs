@@ -63,7 +63,7 @@ pub(super) fn orders(out: &mut Rows, effects: &Effects) {
     number("mirror_flagOUT", effects.mirror_flag, "");
     number("gtid_from_hostgroup", effects.gtid_from_hostgroup.map(|hostgroup| hostgroup.0), "");
     number("log", effects.log.map(u32::from), "");
-    number("pipeline", effects.pipeline.map(u32::from), "");
+    orders.extend(effects.pipeline.map(|pipeline| format!("pipeline {pipeline}")));
     if !orders.is_empty() {
         out.push("orders", orders.join(", "));
     }

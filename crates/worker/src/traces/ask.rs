@@ -52,7 +52,7 @@ impl Worker {
         let depends = analysis.depends;
         let is_routine = runs_a_routine(analysis);
         if session.past.awaits(depends, is_routine) {
-            statement.waiting = Some(Box::new(Waiting { route, text_len }));
+            statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
             return self.begin(id, statement);
         }
         let (last, insert) = (session.last_conn, session.insert_conn);

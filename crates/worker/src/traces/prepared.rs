@@ -43,7 +43,7 @@ impl Worker {
         }
         let depends = known.analysis.depends;
         if session.past.awaits(depends, runs_a_routine(&known.analysis)) {
-            statement.waiting = Some(Box::new(Waiting { route, text_len: 0 }));
+            statement.waiting = Some(Box::new(Waiting { route, text_len: 0, awaits_cache: None }));
             return self.begin(id, statement);
         }
         let reads = |what| depends.contains(what);

@@ -92,6 +92,10 @@ impl World {
             }
             Action::CloseClient { client, now } => self.close_asked(index, client, now),
             Action::CloseServer { conn, .. } => self.forget_server(index, conn),
+            // Nobody here has a certificate, and no server is asked for one.
+            Action::StartClientTls(_) | Action::StartServerTls { .. } => {
+                unreachable!("TLS is offered to nobody")
+            }
             Action::Pause(side) => self.set_paused(index, side, true),
             Action::Resume(side) => self.set_paused(index, side, false),
             Action::Probe(conn) => {
