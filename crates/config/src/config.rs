@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trunkline_rules::{FastRoutes, Rule, RuleSet};
 use trunkline_topology::{ReplicationGroup, ServerCompression, ServerKey, ServerState, User};
 
-use crate::{Settings, Snapshot, TcpListener};
+use crate::{Settings, Snapshot, TcpEntry};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -22,7 +22,7 @@ pub struct Config {
     /// reader, of two.
     pub replication: Vec<ReplicationGroup>,
     /// TCP listeners in the order of the file; no two have one address.
-    pub tcp_listeners: Vec<TcpListener>,
+    pub tcp_listeners: Vec<TcpEntry>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.

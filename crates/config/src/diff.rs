@@ -11,7 +11,7 @@ use trunkline_rules::Rule;
 use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
 
 use crate::{
-    Config, ListenAddress, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot, TcpListener,
+    Config, ListenAddress, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot, TcpEntry,
     config::{compression_word, status_word},
 };
 
@@ -40,9 +40,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups, TCP listeners, rules and (in one line) fast routing rules; of each what is changed
-/// or added in the order of the new configuration, then what is removed in the order of the old
-/// one. Empty when nothing differs.
+/// users, replication groups, TCP listeners, rules and (in one line) fast routing rules; of each
+/// what is changed or added in the order of the new configuration, then what is removed in the
+/// order of the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -211,7 +211,7 @@ impl Item for ReplicationGroup {
     }
 }
 
-impl Item for TcpListener {
+impl Item for TcpEntry {
     type Key = ListenAddress;
 
     fn key(&self) -> ListenAddress {

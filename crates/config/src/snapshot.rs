@@ -261,7 +261,7 @@ fn build_tcp(
     let servers = |id: HostgroupId| {
         hostgroups.get(&id).map(|group| group.servers.clone()).unwrap_or_default()
     };
-    let front = |options: &crate::TcpListener| {
+    let front = |options: &crate::TcpEntry| {
         let before = previous.into_iter().flat_map(|previous| &previous.tcp);
         let before = before.into_iter().find(|front| front.options.address == options.address);
         Arc::new(TcpFront {
@@ -269,7 +269,7 @@ fn build_tcp(
             gate: before.map_or_else(Default::default, |front| Arc::clone(&front.gate)),
             servers: servers(options.hostgroup),
             backups: options.backup_hostgroup.map(servers).unwrap_or_default(),
-            penalty_ms: u64::from(settings.shun_recovery_time_sec).saturating_mul(1_000),
+            penalty_ms: settings.shun_recovery_time_sec.saturating_mul(1_000),
         })
     };
     config.tcp_listeners.iter().map(front).collect()

@@ -144,9 +144,9 @@ pub fn info(front: &TcpFront, row: Option<&TcpListenerRow>) -> String {
     }
     let connections = row.map_or(0, |row| row.connections);
     let (count, max) = (servers().count(), front.options.max_connections);
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "{RULE}Destinations: {count}, total connections: {connections} of {max} max\n"
+        "{RULE}Destinations: {count}, total connections: {connections} of {max} max"
     );
     text
 }

@@ -12,15 +12,13 @@ pub(super) fn listeners(out: &mut Exposition, report: &Report) {
     if report.tcp.is_empty() {
         return;
     }
-    let gauges: [(&Metric, fn(&TcpListenerRow) -> u64); 3] = [
-        (&metrics::TCP_CONNECTIONS, |row| row.connections),
-        (&metrics::TCP_WAITING, |row| row.waiting),
-        (&metrics::TCP_CONNECTIONS_MAX, |row| row.connections_max),
-    ];
-    for (metric, value) in gauges {
+    let mut gauge = |metric: &Metric, value: fn(&TcpListenerRow) -> u64| {
         let series = report.tcp.iter().map(|row| (row.listener.clone(), value(row)));
         out.labelled(metric, series);
-    }
+    };
+    gauge(&metrics::TCP_CONNECTIONS, |row| row.connections);
+    gauge(&metrics::TCP_WAITING, |row| row.waiting);
+    gauge(&metrics::TCP_CONNECTIONS_MAX, |row| row.connections_max);
     for (index, spec) in TcpCounters::SPECS.iter().enumerate() {
         out.counter_head(0, spec);
         for row in &report.tcp {
