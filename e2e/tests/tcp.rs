@@ -359,7 +359,7 @@ fn two_thousand_clients_at_once() -> Result<()> {
     // The proxy's descriptors are raised by itself; those of the two ends here are in processes
     // of their own.
     let script = r#"
-import asyncio, resource, sys
+import asyncio, os, resource, sys
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 async def serve(reader, writer):
@@ -381,6 +381,7 @@ async def main():
             assert await reader.readline() == f'{turn} {number}\n'.encode()
     print('served', flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    os._exit(0)
 asyncio.run(main())
 "#;
     let (server_port, port) = (free_port()?, free_port()?);
