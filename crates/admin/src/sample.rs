@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    ClientRefusal, Configuration, DigestQuery, Process, Report, ServerGauges, Settings,
-    StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
-    WorkerStats,
+    CacheFigures, CacheSums, ClientRefusal, Configuration, DigestQuery, Process, Report,
+    ServerGauges, Settings, StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters,
+    TcpServerRow, WorkerGauges, WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &["INSERT", "SELECT", "UPDATE", "UNKNOWN"];
 pub(crate) fn report(digests: DigestQuery) -> Report {
     let mut report = Report::merge(vec![worker(0, digests), worker(1, digests)]);
     report.process = Process {
+        certificate_not_after_unix_sec: 2_000_000_000,
         version: "0.1.0".into(),
         process_id: 4242,
         started_unix_sec: 1_700_000_000,
@@ -29,6 +30,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             rules: 4,
             last_error: None,
         },
+        cache: CacheFigures { entries: 3, bytes: 4_096, bytes_max: 268_435_456, purged: 2 },
     };
     report
 }
@@ -40,6 +42,7 @@ fn worker(worker: u32, digests: DigestQuery) -> Report {
     stats.counters.clients_disconnected = 600;
     stats.counters.client_refused(ClientRefusal::AccessDenied);
     stats.refused(RefusalCause::NoneOnline);
+    *stats.cache_mut(7) = CacheSums { hits: 90, misses: 10, ..CacheSums::default() };
     for round in 0..4_000_u64 {
         let sample = StatementSample {
             username: "app",
@@ -133,6 +136,8 @@ fn gauges(worker: u32) -> WorkerGauges {
         draining: 0,
     };
     WorkerGauges {
+        clients_encrypted: 2,
+        server_connections_encrypted: 1,
         worker,
         servers: vec![
             server(0, 10, "db-primary.prod.example.internal:3306", ServerState::Online),
@@ -141,6 +146,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         ],
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
+        limits: BTreeMap::new(),
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
     }
 }

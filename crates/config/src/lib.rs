@@ -31,13 +31,17 @@ pub mod manual;
 
 mod config;
 mod error;
+mod guards;
 
-pub use config::{Config, ServerEntry};
+pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
-pub use listen::ListenAddress;
-pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
+pub use guards::Guards;
+pub use listen::{ListenAddress, ListenTls};
+pub use settings::{
+    Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+};
 pub use snapshot::{Hostgroup, Snapshot};
 pub use tcp::{TcpEntry, TcpFront};
 pub use variables::{SETTINGS, Settings};

@@ -6,6 +6,7 @@ mod mailbox;
 
 mod driver;
 mod sockets;
+mod tls;
 
 mod relays;
 
@@ -15,3 +16,4 @@ mod plane;
 
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
+pub use trunkline_net::{TlsFolders, TlsSetup};

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use trunkline_config::{ListenAddress, Snapshot};
-use trunkline_net::{Listener, Stream, Waker};
+use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_topology::ServerKey;
@@ -38,8 +38,12 @@ pub enum Mail {
     Kill(Box<KillRequest>),
     /// What came of a `KILL` of this worker's client.
     Killed(KillAsker, KillAnswer),
+    /// Answers that these clients wait for were stored, or will not be.
+    CacheWoken(Vec<ClientId>),
     /// Another worker's connection, asked for earlier.
-    HandedOver(Box<MovedConn>, Stream),
+    HandedOver(Box<MovedConn>, Stream, Option<Box<Tls>>),
+    /// Encrypt with this from now on.
+    Tls(Arc<TlsSetup>),
 }
 
 /// The end that sends.

@@ -11,7 +11,7 @@ use std::{
 use trunkline_compression::Libraries;
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
-use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
+use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_worker::{Shared, Worker, WorkerOptions};
@@ -29,6 +29,8 @@ pub struct PlaneOptions {
     pub snapshot: Arc<Snapshot>,
     /// What clients are greeted with at first.
     pub greeting: Arc<Greeting>,
+    /// What TLS works with at first.
+    pub tls: Arc<TlsSetup>,
     /// How many workers; at least 1.
     pub workers: usize,
 }
@@ -99,6 +101,7 @@ impl DataPlane {
                 started,
                 snapshot: Arc::clone(&options.snapshot),
                 greeting: Arc::clone(&options.greeting),
+                tls: Arc::clone(&options.tls),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -183,6 +186,13 @@ impl DataPlane {
     pub fn tcp_listen(&self) -> Vec<ListenAddress> {
         let open = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().cloned().collect()
+    }
+
+    /// Has all workers encrypt with this; before [`publish`](Self::publish), which may ask for it.
+    pub fn encrypt(&self, setup: &Arc<TlsSetup>) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::Tls(Arc::clone(setup)));
+        }
     }
 
     /// Has all workers greet new clients so.
@@ -286,6 +296,7 @@ struct Start {
     started: Instant,
     snapshot: Arc<Snapshot>,
     greeting: Arc<Greeting>,
+    tls: Arc<TlsSetup>,
     shared: Arc<Shared>,
 }
 
@@ -294,13 +305,14 @@ impl Start {
         let nonce = trunkline_crypto::nonce();
         let seed = nonce.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
-        let worker = Worker::new(
+        let mut worker = Worker::new(
             options,
             Arc::clone(&self.snapshot),
             self.shared,
             self.greeting,
             Box::new(Libraries::new()),
         );
+        worker.offer_tls(self.tls.acceptor().is_some());
         let parts = Parts {
             worker,
             seed,
@@ -312,6 +324,7 @@ impl Start {
             index: self.index,
             passwords: self.passwords,
             keepalive: self.keepalive,
+            tls: self.tls,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)

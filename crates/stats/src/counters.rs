@@ -83,6 +83,42 @@ counters! {
         clients_refused_handshake_timeout:
             "trunkline_client_refusals_total", cause = "handshake_timeout";
             "Clients turned away because their handshake took longer than connect_timeout_client."
+        clients_refused_tls_required:
+            "trunkline_client_refusals_total", cause = "tls_required";
+            "Clients turned away because they did not use TLS, or not the certificate, that their listener or user requires."
+        clients_refused_tls_failed:
+            "trunkline_client_refusals_total", cause = "tls_failed";
+            "Clients turned away because their TLS handshake failed."
+        client_tls_12:
+            "trunkline_client_tls_handshakes_total", result = "tls12";
+            "TLS handshakes with clients, by what came of them."
+        client_tls_12_resumed:
+            "trunkline_client_tls_handshakes_total", result = "tls12_resumed";
+            "TLS 1.2 handshakes with clients that resumed an earlier session."
+        client_tls_13:
+            "trunkline_client_tls_handshakes_total", result = "tls13";
+            "TLS 1.3 handshakes with clients."
+        client_tls_13_resumed:
+            "trunkline_client_tls_handshakes_total", result = "tls13_resumed";
+            "TLS 1.3 handshakes with clients that resumed an earlier session."
+        client_tls_failed:
+            "trunkline_client_tls_handshakes_total", result = "failed";
+            "TLS handshakes with clients that failed."
+        server_tls_12:
+            "trunkline_backend_tls_handshakes_total", result = "tls12";
+            "TLS handshakes with servers, by what came of them."
+        server_tls_12_resumed:
+            "trunkline_backend_tls_handshakes_total", result = "tls12_resumed";
+            "TLS 1.2 handshakes with servers that resumed an earlier session."
+        server_tls_13:
+            "trunkline_backend_tls_handshakes_total", result = "tls13";
+            "TLS 1.3 handshakes with servers."
+        server_tls_13_resumed:
+            "trunkline_backend_tls_handshakes_total", result = "tls13_resumed";
+            "TLS 1.3 handshakes with servers that resumed an earlier session."
+        server_tls_failed:
+            "trunkline_backend_tls_handshakes_total", result = "failed";
+            "TLS handshakes with servers that failed."
         clients_idle_timeout: "trunkline_client_idle_timeouts_total";
             "Clients closed because they were idle for longer than wait_timeout."
         traces_fetched: "trunkline_session_traces_total";
@@ -103,6 +139,18 @@ counters! {
             "Statements sent as rules rewrote them."
         rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
             "Rewrites left out: the parameters would not have fitted, or the text grew too long."
+        cache_lookups: "trunkline_cache_lookups_total";
+            "Statements that were looked up in the result cache."
+        cache_hits: "trunkline_cache_hits_total";
+            "Statements answered from the result cache."
+        cache_waits: "trunkline_cache_waits_total";
+            "Statements that waited for the answer to an equal one instead of asking a server too."
+        cache_stored: "trunkline_cache_stores_total";
+            "Results stored in the cache."
+        cache_stored_bytes: "trunkline_cache_stored_bytes_total";
+            "Bytes of results stored in the cache."
+        cache_sent_bytes: "trunkline_cache_sent_bytes_total";
+            "Bytes sent to clients from the cache."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";
@@ -159,6 +207,14 @@ counters! {
         statements_refused_stopping:
             "trunkline_statement_refusals_total", cause = "stopping";
             "Statements refused because the proxy is stopping."
+        statements_refused_firewall:
+            "trunkline_statement_refusals_total", cause = "firewall";
+            "Statements that the firewall denied."
+        statements_refused_limit:
+            "trunkline_statement_refusals_total", cause = "limit";
+            "Statements refused because a limit on rates had no token for them in time."
+        statements_detected: "trunkline_firewall_detections_total";
+            "Statements that the firewall would have denied, of users in mode DETECTING."
         rows_sent: "trunkline_statement_sent_rows_total";
             "Rows of result sets sent to clients."
         rows_affected: "trunkline_statement_affected_rows_total";
@@ -282,6 +338,8 @@ impl Counters {
             ClientRefusal::AccessDenied => &mut self.clients_refused_access_denied,
             ClientRefusal::UnknownSchema => &mut self.clients_refused_unknown_schema,
             ClientRefusal::HandshakeMalformed => &mut self.clients_refused_handshake,
+            ClientRefusal::TlsRequired => &mut self.clients_refused_tls_required,
+            ClientRefusal::TlsFailed => &mut self.clients_refused_tls_failed,
             ClientRefusal::HandshakeTimeout => &mut self.clients_refused_handshake_timeout,
         };
         *counter = counter.saturating_add(1);
@@ -312,6 +370,10 @@ pub enum ClientRefusal {
     UnknownSchema,
     /// The handshake response could not be read.
     HandshakeMalformed,
+    /// It did not use TLS as it must.
+    TlsRequired,
+    /// Its TLS handshake failed.
+    TlsFailed,
     /// The handshake took too long.
     HandshakeTimeout,
 }

@@ -69,10 +69,28 @@ metrics! {
         "When the configuration came into force, in seconds of Unix time."
     CONFIGURATION_FAILED: Gauge "trunkline_configuration_failed" []
         "1 when the last attempt to change the configuration failed."
+    CERTIFICATE_NOT_AFTER: Gauge "trunkline_tls_certificate_not_after_seconds" []
+        "When the certificate that clients are shown expires, in seconds of Unix time; 0 without one."
+    CLIENTS_ENCRYPTED: Gauge "trunkline_clients_encrypted" []
+        "Clients connected now whose connection is encrypted."
+    SERVERS_ENCRYPTED: Gauge "trunkline_backend_connections_encrypted" []
+        "Server connections now that are encrypted."
     WORKER_CLIENTS: Gauge "trunkline_worker_clients" ["worker"]
         "Clients connected now."
     WORKER_STATEMENTS: Counter "trunkline_worker_statements_total" ["worker"]
         "Statements that came to an end on the worker."
+    CACHE_ENTRIES: Gauge "trunkline_cache_entries" []
+        "Results in the cache; some may have expired."
+    CACHE_BYTES: Gauge "trunkline_cache_bytes" []
+        "Memory that the cache's results take, keys and records included."
+    CACHE_BYTES_MAX: Gauge "trunkline_cache_bytes_max" []
+        "The most that they may take."
+    CACHE_PURGED: Counter "trunkline_cache_purged_total" []
+        "Results that left the cache because of the limit, or had expired when they were asked for."
+    CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
+        "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
+    CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]
+        "Cacheable statements that asked a server, by rule; 0 for hints."
     SESSIONS_PINNED: Gauge "trunkline_sessions_pinned" ["reason"]
         "Sessions pinned to their server connection now, by reason."
     STATEMENTS_WAITING: Gauge "trunkline_statements_waiting" ["hostgroup"]

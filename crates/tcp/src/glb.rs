@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use trunkline_config::{Config, ServerEntry, TcpFront, tcp::Balance};
+use trunkline_config::{Config, ServerEntry, ServerTlsWish, TcpFront, tcp::Balance};
 use trunkline_stats::TcpListenerRow;
 use trunkline_topology::{Address, HostgroupId, ServerCompression, ServerKey, ServerState};
 
@@ -101,6 +101,7 @@ pub fn changed(mut config: Config, hostgroup: HostgroupId, request: &Request) ->
                 weight,
                 max_connections: max,
                 compression: ServerCompression::Off,
+                tls: ServerTlsWish::default(),
                 status: ServerState::Online,
                 comment: "added on the control socket".to_owned(),
             });

@@ -9,6 +9,7 @@ use std::{
 
 use trunkline_admin::desk::FirstRow;
 use trunkline_config::{Config, FileSource, Given, TableRow};
+use trunkline_proxy::TlsFolders;
 use trunkline_store::Value;
 use trunkline_topology::Password;
 
@@ -45,6 +46,14 @@ impl ConfigFile {
     /// Its path as the command line gave it.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the certificates and keys that it names are, and where our own is kept.
+    pub fn tls_folders(&self) -> TlsFolders {
+        let mut own = self.path.as_os_str().to_owned();
+        own.push(".tls");
+        let base = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        TlsFolders { base, own: PathBuf::from(own) }
     }
 
     /// Reads it as rows for a database that begins with it.

@@ -36,7 +36,7 @@ impl Worker {
                 let counts = slot.counts();
                 counts.connecting > 0 || counts.shared > 0
             });
-        if !self.unpacking.is_empty() {
+        if !self.unpacking.is_empty() || !self.cache_woken.is_empty() {
             return 0;
         }
         let sweep_ms = self.sweep_ms + SWEEP_EVERY_MS;
@@ -63,6 +63,7 @@ impl Worker {
         self.unpack_waiting();
         self.expire_logins();
         self.expire_timers();
+        self.go_on_cached();
         self.expire_waiters();
         self.overtake_slow();
         if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {

@@ -220,7 +220,7 @@ fn digests(text: &mut String, report: &Report) {
             duration(sums.max_time),
             count(sums.sum_rows_sent.saturating_add(sums.sum_rows_affected)),
             count(sums.errors),
-            row.hostgroup.to_string(),
+            trunkline_stats::hostgroup_shown(row.hostgroup).to_string(),
             row.username.clone(),
             row.digest_text.clone(),
         ]);

@@ -144,7 +144,7 @@ fn every_column_of_a_rule_is_compared() {
         "log = true",
         "apply = true",
         "attributes = '{}'",
-        "pipeline = true",
+        "pipeline = 16",
         "shadow = true",
         "comment = 'c'",
     ];
@@ -184,4 +184,12 @@ fn a_listener_that_stays_keeps_what_workers_know_of_it() {
     let next = Snapshot::build(text("balance = 'first'"), Some(&running));
     assert!(Arc::ptr_eq(&running.tcp[0].gate, &next.tcp[0].gate));
     assert!(Arc::ptr_eq(&next.tcp[0].servers[0].health, &running.tcp[0].servers[0].health));
+}
+
+#[test]
+fn what_is_said_of_a_hostgroup_is_compared() {
+    let with = |lines: &str| config(&format!("{NEW}[[hostgroup]]\nhostgroup_id = 10\n{lines}"));
+    let running = with("").snapshot(None);
+    assert_eq!(lines(&running, &with("pipeline = 16")), ["hostgroup 10: pipeline auto -> 16"]);
+    assert_eq!(lines(&running, &config(NEW)), ["hostgroup 10: removed"]);
 }

@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, ServerEntry, Settings, TcpEntry,
+    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, TcpEntry,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -30,12 +30,15 @@ pub(super) struct Placed<T> {
 #[derive(Default)]
 pub(super) struct Entries {
     pub(super) servers: Vec<Placed<ServerEntry>>,
+    pub(super) hostgroup_entries: Vec<Placed<HostgroupEntry>>,
     /// With the place of the user's hostgroup, unless that could not be read.
     pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
     /// With the place of the reader hostgroup.
     pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
+    pub(super) tls_params: Vec<ServerTlsEntry>,
     pub(super) rules: Vec<Placed<RuleEntry>>,
     pub(super) fast: FastEntries,
+    pub(super) guards: Guards,
     /// With the places of its hostgroup, its backup hostgroup and its control address.
     pub(super) tcp_listeners: Vec<(Placed<TcpEntry>, [usize; 3])>,
     /// Hostgroups that some server names, broken or not.
@@ -54,12 +57,15 @@ impl Entries {
         Config {
             settings,
             servers: self.servers.into_iter().map(|placed| placed.value).collect(),
+            hostgroups: self.hostgroup_entries.into_iter().map(|placed| placed.value).collect(),
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
             tcp_listeners: self.tcp_listeners.into_iter().map(|(it, _)| it.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
+            tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
             fast_routes: Arc::new(fast_routes),
+            guards: Arc::new(self.guards),
         }
     }
 
@@ -76,6 +82,7 @@ pub(super) fn check(
     report: &mut Report<'_>,
 ) -> Option<RuleSet> {
     check_servers(entries, report);
+    check_hostgroups(entries, report);
     check_users(entries, report);
     check_replication(entries, report);
     check_tcp_listeners(entries, settings, report);
@@ -102,6 +109,19 @@ fn check_servers(entries: &Entries, report: &mut Report<'_>) {
         let key = &server.value.key;
         let what = format_args!("server {} in hostgroup {}", key.address, key.hostgroup);
         seen.once(report, key, what, server.at, || format!("server[{index}]"));
+    }
+}
+
+fn check_hostgroups(entries: &Entries, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, placed) in entries.hostgroup_entries.iter().enumerate() {
+        let id = placed.value.id;
+        let key = || format!("hostgroup[{index}].hostgroup_id");
+        seen.once(report, id, format_args!("hostgroup {id}"), placed.at, key);
+        if entries.is_empty(id) {
+            let message = format!("hostgroup {id} has no [[server]]");
+            report.add(placed.at, &key(), message);
+        }
     }
 }
 

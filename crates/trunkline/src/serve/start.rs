@@ -16,12 +16,12 @@ use trunkline_admin::{
     glb,
     port::AdminListener,
 };
-use trunkline_config::{ListenAddress, Settings, Snapshot};
+use trunkline_config::{Config, ListenAddress, Settings, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, PlaneOptions};
+use trunkline_proxy::{DataPlane, PlaneOptions, TlsSetup};
 use trunkline_stats::{Configuration, Process};
 
 use crate::{
@@ -58,6 +58,7 @@ pub(super) async fn start(
     limits::sharpen_pauses();
     warn(&read, open_files);
     let summary = summary(&read.config);
+    let tls = Arc::new(load_tls(&origin, &read.config)?);
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
     let admin = bind_admin(database.as_ref()).await?;
@@ -72,8 +73,12 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
-    let options =
-        PlaneOptions { snapshot: Arc::clone(&snapshot), greeting: Arc::clone(&greeting), workers };
+    let options = PlaneOptions {
+        snapshot: Arc::clone(&snapshot),
+        greeting: Arc::clone(&greeting),
+        tls: Arc::clone(&tls),
+        workers,
+    };
     let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
     for address in &listen {
@@ -90,6 +95,7 @@ pub(super) async fn start(
     let plane = Arc::new(RwLock::new(plane));
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
     reporter.applied(&snapshot);
+    reporter.encrypts(&tls);
     if let Some(listener) = http {
         serve_http(listener, Arc::clone(&reporter))?;
     }
@@ -109,12 +115,24 @@ pub(super) async fn start(
         reporter,
         known,
         greeting,
+        tls,
         signals,
         notifier,
         log,
         snapshots,
         requests,
     })))
+}
+
+/// Reads certificates and keys; what is wrong with them ends the start.
+fn load_tls(origin: &Origin, config: &Config) -> Result<TlsSetup> {
+    match TlsSetup::load(config, &origin.tls_folders(), None) {
+        Ok(tls) => {
+            tls.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+            Ok(tls)
+        }
+        Err(errors) => Err(anyhow!(errors.join("; "))),
+    }
 }
 
 /// Fails when a port is not to be had; the listener for HTTP.
