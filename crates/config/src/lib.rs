@@ -30,10 +30,12 @@ pub mod diff;
 pub mod manual;
 
 mod config;
+mod cpus;
 mod error;
 mod guards;
 
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
+pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
