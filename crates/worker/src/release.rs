@@ -82,6 +82,9 @@ impl Worker {
         if statement.fill.is_some() {
             self.finish_fill(conn_id, &mut statement, &outcome, was_run);
         }
+        if statement.mirrored.is_some() {
+            self.finish_half(conn_id, &mut statement, &outcome);
+        }
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
@@ -98,8 +101,11 @@ impl Worker {
 
     /// Keeps a statement's memory for the next one.
     pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
-        self.drop_fill(&mut statement);
+        if statement.fill.is_some() {
+            self.drop_fill(&mut statement);
+        }
         statement.awaits_cache = None;
+        statement.mirrored = None;
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
@@ -112,6 +118,9 @@ impl Worker {
 
     /// What follows a statement, however it ended.
     pub(crate) fn after_statement(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
+            return self.mirrors.over.push(id);
+        }
         if self.stopping.is_some() {
             self.close_if_free(id);
         }
@@ -605,6 +614,9 @@ impl Worker {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
+        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
+            return self.count_mirrored(server, error);
+        }
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),
