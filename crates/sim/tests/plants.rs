@@ -53,8 +53,7 @@ fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
     let mut unfound = Vec::new();
     let only = std::env::var(ONLY).ok();
-    let is_wanted =
-        |plant: &Plant| only.as_ref().is_none_or(|name| format!("{plant:?}") == *name);
+    let is_wanted = |plant: &Plant| only.as_ref().is_none_or(|name| format!("{plant:?}") == *name);
     for plant in Plant::ALL.into_iter().filter(is_wanted) {
         match finder(plant) {
             Some((seed, failure)) => println!("{plant:?}: seed {seed}, {failure}"),
