@@ -251,3 +251,41 @@ fn a_configuration_with_broken_files_is_refused() -> Result<()> {
     drop(refused(Wire::login(&proxy, "stranger", "", ""))?);
     Ok(())
 }
+
+#[test]
+fn encrypted_connections_move_between_workers() -> Result<()> {
+    for flavour in flavours("encrypted_connections_move_between_workers") {
+        let folder = TempFolder::new("certs")?;
+        let ca = Ca::new(folder.path(), "ca")?;
+        let here = ca.sign("server", Wanted { dns: "localhost", ..Wanted::default() })?;
+        let server = start(flavour, &ca, &here)?;
+        let name = "tls_moved";
+        backends::account(&server, name)?;
+        // Fewer connections than workers want: they have to be lent.
+        let keys = "tls = \"required\"\nmax_connections = 2";
+        let proxy = proxy(&server, name, keys, "")?;
+        let config = anybody()?;
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..12)
+                .map(|client| {
+                    let (proxy, config) = (&proxy, &config);
+                    scope.spawn(move || -> Result<()> {
+                        let mut wire = enter(proxy, name, config)?;
+                        wire.one(&format!("SET @mine = {client}"))?;
+                        for round in 0..60 {
+                            let value = wire.value(&format!("SELECT @mine * 1000 + {round}"))?;
+                            let expected = (client * 1000 + round).to_string();
+                            anyhow::ensure!(value.as_deref() == Some(&*expected), "{value:?}");
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            clients.into_iter().try_for_each(|client| client.join().expect("no panic"))
+        })?;
+        let moved = "trunkline_backend_connections_moved_total";
+        wait_metric(&proxy, moved, "", |n| n >= 1.0)?;
+        assert!(!proxy.log().contains("TLS failed"), "{}", proxy.log());
+    }
+    Ok(())
+}
