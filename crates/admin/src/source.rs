@@ -51,6 +51,9 @@ pub trait Runtime: StatusSource {
     /// What runs.
     fn snapshot(&self) -> Arc<Snapshot>;
 
+    /// Empties the result cache; how many results it had.
+    fn flush_cache(&self) -> u64;
+
     /// Ends the process: after running statements, or at once.
     fn stop(&self, is_slow: bool);
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use trunkline_rules::{FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
-    Address, ReplicationGroup, ServerCompression, ServerKey, ServerState, ServerTls, TlsMode,
-    TlsParams, User,
+    Address, HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState,
+    ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Settings, Snapshot, snapshot::TlsWishes};
+use crate::{Guards, Settings, Snapshot, TcpListener, snapshot::TlsWishes};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -19,6 +19,8 @@ pub struct Config {
     pub settings: Settings,
     /// Servers in the order of the file; no two have one key.
     pub servers: Vec<ServerEntry>,
+    /// What is said of hostgroups, in the order of the file; of none twice.
+    pub hostgroups: Vec<HostgroupEntry>,
     /// Users in the order of the file; no two have one name.
     pub users: Vec<Arc<User>>,
     /// Writer and reader hostgroups in the order of the file; no hostgroup is the writer, or the
@@ -26,12 +28,16 @@ pub struct Config {
     pub replication: Vec<ReplicationGroup>,
     /// What TLS to some servers works with; no two are for one server and user.
     pub tls_params: Vec<ServerTlsEntry>,
+    /// TCP listeners in the order of the file; no two have one address.
+    pub tcp_listeners: Vec<TcpListener>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.
     pub rule_set: Arc<RuleSet>,
     /// Fast routing rules: those of the file's tables, then those of the file that it names.
     pub fast_routes: Arc<FastRoutes>,
+    /// The firewall's lists and the limits.
+    pub guards: Arc<Guards>,
 }
 
 /// One server as the operator wrote it.
@@ -49,6 +55,17 @@ pub struct ServerEntry {
     pub tls: ServerTlsWish,
     /// What the operator decided; never [`ServerState::Shunned`].
     pub status: ServerState,
+    /// Free text.
+    pub comment: String,
+}
+
+/// What the operator says of a hostgroup as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostgroupEntry {
+    /// Its number.
+    pub id: HostgroupId,
+    /// Whether its statements share server connections.
+    pub pipeline: Pipeline,
     /// Free text.
     pub comment: String,
 }

@@ -13,7 +13,8 @@ use trunkline_topology::{
 };
 
 use crate::{
-    Config, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting, Settings, Snapshot,
+    Config, HostgroupEntry, ListenAddress, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting,
+    Settings, Snapshot, TcpListener,
     config::{compression_word, status_word, tls_word},
 };
 
@@ -42,9 +43,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed
-/// or added in the order of the new configuration, then what is removed in the order of the old
-/// one. Empty when nothing differs.
+/// hostgroups, users, replication groups, TCP listeners, rules and (in one line each) fast routing rules, the
+/// firewall's lists and limits; of each what is changed or added in the order of the new
+/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -54,9 +55,11 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         .filter_map(|row| setting_change(row, &running.settings, &new.settings))
         .collect();
     compare(&old.servers, &new.servers, &mut changes);
+    compare(&old.hostgroups, &new.hostgroups, &mut changes);
     compare(&old.tls_params, &new.tls_params, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
+    compare(&old.tcp_listeners, &new.tcp_listeners, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
     let (before, now) = (&running.fast_routes, &new.fast_routes);
     if before != now {
@@ -67,7 +70,23 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         let subject = "fast routing".to_owned();
         changes.push(Change { subject, detail, needs_restart: false });
     }
+    let (before, now) = (&old.guards, &new.guards);
+    compare_lists("firewall users", &before.firewall_users, &now.firewall_users, &mut changes);
+    compare_lists("firewall rules", &before.firewall_rules, &now.firewall_rules, &mut changes);
+    compare_lists("limits", &before.limits, &now.limits, &mut changes);
     changes
+}
+
+/// A list that may be long, in one line.
+fn compare_lists<T: PartialEq>(name: &str, old: &[T], new: &[T], changes: &mut Vec<Change>) {
+    if old == new {
+        return;
+    }
+    let detail = match (old.len(), new.len()) {
+        (before, now) if before == now => format!("some of {now} changed"),
+        (before, now) => format!("{before} -> {now}"),
+    };
+    changes.push(Change { subject: name.to_owned(), detail, needs_restart: false });
 }
 
 fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Change> {
@@ -224,6 +243,23 @@ impl Item for ServerTlsEntry {
     }
 }
 
+impl Item for HostgroupEntry {
+    type Key = HostgroupId;
+
+    fn key(&self) -> HostgroupId {
+        self.id
+    }
+
+    fn subject(&self) -> String {
+        format!("hostgroup {}", self.id)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("pipeline", self.pipeline, new.pipeline);
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
+    }
+}
+
 impl Item for ReplicationGroup {
     type Key = HostgroupId;
 
@@ -242,6 +278,38 @@ impl Item for ReplicationGroup {
             ReadWriteSplit::Rules => "rules",
         };
         columns.plain("read_write_split", split(self), split(new));
+    }
+}
+
+impl Item for TcpListener {
+    type Key = ListenAddress;
+
+    fn key(&self) -> ListenAddress {
+        self.address.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("tcp_listener {}", self.address)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("hostgroup", self.hostgroup, new.hostgroup);
+        columns.optional("backup_hostgroup", self.backup_hostgroup, new.backup_hostgroup);
+        columns.plain("balance", self.balance, new.balance);
+        columns.plain("max_connections", self.max_connections, new.max_connections);
+        columns.plain("connect_timeout", self.connect_timeout, new.connect_timeout);
+        columns.plain("retries", self.retries, new.retries);
+        columns.plain("client_timeout", self.client_timeout, new.client_timeout);
+        columns.plain("server_timeout", self.server_timeout, new.server_timeout);
+        columns.plain("fin_timeout", self.fin_timeout, new.fin_timeout);
+        columns.plain("on_marked_down", self.on_marked_down, new.on_marked_down);
+        columns.plain("check", self.check, new.check);
+        columns.plain("check_interval", self.check_interval, new.check_interval);
+        columns.plain("rise", self.rise, new.rise);
+        columns.plain("fall", self.fall, new.fall);
+        columns.plain("send_proxy", self.send_proxy, new.send_proxy);
+        columns.optional("control", self.control.as_ref(), new.control.as_ref());
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }
 
@@ -303,7 +371,7 @@ impl Item for Rule {
         switch("reconnect", |rule| rule.reconnect);
         switch("sticky_conn", |rule| rule.sticky_conn);
         switch("log", |rule| rule.log);
-        switch("pipeline", |rule| rule.pipeline);
+        columns.optional("pipeline", self.pipeline, new.pipeline);
         columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.

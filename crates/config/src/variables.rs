@@ -246,6 +246,11 @@ settings! {
     /// leave nothing behind and have been short lately share a connection. 1 switches it off.
     pipeline_depth_max: usize = 64, Range::Numbers(1, 1_024), "statements", Live, "0.1.0";
 
+    /// The longest that a worker leaves its sockets alone while many statements are in flight on
+    /// shared connections, so that several answers come in one read. It is a small part of what
+    /// these statements take, if that is less. 0 switches it off.
+    coalesce_max_us: u64 = 200, Range::Numbers(0, 10_000), "µs", Live, "0.1.0";
+
     /// The most idle connections kept, per server and worker; what comes back beyond them is
     /// closed. 0 sets no limit below the server's `max_connections`.
     idle_connections_max: u32 = 0, Range::Numbers(0, 1_000_000), "connections", Live, "0.1.0";
@@ -313,6 +318,36 @@ settings! {
 
     /// How much of a statement its digest looks at.
     query_digests_max_query_length: usize = 65_000, Range::Numbers(16, 1_048_576), "bytes", Live,
+        "0.1.0";
+
+    /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
+    /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
+    firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// What a statement that the firewall denies is answered with (error 1148), unless a rule
+    /// answers it.
+    firewall_whitelist_errormsg: String = "Firewall blocked this query".to_owned(),
+        Range::Text(512), "", Live, "0.1.0";
+
+    /// The most memory that the result cache takes, keys and records included. One result takes no
+    /// more than an eighth of it. 0 switches the cache off, whatever rules say.
+    query_cache_size_mb: u64 = 256, Range::Numbers(0, 10_485_760), "MB", Live, "0.1.0";
+
+    /// After this part of its time a cached result is renewed by the first client that asks for it,
+    /// while others still get the old one. 0 lets results expire instead.
+    query_cache_soft_ttl_pct: u32 = 0, Range::Numbers(0, 100), "percent", Live, "0.1.0";
+
+    /// Whether results with warnings are cached. The warnings are not: who gets the cached result
+    /// is told of none.
+    /// 0 does not, 1 does.
+    query_cache_handle_warnings: u8 = 0, Range::Numbers(0, 1), "", Live, "0.1.0";
+
+    /// Whether results without rows are cached, where a rule does not say so
+    /// (`cache_empty_result`).
+    query_cache_stores_empty_result: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// The longest result that is cached.
+    query_cache_result_max: usize = 1_048_576, Range::Numbers(64, 1_073_741_824), "bytes", Live,
         "0.1.0";
 
     /// How often the host names of servers are resolved again.

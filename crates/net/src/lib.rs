@@ -10,5 +10,5 @@ mod tls;
 
 pub use listener::{Accepted, Listener, remove_unix_paths};
 pub use poller::{Event, Events, Poller, Token, Waker};
-pub use stream::{Connecting, Keepalive, Stream};
+pub use stream::{Connecting, Keepalive, Stream, is_own_failure};
 pub use tls::{Acceptor, Connector, Received, Sealed, Tls, TlsFolders, TlsSetup};

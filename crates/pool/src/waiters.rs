@@ -50,9 +50,14 @@ impl<C: Copy + PartialEq> Waiters<C> {
         self.queue.remove(place)
     }
 
-    /// Puts a session back at the front: it was served, but what it got was not usable.
-    pub fn push_front(&mut self, waiter: Waiter<C>) {
-        self.queue.push_front(waiter);
+    /// Puts a session back at the front: it was served, but what it got was not usable. False,
+    /// without doing so, when `max` wait already.
+    pub fn push_front(&mut self, waiter: Waiter<C>, max: usize) -> bool {
+        let has_room = self.queue.len() < max;
+        if has_room {
+            self.queue.push_front(waiter);
+        }
+        has_room
     }
 
     /// Takes a session that no longer waits.

@@ -10,9 +10,11 @@ use std::{
 };
 
 use tracing::{error, info, warn};
+use trunkline_config::Snapshot;
 use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, TlsSetup, Token,
 };
+use trunkline_stats::Report;
 use trunkline_topology::{Address, Server};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillRequest, MovedConn, Now, Peer, Side, Worker,
@@ -22,6 +24,7 @@ use crate::{
     Mail,
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
+    relays::{Means, Relays},
     sockets::{Socket, Sockets, token_of},
 };
 
@@ -39,6 +42,8 @@ pub(crate) const WAKE: Token = Token(0);
 /// What a driver is made of.
 pub(crate) struct Parts {
     pub worker: Worker,
+    /// For choices by chance; another one for each worker.
+    pub seed: u64,
     pub poller: Poller,
     pub listeners: Vec<Listener>,
     pub mail: Receiver<Mail>,
@@ -55,18 +60,21 @@ pub(crate) struct Parts {
 pub(crate) struct Driver {
     pub(crate) parts: Parts,
     pub(crate) sockets: Sockets,
+    relays: Relays,
     pub(crate) scratch: Box<[u8]>,
     /// Records on their way to a socket.
     pub(crate) sealed: Sealed,
     /// Sockets that may have more to read than one batch took.
     unfinished: Vec<Side>,
     accepting: Vec<usize>,
+    /// The worker has ended all its sessions.
     is_stopped: bool,
 }
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
+            relays: Relays::new(parts.seed),
             parts,
             sockets: Sockets::default(),
             scratch: vec![0; SCRATCH_LEN].into_boxed_slice(),
@@ -77,25 +85,42 @@ impl Driver {
         }
     }
 
-    /// Runs until the worker has stopped.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    /// Runs until the worker has stopped. The snapshot is the first configuration.
+    pub(crate) fn run(mut self, snapshot: Arc<Snapshot>) -> io::Result<()> {
         for (number, listener) in self.parts.listeners.iter_mut().enumerate() {
             self.parts.poller.add_listener(listener, Token(1 + number))?;
         }
+        let (relays, mut means) = self.relaying();
+        relays.configure(&snapshot, &mut means);
+        drop(snapshot);
         let mut events = Events::with_capacity(EVENTS_MAX);
-        while !self.is_stopped {
-            let has_more = !self.unfinished.is_empty() || !self.accepting.is_empty();
-            let wait_ms = if has_more { 0 } else { self.parts.worker.tick_within_ms() };
+        while !self.is_stopped || !self.relays.is_empty() {
+            let within_ms = self.parts.worker.tick_within_ms().min(self.relays.tick_within_ms());
+            let wait_ms = if self.has_more() { 0 } else { within_ms };
             self.parts.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
             self.batch(&events);
+            self.pause();
         }
         Ok(())
+    }
+
+    /// Whether sockets are known to have more than the last batch took.
+    fn has_more(&self) -> bool {
+        !self.unfinished.is_empty() || !self.accepting.is_empty() || self.relays.has_more()
+    }
+
+    /// The TCP listeners' part, and what it works with.
+    fn relaying(&mut self) -> (&mut Relays, Means<'_>) {
+        let (poller, keepalive) = (&self.parts.poller, self.parts.keepalive);
+        (&mut self.relays, Means { poller, scratch: &mut self.scratch, keepalive })
     }
 
     fn batch(&mut self, events: &Events) {
         let now = self.now();
         self.parts.worker.begin_batch(now);
         self.parts.worker.counters_mut().batches += 1;
+        let (relays, mut means) = self.relaying();
+        relays.begin_batch(now.ms(), &mut means);
         for side in std::mem::take(&mut self.unfinished) {
             self.read(side);
         }
@@ -105,8 +130,18 @@ impl Driver {
         for event in events.iter() {
             self.event(event);
         }
+        let (relays, mut means) = self.relaying();
+        relays.tick(&mut means);
         self.parts.worker.tick();
         self.settle();
+    }
+
+    /// Leaves the sockets alone for a moment, if the worker expects more to come meanwhile.
+    fn pause(&mut self) {
+        let pause_us = self.parts.worker.pause_us();
+        if pause_us > 0 && !self.has_more() && !self.is_stopped {
+            std::thread::sleep(Duration::from_micros(pause_us));
+        }
     }
 
     fn now(&self) -> Now {
@@ -118,6 +153,10 @@ impl Driver {
     fn event(&mut self, event: Event) {
         if event.token == WAKE {
             return self.open_mail();
+        }
+        if Relays::owns(event.token) {
+            let (relays, mut means) = self.relaying();
+            return relays.event(event, &mut means);
         }
         let Some(side) = self.sockets.side_of(event.token) else {
             if event.token.0 <= self.parts.listeners.len() {
@@ -365,6 +404,11 @@ impl Driver {
                     peer.send(Mail::Killed(asker, answer));
                 }
             }
+            Action::WakeCached { to, clients } => {
+                if let Some(peer) = self.parts.peers.get(to) {
+                    peer.send(Mail::CacheWoken(clients));
+                }
+            }
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
@@ -486,9 +530,20 @@ impl Driver {
     fn mail(&mut self, mail: Mail) {
         let worker = &mut self.parts.worker;
         match mail {
-            Mail::Snapshot(snapshot) => worker.apply_snapshot(snapshot),
+            Mail::Snapshot(snapshot) => {
+                worker.apply_snapshot(Arc::clone(&snapshot));
+                let (relays, mut means) = self.relaying();
+                relays.configure(&snapshot, &mut means);
+            }
+            Mail::Listen(address, listener) => {
+                let (relays, mut means) = self.relaying();
+                relays.listen(&address, listener, &mut means);
+            }
             Mail::Greeting(greeting) => worker.apply_greeting(greeting),
-            Mail::Report(digests, answer) => answer(worker.report(digests)),
+            Mail::Report(digests, answer) => {
+                let tcp = self.relays.report();
+                answer(Report { tcp, ..worker.report(digests) });
+            }
             Mail::Sessions(query, answer) => answer(worker.sessions(query)),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
@@ -496,6 +551,7 @@ impl Driver {
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::Tls(setup) => self.apply_tls(setup),
             Mail::HandedOver(moved, stream, tls) => {
@@ -518,6 +574,8 @@ impl Driver {
         self.accepting.clear();
         let deadline_ms = self.now().ms() + within_ms;
         self.parts.worker.stop_gracefully(deadline_ms);
+        let (relays, mut means) = self.relaying();
+        relays.stop(deadline_ms, &mut means);
     }
 }
 

@@ -8,6 +8,8 @@ mod driver;
 mod sockets;
 mod tls;
 
+mod relays;
+
 mod passwords;
 
 mod plane;

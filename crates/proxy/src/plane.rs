@@ -1,8 +1,9 @@
 //! All workers together, as the supervisor sees them.
 
 use std::{
+    collections::HashMap,
     io,
-    sync::{Arc, mpsc::channel},
+    sync::{Arc, Mutex, PoisonError, mpsc::channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -39,6 +40,8 @@ pub struct DataPlane {
     postboxes: Vec<Postbox>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     listen: Vec<ListenAddress>,
+    /// TCP listeners that are open, by their configured address: where they are.
+    tcp: Mutex<HashMap<ListenAddress, ListenAddress>>,
     shared: Arc<Shared>,
 }
 
@@ -72,7 +75,11 @@ impl DataPlane {
             pollers.push((poller, mailbox(waker)));
         }
         let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
-        let mut plane = Self { postboxes, threads: Vec::new(), listen, shared };
+        let tcp = Mutex::default();
+        let mut plane = Self { postboxes, threads: Vec::new(), listen, tcp, shared };
+        if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
+            return Err(problem);
+        }
         let started = Instant::now();
         for (index, (poller, (own, mail))) in pollers.into_iter().enumerate() {
             let own_listeners = match index + 1 == plane.postboxes.len() {
@@ -121,11 +128,64 @@ impl DataPlane {
         self.postboxes.len()
     }
 
-    /// Has all workers serve a configuration.
-    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+    /// Has all workers serve a configuration. TCP listeners that can't be opened are said; they
+    /// are tried again with the next one.
+    pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
         }
+        self.open_tcp(snapshot)
+    }
+
+    /// Opens the TCP listeners that a configuration has and that are not open yet; what went
+    /// wrong. Those that it does not have any more are closed by the workers.
+    fn open_tcp(&self, snapshot: &Snapshot) -> Vec<String> {
+        let mut open = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = || snapshot.tcp.iter().map(|front| &front.options.address);
+        open.retain(|address, bound| {
+            let stays = wanted().any(|other| other == address);
+            if !stays {
+                remove_unix_paths(std::slice::from_ref(bound));
+            }
+            stays
+        });
+        let mut problems = Vec::new();
+        for address in wanted() {
+            if open.contains_key(address) {
+                continue;
+            }
+            match self.open_for_each_worker(address) {
+                Ok(bound) => {
+                    tracing::info!("listening on {bound}, for any protocol");
+                    open.insert(address.clone(), bound);
+                }
+                Err(error) => problems.push(format!("can't listen at {address}: {error}")),
+            }
+        }
+        problems
+    }
+
+    fn open_for_each_worker(&self, address: &ListenAddress) -> io::Result<ListenAddress> {
+        // Workers share their ports, and so would another process of the same account, without
+        // an error and with half of the clients.
+        if let ListenAddress::Tcp(addr) = address {
+            drop(std::net::TcpListener::bind(addr)?);
+        }
+        let first = Listener::open(address)?;
+        let bound = first.address().clone();
+        let others = self.postboxes.iter().skip(1).map(|_| first.share());
+        let mut listeners = others.collect::<io::Result<Vec<_>>>()?;
+        listeners.push(first);
+        for (postbox, listener) in self.postboxes.iter().zip(listeners) {
+            postbox.send(Mail::Listen(address.clone(), listener));
+        }
+        Ok(bound)
+    }
+
+    /// Where clients of TCP listeners connect; with the ports that were found.
+    pub fn tcp_listen(&self) -> Vec<ListenAddress> {
+        let open = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().cloned().collect()
     }
 
     /// Has all workers encrypt with this; before [`publish`](Self::publish), which may ask for it.
@@ -200,6 +260,7 @@ impl DataPlane {
             };
         }
         remove_unix_paths(&self.listen);
+        remove_unix_paths(&self.tcp_listen());
         result
     }
 
@@ -246,7 +307,7 @@ impl Start {
         let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
         let mut worker = Worker::new(
             options,
-            self.snapshot,
+            Arc::clone(&self.snapshot),
             self.shared,
             self.greeting,
             Box::new(Libraries::new()),
@@ -254,6 +315,7 @@ impl Start {
         worker.offer_tls(self.tls.acceptor().is_some());
         let parts = Parts {
             worker,
+            seed,
             poller: self.poller,
             listeners: self.listeners,
             mail: self.mail,
@@ -265,6 +327,6 @@ impl Start {
             tls: self.tls,
             started: self.started,
         };
-        Driver::new(parts).run()
+        Driver::new(parts).run(self.snapshot)
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
-use trunkline_stats::DigestQuery;
+use trunkline_stats::{DigestQuery, SessionQuery};
 use trunkline_topology::{Secret, Server, ServerHealth, ServerKey};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedConn, Now, Peer, Side,
@@ -35,6 +35,9 @@ const READS_PER_BATCH: usize = 16;
 const UNIX_SEC: u64 = 1_700_000_000;
 /// The worker's clock at the begin of a run, µs.
 const STARTED_US: u64 = 1_000_000;
+
+/// What an operator asks for of the sessions.
+const SESSIONS: SessionQuery = SessionQuery { pinned_only: false, rows_max: 4 };
 
 /// A message to a worker.
 #[derive(Debug)]
@@ -61,6 +64,8 @@ pub enum Mail {
     Kill(Box<KillRequest>),
     /// What came of it.
     Killed(KillAsker, KillAnswer),
+    /// Answers that these clients wait for were stored, or will not be.
+    CacheWoken(Vec<ClientId>),
 }
 
 /// Password work, done outside the worker's thread.
@@ -271,6 +276,11 @@ impl Driver {
     /// How long the worker may be left alone, µs.
     pub fn tick_within_us(&self) -> Micros {
         self.worker.tick_within_ms() * 1_000
+    }
+
+    /// How long it leaves its links alone after a batch, µs.
+    pub fn pause_us(&mut self) -> Micros {
+        self.worker.pause_us()
     }
 
     /// One turn of the loop.
@@ -514,6 +524,9 @@ impl Driver {
             Action::Killed { asker, answer } => {
                 out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
             }
+            Action::WakeCached { to, clients } => {
+                out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
+            }
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }
@@ -556,7 +569,10 @@ impl Driver {
                 worker.apply_snapshot(snapshot);
             }
             Mail::Greeting(greeting) => worker.apply_greeting(greeting),
-            Mail::Report => drop(worker.report(DigestQuery::ALL)),
+            Mail::Report => {
+                drop(worker.report(DigestQuery::ALL));
+                drop(worker.sessions(SESSIONS));
+            }
             Mail::Stop(within_ms) => {
                 self.is_listening = false;
                 self.refuse_backlog(out);
@@ -567,6 +583,7 @@ impl Driver {
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::HandedOver(moved, link) => {
                 let Some(conn) = worker.adopt(*moved) else {

@@ -13,6 +13,7 @@ pub mod client;
 pub mod driver;
 pub mod operator;
 pub mod oracle;
+pub mod packing;
 pub mod plan;
 pub mod queue;
 pub mod rng;

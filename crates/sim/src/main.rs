@@ -22,6 +22,8 @@ use trunkline_sim::{
     shrink::shrink,
 };
 
+/// How often progress is shown where no terminal is.
+const LOGGED_EVERY: Duration = Duration::from_secs(20);
 /// Violations of one seed that are shown.
 const SHOWN_MAX: usize = 10;
 
@@ -119,9 +121,10 @@ fn run_many(arguments: &Arguments) -> bool {
                 })
             })
             .collect();
+        let mut shown_at = start;
         while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
             thread::sleep(Duration::from_millis(200));
-            show_progress(arguments.seeds, &next, &sums, start);
+            show_progress(arguments.seeds, &next, &sums, start, &mut shown_at);
         }
     });
     let ran = next.into_inner().min(arguments.seeds);
@@ -143,12 +146,29 @@ fn seed_of_now() -> u64 {
     now.map_or(0, |now| now.as_secs()) * 1_000_000
 }
 
-fn show_progress(wanted: u64, next: &AtomicU64, sums: &Sums, start: Instant) {
-    if std::io::stderr().is_terminal() {
-        let ran = next.load(Relaxed).min(wanted);
-        let statements = sums.statements.load(Relaxed);
-        let rate = statements as f64 / start.elapsed().as_secs_f64();
-        eprint!("\r{ran}/{wanted} seeds, {statements} statements, {rate:.0}/s ");
+/// Shows how far it is: over and over in a terminal's line, now and then in a log. `shown_at` is
+/// when that was last.
+fn show_progress(
+    wanted: u64,
+    next: &AtomicU64,
+    sums: &Sums,
+    start: Instant,
+    shown_at: &mut Instant,
+) {
+    let is_terminal = std::io::stderr().is_terminal();
+    if !is_terminal && shown_at.elapsed() < LOGGED_EVERY {
+        return;
+    }
+    *shown_at = Instant::now();
+    let ran = next.load(Relaxed).min(wanted);
+    let statements = sums.statements.load(Relaxed);
+    let rate = statements as f64 / start.elapsed().as_secs_f64();
+    let faults = sums.faults.lock().unwrap_or_else(PoisonError::into_inner).values().sum::<u64>();
+    let line =
+        format!("{ran}/{wanted} seeds, {statements} statements ({rate:.0}/s), {faults} faults");
+    match is_terminal {
+        true => eprint!("\r{line} "),
+        false => eprintln!("{line}"),
     }
 }
 

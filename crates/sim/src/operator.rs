@@ -13,10 +13,13 @@ use trunkline_protocol::{
     },
 };
 
-use crate::plan::{ConfigSpec, Plan};
+use crate::{
+    plan::{ConfigSpec, Plan},
+    server::offered,
+};
 
-/// What the model servers have of what the proxy can offer (`monitor::greeting::SUPPORTED`): clients
-/// of the world are offered no more.
+/// What the model servers have of what the proxy can offer (`monitor::greeting::SUPPORTED`):
+/// clients of the world are offered no more.
 const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::FOUND_ROWS)
     .union(Capabilities::LONG_FLAG)
@@ -37,7 +40,19 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_ATTRS)
     .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::COMPRESS)
+    .union(Capabilities::ZSTD_COMPRESSION_ALGORITHM)
+    .union(Capabilities::LOCAL_FILES)
+    .union(Capabilities::STMT_BULK_OPERATIONS)
     .union(Capabilities::DEPRECATE_EOF);
+
+/// What is the proxy's affair, whatever its servers can do.
+const PROXYS_OWN: Capabilities = Capabilities::NO_SCHEMA
+    .union(Capabilities::ODBC)
+    .union(Capabilities::IGNORE_SPACE)
+    .union(Capabilities::INTERACTIVE)
+    .union(Capabilities::IGNORE_SIGPIPE)
+    .union(Capabilities::RESERVED);
 
 /// The configuration in force and the one that came before.
 #[derive(Debug)]
@@ -101,7 +116,7 @@ fn greeting(flavor: Flavor) -> Greeting {
         server_version: version.to_owned(),
         connection_id: 0,
         nonce: [0; NONCE_LEN],
-        capabilities: OFFERED,
+        capabilities: OFFERED & (offered(flavor) | PROXYS_OWN),
         charset,
         status: status::AUTOCOMMIT,
         auth_plugin: plugin.name().to_owned(),

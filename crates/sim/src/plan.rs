@@ -4,6 +4,7 @@
 mod act;
 mod config;
 mod draw;
+mod features;
 
 #[cfg(test)]
 mod tests;

@@ -288,6 +288,14 @@ impl Wire {
         }
     }
 
+    /// Whether this end has heard of a reset.
+    pub fn was_reset(&self, id: LinkId, end: End) -> bool {
+        self.links.get(&id).is_some_and(|link| match end {
+            End::Proxy => link.to_proxy.was_reset(),
+            End::Far => link.to_far.was_reset(),
+        })
+    }
+
     /// Whether this end has written its last.
     pub fn is_finished(&self, id: LinkId, end: End) -> bool {
         let Some(link) = self.links.get(&id) else {

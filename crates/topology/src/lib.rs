@@ -3,14 +3,18 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod gate;
 mod health;
+mod pipeline;
 mod secret;
 mod server;
 mod tls;
 mod user;
 
 pub use address::{Address, AddressError};
+pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use pipeline::Pipeline;
 pub use secret::Secret;
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,

@@ -152,7 +152,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `3 servers in 2 hostgroups, 2 users, 4 rules`.
+/// `3 servers in 2 hostgroups, 2 users, 4 rules`, and what else there is.
 pub fn summary(config: &Config) -> String {
     let mut hostgroups: Vec<_> = config.servers.iter().map(|server| server.key.hostgroup).collect();
     hostgroups.sort();
@@ -161,8 +161,12 @@ pub fn summary(config: &Config) -> String {
         0 => String::new(),
         count => format!(", {}", counted(count, "fast routing rule")),
     };
+    let tcp = match config.tcp_listeners.len() {
+        0 => String::new(),
+        count => format!(", {}", counted(count, "TCP listener")),
+    };
     format!(
-        "{} in {}, {}, {}{fast}",
+        "{} in {}, {}, {}{fast}{tcp}",
         counted(config.servers.len(), "server"),
         counted(hostgroups.len(), "hostgroup"),
         counted(config.users.len(), "user"),

@@ -133,6 +133,13 @@ pub enum Action {
         /// What came of it.
         answer: KillAnswer,
     },
+    /// Tell a worker that answers which its clients wait for were stored, or will not be.
+    WakeCached {
+        /// The worker.
+        to: usize,
+        /// Its clients.
+        clients: Vec<ClientId>,
+    },
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.

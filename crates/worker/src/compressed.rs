@@ -76,6 +76,12 @@ impl Packing {
         self.waiting_len() == 0 && self.packed.is_empty()
     }
 
+    /// Its connection goes to another worker, whose list it is not in.
+    pub(crate) fn leave_list(mut self: Box<Self>) -> Box<Self> {
+        self.is_listed = false;
+        self
+    }
+
     /// Bytes that came and wait.
     fn waiting_len(&self) -> usize {
         self.received.len() + self.unpacked.0.len() - self.unpacked.1

@@ -16,6 +16,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{Difference, Schema, SessionState, Sync, difference};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
+use trunkline_topology::RefusalCause;
 
 use crate::{
     ClientId, Worker,
@@ -244,7 +245,6 @@ impl Worker {
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
         // A server may refuse a command of many packets before it has read them all.
-        // A server may refuse a command of many packets before it has read them all.
         if let Some((header, _, [])) = split_packet(&statement.frames) {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
@@ -266,6 +266,9 @@ impl Worker {
         }
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
+        if let Some(fill) = &mut statement.fill {
+            fill.restart();
+        }
         statement.stage = stage;
         let out = conn.outbox.buf(&mut self.buffers);
         let begin = out.len();
@@ -334,7 +337,12 @@ impl Worker {
             deadline_ms: self.now.ms() + self.snapshot.settings.connect_timeout_server_max,
         };
         self.set_stage(id, Stage::Queued);
-        self.pool.waiters(hostgroup).push_front(waiter);
+        let queue_max = self.snapshot.settings.queue_max;
+        if !self.pool.waiters(hostgroup).push_front(waiter, queue_max) {
+            // Its place was taken meanwhile; one of those who wait may have use for the connection.
+            self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+            return self.offer(conn_id);
+        }
         self.log_in_again(slot, conn_id, account, id);
     }
 

@@ -1,6 +1,7 @@
 //! A server is lost on the way: what each of its clients is told, and what is tried elsewhere.
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::StatementKind;
 
 use crate::{
@@ -111,13 +112,15 @@ impl Worker {
         session.leases.retain(|lease| lease.conn != loss.conn);
         let pins = pins.unwrap_or_default();
         let had_state = !pins.is_empty();
+        // Who asks for warnings is told that they were lost; who does not, has lost nothing.
+        let holds_more = pins.reasons().any(|reason| reason != PinReason::Warnings);
         let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
         let text = match had_state {
             false => format!("{LOST} ({reason})"),
             true => format!("{LOST} ({reason}); it held the session's {}", held.join(", ")),
         };
         let Phase::Running(statement) = &mut client.phase else {
-            if had_state {
+            if holds_more {
                 session.lost = Some(text);
             }
             return;

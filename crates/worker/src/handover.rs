@@ -8,6 +8,7 @@ use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     Action, MovedConn, Worker,
+    compressed::Packing,
     conn::{Conn, ConnPhase, OTHERS_TURN},
     outbox::Outbox,
     prepared::ServerStmts,
@@ -127,7 +128,7 @@ impl Worker {
             flavor: conn.flavor,
             format: conn.format,
             takes_attributes: conn.takes_attributes,
-            packing: conn.packing,
+            packing: conn.packing.map(Packing::leave_list),
             tls: conn.tls,
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),

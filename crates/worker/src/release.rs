@@ -65,6 +65,11 @@ impl Worker {
         }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
+        if let (Some(Ending::TimedOut), Some(error)) = (statement.ending, &outcome.error) {
+            // The server has another error to tell of than its client was told.
+            let text = String::from_utf8_lossy(&error.message);
+            self.note_error(id, error.code, &error.sqlstate, &text);
+        }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
@@ -74,6 +79,9 @@ impl Worker {
             known.pace.observe(service_us, is_good);
         }
         let took_us = self.now.us.saturating_sub(statement.sent_us);
+        if statement.fill.is_some() {
+            self.finish_fill(conn_id, &mut statement, &outcome, was_run);
+        }
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
@@ -89,7 +97,9 @@ impl Worker {
     }
 
     /// Keeps a statement's memory for the next one.
-    fn retire(&mut self, mut statement: Box<Statement>) {
+    pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
+        self.drop_fill(&mut statement);
+        statement.awaits_cache = None;
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;

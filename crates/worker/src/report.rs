@@ -49,6 +49,7 @@ impl Worker {
             servers: servers.collect(),
             pins: self.pins(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
+            limits: self.limit_sums(),
             rule_hits: self.rule_hits.by_rule(&self.snapshot.rules).collect(),
         };
         self.stats.report(gauges, digests)

@@ -4,6 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Question};
+use trunkline_session::tracker::PinReason;
 use trunkline_sql::{analysis::Depends, hint::Hints, token::Modes};
 use trunkline_topology::HostgroupId;
 
@@ -30,6 +31,8 @@ pub(crate) enum Route {
     Reader(HostgroupId),
     /// Nowhere: a rule answers it with an error of this text.
     Error(Arc<str>),
+    /// Nowhere: there have been too many, and this says of what.
+    Limited(Arc<str>),
     /// Nowhere: a rule answers it with OK and this text.
     Ok(Arc<str>),
 }
@@ -90,7 +93,11 @@ impl Worker {
             orders.take_hints(hints);
             hostgroup = self.hinted(id, known, hints).or(hostgroup);
         }
-        let route = self.route_decided(id, hostgroup, Some(known));
+        let limited = match self.limits.is_empty() || asking == Asking::Prepare {
+            true => None,
+            false => self.admit(id, known, &mut orders),
+        };
+        let route = limited.unwrap_or_else(|| self.route_decided(id, hostgroup, Some(known)));
         Routed { route, orders, rewritten }
     }
 
@@ -139,11 +146,21 @@ impl Worker {
             if let Some(flag) = decision.session_flag() {
                 session.next_flag = flag;
             }
+            self.matched_rules.clear();
+            if self.guards.limits_rules() {
+                let ids =
+                    decision.matched().iter().map(|index| snapshot.rules.rule_id(*index as usize));
+                self.matched_rules.extend(ids.flatten());
+            }
         }
         if !applied && !snapshot.fast_routes.is_empty() {
             let (user, schema) = (&session.user.name, session.state.schema.name());
             let fast = snapshot.fast_routes.find(user, schema, flag);
             ruling.hostgroup = fast.or(ruling.hostgroup);
+        }
+        if self.snapshot.settings.firewall_whitelist_enabled {
+            let denied = self.ask_firewall(id, known, flag);
+            ruling.answer = ruling.answer.or(denied);
         }
         ruling
     }
@@ -186,7 +203,9 @@ impl Worker {
         let wanted = match decided {
             Some(hostgroup) => hostgroup,
             None => {
-                if let Some(lease) = held_lease(session, known.map(|known| &**known)) {
+                let group = self.snapshot.writer_group(session.user.default_hostgroup);
+                let readers = group.map(|group| group.reader_hostgroup);
+                if let Some(lease) = held_lease(session, known.map(|known| &**known), readers) {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
                 self.split(session, known)
@@ -226,13 +245,25 @@ fn next_chance(mut number: u64) -> u64 {
 }
 
 /// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
-/// where its last statement ran, for one that reads what that left; else the first.
-fn held_lease<'a>(session: &'a Session, known: Option<&Known>) -> Option<&'a Lease> {
+/// where its last statement ran, for one that reads what that left; else the first that holds more
+/// than what reads left on one of the `readers`, which nothing but reads may follow there.
+fn held_lease<'a>(
+    session: &'a Session,
+    known: Option<&Known>,
+    readers: Option<HostgroupId>,
+) -> Option<&'a Lease> {
     let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
     let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
-    // What may write does not follow a read to a reader.
     let reads_last = known.is_some_and(Known::is_read) && left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
-    last.or(session.leases.first())
+    let binds = |lease: &&Lease| Some(lease.hostgroup) != readers || !holds_reads_only(lease);
+    last.or_else(|| session.leases.iter().find(binds))
+}
+
+/// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts
+/// and warnings.
+fn holds_reads_only(lease: &Lease) -> bool {
+    let left = [PinReason::Cursor, PinReason::FoundRows, PinReason::Warnings];
+    lease.pins.reasons().all(|reason| left.contains(&reason))
 }

@@ -6,6 +6,8 @@
 //! it; one that its session holds awaits the answer, and a `COM_PING` takes an interruption that
 //! came late. One whose fate is not known is closed.
 
+use std::collections::HashSet;
+
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     codec::frame::put_payload,
@@ -53,10 +55,11 @@ pub(crate) struct SideCommand {
 }
 
 impl Worker {
-    /// Whether a `KILL` is on its way to a server, perhaps on a connection beyond the server's
-    /// `max_connections`.
-    pub fn carries_kills(&self) -> bool {
-        !self.side_commands.is_empty()
+    /// Connections that carry a `KILL` to a server, or will: one for each server and account,
+    /// perhaps beyond the server's `max_connections`.
+    pub fn kill_carriers(&self) -> usize {
+        let carriers: HashSet<ConnId> = self.side_commands.iter().map(|it| it.via).collect();
+        carriers.len()
     }
 
     /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
@@ -113,8 +116,8 @@ impl Worker {
     }
 
     /// A connection of the same account to the same server, for side commands: an idle one, or
-    /// one that is opened. When the server's cap is reached, each worker may have one beyond it,
-    /// as that is when statements most need to be ended.
+    /// one that is opened. When the server's cap is reached, each worker may have one beyond it for
+    /// each account, as that is when statements most need to be ended.
     fn side_conn(
         &mut self,
         logins: &[ClientId],
@@ -139,14 +142,15 @@ impl Worker {
         let hostgroup = slot.server.key.hostgroup;
         if !health.try_take_connection(max) {
             let others = self.side_commands.iter().map(|command| command.via);
-            let is_coming = |via: &ConnId| {
+            // One that carries others, or will, carries this one behind them.
+            let carries = |via: &ConnId| {
                 self.conns.get(*via).is_some_and(|conn| {
                     conn.slot == slot_id
                         && conn.account == account
-                        && conn.list == ConnState::Connecting
+                        && matches!(conn.list, ConnState::Connecting | ConnState::Resetting)
                 })
             };
-            if let Some(via) = others.into_iter().find(is_coming) {
+            if let Some(via) = others.into_iter().find(carries) {
                 return Ok(via);
             }
             health.take_connection_beyond();

@@ -13,7 +13,8 @@ const TESTING: [&str; 6] =
     ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 12] = [
+const OWNERS: [(&str, &[&str]); 13] = [
+    ("quick_cache", &["trunkline-cache"]),
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
     ("rustls", &["trunkline-net"]),

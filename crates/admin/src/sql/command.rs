@@ -19,6 +19,8 @@ pub enum Command {
     },
     /// Forgets the digests counted so far.
     TruncateDigests,
+    /// Empties the result cache.
+    FlushCache,
     /// Moves the digests into the history.
     SaveDigests,
     /// Writes what runs as a configuration file.
@@ -76,7 +78,7 @@ fn proxysql(words: &[&str]) -> Result<Command, String> {
         ["SHUTDOWN"] | ["KILL"] => Command::Shutdown { is_slow: false },
         ["SHUTDOWN", "SLOW"] => Command::Shutdown { is_slow: true },
         ["FLUSH", "LOGS"] => Command::Accepted("the log is standard error"),
-        ["FLUSH", "QUERY", "CACHE"] => Command::Accepted("there is no cache"),
+        ["FLUSH", "QUERY", "CACHE"] => Command::FlushCache,
         ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::Accepted("no hosts are kept"),
         ["RELOAD", "TLS"] => Command::ReloadTls,
         ["START" | "STOP" | "RESTART" | "PAUSE" | "RESUME" | "READONLY" | "READWRITE"]

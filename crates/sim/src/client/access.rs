@@ -36,6 +36,7 @@ pub(super) fn access_of(act: &Act) -> Access {
         | Act::Put { .. }
         | Act::Update { .. }
         | Act::Delete { .. }
+        | Act::Load(_)
         | Act::InsertTemporary(_)
         | Act::ExecuteSql { using: Some(_), .. } => Access::Write,
         Act::Broken

@@ -4,8 +4,8 @@ use trunkline_protocol::packet::status;
 
 use super::{
     Deed, Flying, ModelClient, Slot,
-    reply::{Part, Reply, error_of},
-    shadow::{PROXY_ERRORS, done_of},
+    reply::{self, Part, Reply, error_of},
+    shadow::{PROXY_ERRORS, answer_of, done_of},
 };
 use crate::{
     Micros,
@@ -23,7 +23,7 @@ struct Learned {
 
 impl ModelClient {
     /// The reply to the oldest command under way is whole.
-    pub(super) fn answered(&mut self, reply: Reply, now: Micros) {
+    pub(super) fn answered(&mut self, mut reply: Reply, now: Micros) {
         let Some(flying) = self.flying.pop_front() else {
             return;
         };
@@ -36,6 +36,10 @@ impl ModelClient {
                     true => self.cursor_opened(*slot, &flying, &reply),
                     false => self.statements_answered(&flying, &reply, now),
                 }
+            }
+            Deed::Bulk { .. } => {
+                reply = one_by_one(reply, flying.statements.len());
+                self.statements_answered(&flying, &reply, now)
             }
             Deed::Prepare { slot, template, .. } => self.prepared(*slot, *template, &reply),
             Deed::Fetch { slot, rows } => self.fetched(*slot, *rows, &reply),
@@ -211,6 +215,9 @@ impl ModelClient {
             self.shadow.command_failed(error);
             return learned;
         }
+        if let Some(part) = reply.first() {
+            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
+        }
         let is_right = match (deed, reply.as_slice()) {
             (Deed::Statistics, [Part::Text(_)]) => true,
             (Deed::Statistics | Deed::Nonsense, _) => false,
@@ -252,4 +259,16 @@ fn numbers(tag: u64, rows: u64, width: u64) -> Vec<Vec<Cell>> {
     let pad = "x".repeat(usize::try_from(width).unwrap_or_default());
     let row = |n: u64| vec![Some(tag.to_string()), Some(n.to_string()), Some(pad.clone())];
     (0..rows).map(row).collect()
+}
+
+/// The answer to several writes of one row as if each had been answered: all but the first have
+/// certainly replaced what the one before wrote.
+fn one_by_one(reply: Reply, count: usize) -> Reply {
+    let ([Part::Ok(done)], Some(others)) = (reply.as_slice(), count.checked_sub(1)) else {
+        return reply;
+    };
+    let others = u64::try_from(others).unwrap_or_default();
+    let part = |affected_rows| Part::Ok(reply::Done { affected_rows, ..done.clone() });
+    let first = part(done.affected_rows.saturating_sub(2 * others));
+    std::iter::once(first).chain((0..others).map(|_| part(2))).collect()
 }

@@ -5,7 +5,7 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 
-use crate::statement::{Param, Schema, Tag, Template, put_execute};
+use crate::statement::{Param, Schema, Tag, Template, put_bulk, put_execute};
 
 /// Bytes of one piece of long data.
 const PIECE_LEN: usize = 700;
@@ -35,6 +35,12 @@ impl Command {
     pub(super) fn execute(stmt_id: u32, cursor: bool, params: &[Param]) -> Self {
         let mut payload = Vec::new();
         put_execute(&mut payload, stmt_id, cursor, params);
+        Self { payload, shape: ResponseShape::Query, is_binary: true }
+    }
+
+    pub(super) fn bulk(stmt_id: u32, rows: &[Vec<u64>]) -> Self {
+        let mut payload = Vec::new();
+        put_bulk(&mut payload, stmt_id, rows);
         Self { payload, shape: ResponseShape::Query, is_binary: true }
     }
 

@@ -1,7 +1,11 @@
 //! What a client sends, and when.
 
+use trunkline_protocol::{
+    Capabilities, Malformed, codec::frame::put_payload, packet::greeting::Flavor,
+};
+
 use super::{
-    ClientOutput, Deed, Flying, Leaving, ModelClient, Phase,
+    Deed, Flying, Leaving, ModelClient, Phase,
     command::{Command, long_text, params, put_long_data},
 };
 use crate::{
@@ -10,6 +14,10 @@ use crate::{
     statement::{Act, Param, Statement, Tag, Template, to_sql},
 };
 
+/// Pieces of files are 1,000 to so many more bytes long.
+const PIECES_LEN: u64 = 6_000;
+/// Of so many files, one is broken off.
+const BREAKS_OFF_EVERY: u64 = 16;
 /// An id that no statement has.
 const NO_STATEMENT: u32 = 4_000_000;
 /// A statement of no name, for what executes nothing.
@@ -69,7 +77,7 @@ impl ModelClient {
         };
         match leaving {
             Leaving::Politely => {
-                self.outputs.push(ClientOutput::Send(vec![1, 0, 0, 0, 1]));
+                self.transmit(vec![1, 0, 0, 0, 1]);
                 self.close(false, now);
             }
             Leaving::Silently => self.close(false, now),
@@ -82,8 +90,7 @@ impl ModelClient {
         match &deed {
             Deed::Query(statements) => {
                 let text = to_sql(statements, self.spec.flavor);
-                let expected = (statements.len() > 1 && !self.shadow.session().multi_statements)
-                    .then_some(1064);
+                let expected = self.refusal_of(statements);
                 let command = Command::query(&text);
                 let statements = statements.clone();
                 self.send(deed, command, text, statements, expected, now);
@@ -97,6 +104,18 @@ impl ModelClient {
                 let (slot, tag, value) = (*slot, *tag, *value);
                 let (cursor, long_data) = (*cursor, *long_data);
                 self.execute(deed, slot, tag, value, cursor, long_data, now);
+            }
+            Deed::Bulk { slot, key, tags } => {
+                let stmt_id = self.stmt_id(*slot);
+                let rows: Vec<_> = tags.iter().map(|tag| vec![*key, tag.0]).collect();
+                let text = format!("execute {stmt_id} {} times", rows.len());
+                let put = |tag: &Tag| Statement::new(*tag, Act::Put { key: *key });
+                let (statements, expected) = match self.slots.contains_key(slot) {
+                    true => (tags.iter().map(put).collect(), None),
+                    false => (NOTHING, Some(1243)),
+                };
+                let command = Command::bulk(stmt_id, &rows);
+                self.send(deed, command, text, statements, expected, now);
             }
             Deed::Fetch { slot, rows } => {
                 let stmt_id = self.stmt_id(*slot);
@@ -142,7 +161,7 @@ impl ModelClient {
                 let mut out = Vec::new();
                 Command::query("SELECT 1 FROM nothing WHERE nobody = 'reads this'").put(&mut out);
                 out.truncate(*bytes);
-                self.outputs.push(ClientOutput::Send(out));
+                self.transmit(out);
                 self.close(true, now);
             }
         }
@@ -175,7 +194,7 @@ impl ModelClient {
         if long_data && template == Template::Length {
             let mut out = Vec::new();
             put_long_data(&mut out, stmt_id, 1, &long_text(value));
-            self.outputs.push(ClientOutput::Send(out));
+            self.transmit(out);
             if let Some(text) = sent.get_mut(1).filter(|_| value > 0) {
                 *text = Param::LongData;
             }
@@ -200,7 +219,7 @@ impl ModelClient {
         self.shadow.session_mut().close_prepared(slot.shadow_id);
         let mut out = Vec::new();
         Command::close(slot.stmt_id).put(&mut out);
-        self.outputs.push(ClientOutput::Send(out));
+        self.transmit(out);
         let exchange = Exchange {
             is_unanswered: true,
             ..exchange(format!("close {}", slot.stmt_id), now, None)
@@ -222,12 +241,14 @@ impl ModelClient {
     ) {
         let mut out = Vec::new();
         command.put(&mut out);
-        self.outputs.push(ClientOutput::Send(out));
+        self.transmit(out);
         let Some(session) = self.history.sessions.last_mut() else {
             return;
         };
         let (prepared_in, fetched) = match &deed {
-            Deed::Execute { slot, .. } => (self.slots.get(slot).map(|slot| slot.schema), 0),
+            Deed::Execute { slot, .. } | Deed::Bulk { slot, .. } => {
+                (self.slots.get(slot).map(|slot| slot.schema), 0)
+            }
             Deed::Fetch { slot, .. } => {
                 (None, self.slots.get(slot).map_or(0, |slot| slot.template.columns().len()))
             }
@@ -248,6 +269,46 @@ impl ModelClient {
         if self.flying.len() == 1 {
             self.expect_next();
         }
+    }
+
+    /// The error that a command of these statements ends with for what this client never asked for.
+    fn refusal_of(&self, statements: &[Statement]) -> Option<u16> {
+        let is_offered = self.login.capabilities().contains(Capabilities::LOCAL_FILES);
+        match statements {
+            [Statement { act: Act::Load(_), .. }] if !is_offered => Some(match self.spec.flavor {
+                Flavor::MariaDb => 4166,
+                Flavor::MySql => 3948,
+            }),
+            [_, _, ..] if !self.shadow.session().multi_statements => Some(1064),
+            _ => None,
+        }
+    }
+
+    /// A server asks for the file of the oldest statement under way.
+    pub(super) fn send_file(&mut self, name: &str, mut seq: u8, now: Micros) {
+        let statement = self.flying.front().and_then(|flying| flying.statements.first());
+        let Some(&Statement { tag: Some(tag), act: Act::Load(upload) }) = statement else {
+            return self.give_up(&Malformed("a request for a file that nobody has"), now);
+        };
+        if name != upload.name(tag.0) {
+            return self.give_up(&Malformed("a request for another file"), now);
+        }
+        let content = upload.content(tag);
+        let piece_len = usize::try_from(tag.0 % PIECES_LEN).unwrap_or_default() + 1_000;
+        // Some lose their client on the way.
+        let breaks_off = tag.0 % BREAKS_OFF_EVERY == 0;
+        let sent = if breaks_off { content.len() / 2 } else { content.len() };
+        let mut out = Vec::new();
+        for piece in content.get(..sent).unwrap_or_default().chunks(piece_len) {
+            seq = put_payload(&mut out, seq, piece);
+        }
+        if breaks_off {
+            self.transmit(out);
+            return self.close(true, now);
+        }
+        seq = put_payload(&mut out, seq, &[]);
+        self.transmit(out);
+        self.reader.file_sent(seq);
     }
 
     /// Awaits the reply to the oldest command under way.
@@ -286,5 +347,10 @@ fn kill_of(deed: &Deed) -> Option<Kill> {
 
 /// Commands that clients send ahead of replies; what others mean depends on replies.
 fn goes_ahead(deed: &Deed) -> bool {
-    matches!(deed, Deed::Query(_) | Deed::Ping | Deed::InitDb(_) | Deed::Statistics)
+    match deed {
+        // Whatever follows would be part of the file.
+        Deed::Query(statements) => !statements.iter().any(|it| matches!(it.act, Act::Load(_))),
+        Deed::Ping | Deed::InitDb(_) | Deed::Statistics => true,
+        _ => false,
+    }
 }

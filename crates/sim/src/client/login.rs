@@ -19,6 +19,9 @@ use super::reply::{Done, Refused, read_error};
 /// The collation of clients' handshakes: `utf8mb4_general_ci`.
 pub const COLLATION: u8 = 45;
 
+/// How hard clients ask for zstd to work.
+const ZSTD_LEVEL: u8 = 3;
+
 /// Who logs in, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -159,13 +162,16 @@ impl Login {
         self.nonce = greeting.nonce;
         self.number = greeting.connection_id;
         let mut wanted = self.wanted
-            | Capabilities::LONG_PASSWORD
             | Capabilities::PROTOCOL_41
             | Capabilities::SECURE_CONNECTION
             | Capabilities::PLUGIN_AUTH
             | Capabilities::MULTI_RESULTS
             | Capabilities::PS_MULTI_RESULTS
             | Capabilities::TRANSACTIONS;
+        // Who speaks MariaDB's extensions leaves out what is called CLIENT_MYSQL there.
+        if self.wanted & Capabilities::EXTENDED == Capabilities::EMPTY {
+            wanted.insert(Capabilities::LONG_PASSWORD);
+        }
         if self.identity.schema.is_some() {
             wanted.insert(Capabilities::CONNECT_WITH_DB);
         }
@@ -173,6 +179,7 @@ impl Login {
         self.agreed = wanted & (greeting.capabilities | Capabilities::LONG_PASSWORD);
         let plugin = Plugin::from_name(greeting.auth_plugin.as_bytes()).unwrap_or(Plugin::Native);
         let answer = self.answer(plugin);
+        let zstd = self.agreed.contains(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
         let response = HandshakeResponse {
             capabilities: self.agreed,
             packet_len_max: 1 << 24,
@@ -182,7 +189,7 @@ impl Login {
             schema: self.identity.schema.as_deref().map(str::as_bytes),
             plugin: Some(plugin.name().as_bytes()),
             attributes: Default::default(),
-            zstd_level: None,
+            zstd_level: zstd.then_some(ZSTD_LEVEL),
         };
         self.seq = response.put(out, 1);
         Ok(())

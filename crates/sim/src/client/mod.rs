@@ -30,7 +30,9 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trunkline_protocol::{Capabilities, Malformed, response::ResponseShape};
+use trunkline_protocol::{
+    Capabilities, Malformed, codec::compressed::Expected, response::ResponseShape,
+};
 
 pub use self::{
     login::Identity,
@@ -49,6 +51,7 @@ use crate::{
         Answer, ClientHistory, EndedBy, Ending, Exchange, LoginOutcome, Mismatch, MismatchKind,
         SessionHistory,
     },
+    packing::Packing,
     statement::{Cell, Schema, Statement, Template},
 };
 
@@ -117,6 +120,8 @@ pub struct ModelClient {
     phase: Phase,
     login: Login,
     reader: ReplyReader,
+    /// What it and the proxy agreed to do with their bytes since the login.
+    packing: Option<Box<Packing>>,
     shadow: Shadow,
     rows: OwnRows,
     flying: VecDeque<Flying>,
@@ -150,6 +155,7 @@ impl ModelClient {
         Self {
             phase: Phase::Away(Some(spec.starts_us)),
             reader: ReplyReader::new(login.format()),
+            packing: None,
             login,
             shadow: Shadow::new(spec.place, spec.flavor, None, false),
             rows: OwnRows::default(),
@@ -220,6 +226,7 @@ impl ModelClient {
         self.phase = Phase::LoggingIn;
         self.login = Login::new(self.spec.identity.clone(), self.spec.capabilities);
         self.reader = ReplyReader::new(self.login.format());
+        self.packing = None;
         self.until_pause = match self.spec.reading {
             Reading::Eager => 0,
             Reading::Slow { every, .. } => every,
@@ -240,12 +247,33 @@ impl ModelClient {
 
     /// Bytes of the proxy.
     pub fn received(&mut self, bytes: &[u8], now: Micros) {
-        self.reader.feed(bytes);
         self.slow_down(bytes.len(), now);
-        if let Err(nonsense) = self.read(now) {
+        if let Err(nonsense) = self.take_in(bytes).and_then(|()| self.read(now)) {
             self.give_up(&nonsense, now);
         }
         self.tick(now);
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        // One that waits for each answer knows the number of the next packet.
+        let expected = match self.spec.ahead_max <= 1 && !self.spec.is_direct {
+            true => Expected::Answer,
+            false => Expected::Any,
+        };
+        match &mut self.packing {
+            None => self.reader.feed(bytes),
+            Some(packing) => self.reader.feed(&packing.unpack(bytes, expected)?),
+        }
+        Ok(())
+    }
+
+    /// Sends whole packets, or the beginning of one.
+    fn transmit(&mut self, bytes: Vec<u8>) {
+        let bytes = match &mut self.packing {
+            None => bytes,
+            Some(packing) => packing.pack_commands(&bytes),
+        };
+        self.outputs.push(ClientOutput::Send(bytes));
     }
 
     /// Its connection is gone: because of the proxy, or of the plan.
@@ -330,14 +358,14 @@ impl ModelClient {
             let mut out = Vec::new();
             let step = self.login.on_packet(header, &payload, &mut out)?;
             if !out.is_empty() {
-                self.outputs.push(ClientOutput::Send(out));
+                self.transmit(out);
             }
             if let Some(session) = self.history.sessions.last_mut() {
                 session.number = Some(u64::from(self.login.number()));
             }
             match step {
                 LoginStep::Continue => {}
-                LoginStep::Accepted(done) => self.accepted(&done, now),
+                LoginStep::Accepted(done) => self.accepted(&done, now)?,
                 LoginStep::Refused(error) => {
                     if let Some(session) = self.history.sessions.last_mut() {
                         session.login = LoginOutcome::Refused(now, error);
@@ -349,7 +377,11 @@ impl ModelClient {
         }
         while !self.flying.is_empty() {
             let Some(reply) = self.reader.next_reply()? else {
-                return Ok(());
+                match self.reader.take_file() {
+                    Some((name, seq)) => self.send_file(&name, seq, now),
+                    None => return Ok(()),
+                }
+                continue;
             };
             self.answered(reply, now);
             self.expect_next();
@@ -388,10 +420,17 @@ impl ModelClient {
         }
     }
 
-    fn accepted(&mut self, done: &reply::Done, now: Micros) {
+    fn accepted(&mut self, done: &reply::Done, now: Micros) -> Result<(), Malformed> {
         self.phase = Phase::Talking;
         let rest = std::mem::replace(&mut self.reader, ReplyReader::new(self.login.format()));
-        self.reader.feed(rest.rest());
+        match self.packing {
+            None => {
+                self.packing = Packing::of(self.login.capabilities());
+                self.take_in(rest.rest())?;
+            }
+            // A change of user: what came is unpacked.
+            Some(_) => self.reader.feed(rest.rest()),
+        }
         if self.spec.is_direct {
             self.reader.allow_farewell();
         }
@@ -399,6 +438,8 @@ impl ModelClient {
         let schema = identity.first_schema().map(|name| Schema::from_name(name.as_bytes()));
         let multi = self.login.capabilities().contains(Capabilities::MULTI_STATEMENTS);
         self.shadow = Shadow::new(self.spec.place, self.spec.flavor, schema, multi);
+        let hears = self.login.capabilities().contains(Capabilities::SESSION_TRACK);
+        self.shadow.hear_changes(hears);
         self.shadow.session_mut().number = u64::from(self.login.number());
         let mismatch = self.shadow.status_mismatch(Some(done));
         if let Some(session) = self.history.sessions.last_mut() {
@@ -408,6 +449,7 @@ impl ModelClient {
             }
         }
         self.due_after_pause(now);
+        Ok(())
     }
 
     /// Becomes somebody else: the same connection, another session.
@@ -420,8 +462,12 @@ impl ModelClient {
         let user = identity.user.clone();
         let mut out = Vec::new();
         self.login.change_user(identity, &mut out);
-        self.outputs.push(ClientOutput::Send(out));
+        self.transmit(out);
         self.begin_session(&user, refusal, now);
+        if let Some(session) = self.history.sessions.last_mut() {
+            // The connection stays, and may be killed by its number before it hears anything.
+            session.number = Some(u64::from(self.login.number()));
+        }
         self.phase = Phase::LoggingIn;
     }
 

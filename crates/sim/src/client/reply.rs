@@ -34,6 +34,8 @@ pub struct Done {
     pub variables: Vec<(String, String)>,
     /// The schema that they reported.
     pub schema: Option<String>,
+    /// The commits that they reported.
+    pub gtids: Option<String>,
 }
 
 /// One value of a row, as text; `None` for NULL.
@@ -101,6 +103,8 @@ pub fn status_of(reply: &[Part]) -> Option<u16> {
     })
 }
 
+/// What a request for a file begins with.
+const FILE_REQUEST: u8 = 0xFB;
 /// The type of a text column.
 const VAR_STRING: u8 = 0xFD;
 
@@ -113,6 +117,8 @@ enum Await {
     Text,
     /// OK, ERR or a column count.
     Answer,
+    /// Nothing before the client has sent its file.
+    File,
     /// Column definitions.
     Columns(u64),
     /// EOF after them.
@@ -149,6 +155,8 @@ pub struct ReplyReader {
     reply: Reply,
     has_begun: bool,
     is_farewell_allowed: bool,
+    /// The file that the other end asks for.
+    file: Option<String>,
 }
 
 impl ReplyReader {
@@ -167,6 +175,7 @@ impl ReplyReader {
             reply: Vec::new(),
             has_begun: false,
             is_farewell_allowed: false,
+            file: None,
         }
     }
 
@@ -236,7 +245,7 @@ impl ReplyReader {
     /// # Errors
     /// [`Malformed`] for bytes that no server may send here.
     pub fn next_reply(&mut self) -> Result<Option<Reply>, Malformed> {
-        while self.awaited != Await::Nothing {
+        while !matches!(self.awaited, Await::Nothing | Await::File) {
             let Some((header, payload)) = self.packet() else {
                 return Ok(None);
             };
@@ -253,7 +262,18 @@ impl ReplyReader {
             self.has_begun = true;
             self.on_packet(&payload)?;
         }
-        Ok(Some(std::mem::take(&mut self.reply)))
+        Ok((self.awaited == Await::Nothing).then(|| std::mem::take(&mut self.reply)))
+    }
+
+    /// The name of a file that the other end asks for, and the number of its first packet.
+    pub fn take_file(&mut self) -> Option<(String, u8)> {
+        self.file.take().map(|name| (name, self.seq))
+    }
+
+    /// The file was sent; the packet behind it has this number.
+    pub fn file_sent(&mut self, seq: u8) {
+        self.seq = seq;
+        self.awaited = Await::Answer;
     }
 
     fn on_packet(&mut self, payload: &[u8]) -> Result<(), Malformed> {
@@ -308,7 +328,7 @@ impl ReplyReader {
                 self.awaited = Await::Nothing;
                 Ok(())
             }
-            Await::Nothing => Err(Malformed("a packet after the reply")),
+            Await::Nothing | Await::File => Err(Malformed("a packet after the reply")),
         }
     }
 
@@ -340,6 +360,11 @@ impl ReplyReader {
             let done = self.done(payload)?;
             self.awaited = after(&done);
             self.reply.push(Part::Ok(done));
+            return Ok(());
+        }
+        if first == FILE_REQUEST {
+            self.file = Some(text(payload.get(1..).unwrap_or_default()));
+            self.awaited = Await::File;
             return Ok(());
         }
         let mut reader = Reader::new(payload);
@@ -446,6 +471,7 @@ fn done_of(ok: &OkPacket<'_>) -> Result<Done, Malformed> {
         info: text(ok.info),
         variables: Vec::new(),
         schema: None,
+        gtids: None,
     };
     for change in Changes::new(ok.changes) {
         match change? {
@@ -453,8 +479,8 @@ fn done_of(ok: &OkPacket<'_>) -> Result<Done, Malformed> {
                 done.variables.push((text(name), text(value)));
             }
             Change::Schema(name) => done.schema = Some(text(name)),
+            Change::Gtids(set) => done.gtids = Some(text(set)),
             Change::State(_)
-            | Change::Gtids(_)
             | Change::TransactionCharacteristics(_)
             | Change::TransactionState(_) => {}
         }

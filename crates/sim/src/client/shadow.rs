@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     Micros,
+    oracle::facts::Gtid,
     oracle::history::{Access, Begins, Ends, Mismatch, MismatchKind, OwnRead, OwnWrite, Said},
     session::{DATA_ERRORS, ModelSession, Replied},
     statement::{
         self, Act, Answer, Cell, Failure, PreparedSql, Rows, Schema, Setting, Statement, Tag,
+        Upload,
     },
 };
 
@@ -52,6 +54,11 @@ pub(super) struct Shadow {
     /// A deadlock has undone the transaction, and no reply has said so since: an error has no
     /// flags, so the proxy does not know it, and says the old ones where it answers itself.
     is_status_stale: bool,
+    /// The session as it is if a statement that was interrupted had not begun: the next reply says
+    /// which of the two it is.
+    unbegun: Option<Box<ModelSession>>,
+    /// The client understands what OKs say of the session.
+    hears_changes: bool,
     /// User variables, and updates prepared by SQL: what `EXECUTE` writes.
     users: BTreeMap<u8, u64>,
     updates: BTreeMap<u8, (Option<Schema>, u64)>,
@@ -77,9 +84,16 @@ impl Shadow {
             traces_us: None,
             has_found_rows: false,
             is_status_stale: false,
+            unbegun: None,
+            hears_changes: false,
             users: BTreeMap::new(),
             updates: BTreeMap::new(),
         }
+    }
+
+    /// The client is told changes of its session.
+    pub(super) fn hear_changes(&mut self, hears_changes: bool) {
+        self.hears_changes = hears_changes;
     }
 
     pub(super) fn session(&self) -> &ModelSession {
@@ -116,6 +130,7 @@ impl Shadow {
             rows.end_unit(unit, true);
         }
         self.forget_traces();
+        self.unbegun = None;
         self.has_held = false;
         self.users.clear();
         self.updates.clear();
@@ -188,9 +203,10 @@ impl Shadow {
         rows: &mut OwnRows,
         at_us: Micros,
     ) -> Judged {
+        let answer = answer_of(part);
+        self.settle_unbegun(Some((statement, schema)), &answer, done_of(part));
         let mut said = self.said(statement);
         let was_in_transaction = self.session.is_in_transaction();
-        let answer = answer_of(part);
         self.is_status_stale = match &answer {
             Answer::Failed(failure) if failure.code == 1213 => was_in_transaction,
             Answer::Failed(_) => self.is_status_stale,
@@ -207,6 +223,8 @@ impl Shadow {
             }
         };
         self.note_unit(statement, was_in_transaction, next_unit, &answer, &mut said);
+        said.gtid = done_of(part).and_then(|done| Gtid::read(done.gtids.as_deref()?));
+        let mismatch = mismatch.or_else(|| self.gtid_mismatch(statement, &said, &answer));
         let is_without_effect = match &answer {
             Answer::Failed(failure) => !PROXY_ERRORS.contains(&failure.code),
             Answer::Done(done) => done.affected == 0,
@@ -223,6 +241,61 @@ impl Shadow {
         }
         self.has_held |= self.session.holds_anything() || pins_for_good(&statement.act);
         Judged { said, mismatch: mismatch.or(data), error_expected }
+    }
+
+    /// Whether a statement that was interrupted had begun its transaction shows in the flags of the
+    /// next reply: one that waited for a connection has not.
+    pub(super) fn settle_unbegun(
+        &mut self,
+        statement: Option<(&Statement, Option<Schema>)>,
+        answer: &Answer,
+        done: Option<&Done>,
+    ) {
+        let Some(mut unbegun) = self.unbegun.take() else {
+            return;
+        };
+        let Some(done) = done else {
+            if let Answer::Failed(failure) = answer {
+                unbegun.fail(failure.clone());
+                self.unbegun = Some(unbegun);
+            }
+            return;
+        };
+        let status_of = |session: &ModelSession| {
+            let mut tried = session.clone();
+            if let Some((statement, schema)) = statement {
+                tried.run_in(statement, schema, &mut Replied::new(answer));
+            }
+            tried.status() & SESSION_FLAGS
+        };
+        let flags = done.status & SESSION_FLAGS;
+        if status_of(&self.session) != flags && status_of(&unbegun) == flags {
+            self.session = *unbegun;
+            self.unit = None;
+        }
+    }
+
+    /// A session that asks for the names of its commits is told them.
+    fn gtid_mismatch(
+        &self,
+        statement: &Statement,
+        said: &Said,
+        answer: &Answer,
+    ) -> Option<Mismatch> {
+        let has_committed = match answer {
+            Answer::Done(done) => done.affected > 0 && access_of(&statement.act) == Access::Write,
+            Answer::Rows(_) | Answer::Failed(_) => false,
+        };
+        let is_told = self.hears_changes && self.session.tracks_gtids();
+        let is_missing = has_committed
+            && is_told
+            && is_of_tables(&statement.act)
+            && said.unit.is_none()
+            && said.gtid.is_none();
+        is_missing.then(|| Mismatch {
+            kind: MismatchKind::State,
+            evidence: "expected the name of the commit".to_owned(),
+        })
     }
 
     /// An error is what the session itself brings about, or else something happened to it.
@@ -248,11 +321,17 @@ impl Shadow {
         }
         // Whether its cause is true is for the oracle. The session goes on as it was; what the
         // proxy says is told like a server's error.
+        let before = self.session.clone();
         if PROXY_ERRORS.contains(&failure.code) {
             self.session.fail(failure.clone());
         } else {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
+        }
+        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
+            let mut unbegun = before;
+            unbegun.fail(failure.clone());
+            self.unbegun = Some(Box::new(unbegun));
         }
         if STATE_ERRORS.contains(&failure.code) {
             let evidence = format!("expected {expected:?}, got {failure:?}");
@@ -438,7 +517,8 @@ impl Shadow {
             Act::InsertKey { key }
             | Act::InsertIgnore { key }
             | Act::Put { key }
-            | Act::Update { key } => (key, Some(tag)),
+            | Act::Update { key }
+            | Act::Load(Upload { key, is_there: true, .. }) => (key, Some(tag)),
             Act::Delete { key } => (key, None),
             Act::Insert => {
                 if let Some(tag) = statement.tag {

@@ -102,6 +102,15 @@ pub enum Deed {
         /// The text of [`Template::Length`] goes ahead in pieces.
         long_data: bool,
     },
+    /// `COM_STMT_BULK_EXECUTE` of [`Template::Put`]: one row, written again and again.
+    Bulk {
+        /// Of which slot.
+        slot: u8,
+        /// The row.
+        key: u64,
+        /// Names each write.
+        tags: Vec<Tag>,
+    },
     /// `COM_STMT_FETCH`.
     Fetch {
         /// From which slot.

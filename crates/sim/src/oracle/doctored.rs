@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{
     Breach, Oracle, Rest, Run,
     facts::{
-        Cause, CauseKind, ClosedBy, Effect, Execution, Facts, LinkFact, RuleFact, Setting, Split,
-        UserFact,
+        Cause, CauseKind, ClosedBy, Effect, Execution, Facts, Gtid, LinkFact, RuleFact, Setting,
+        Split, UserFact,
     },
     history::{
         Access, Answer, Begins, ClientHistory, EndedBy, Ending, Ends, Exchange, LoginOutcome,
@@ -48,6 +48,7 @@ fn world() -> World {
         )]),
         rules: Vec::new(),
         retries_max: 1,
+        query_timeout_us: 0,
         queue_wait_max_us: 1_000_000,
         wait_timeout_us: 8_000_000,
         login_max_us: 10_000_000,
@@ -110,7 +111,8 @@ impl World {
         let host = if link == 2 { READER } else { WRITER };
         let tag = Some(tag);
         let link = LinkId(link);
-        self.facts.executions.push(Execution { at_us, host, link, tag, error: None, effect });
+        let (error, gtid) = (None, None);
+        self.facts.executions.push(Execution { at_us, host, link, tag, error, effect, gtid });
         self
     }
 
@@ -355,6 +357,16 @@ fn statements_where_they_may_not_go() {
     world.write(1, 1_000);
     (world.facts.executions[0].host, world.facts.executions[0].link) = (READER, LinkId(2));
     world.check(&[Breach::Misrouted]);
+    // Nor may it follow what holds the session there.
+    let reads = Said { held: true, ..Said::new(tag(2), Access::Read) };
+    world.says(900, reads, done()).runs(950, 2, tag(2), Effect::None);
+    world.session().exchanges.swap(0, 1);
+    world.facts.executions.swap(0, 1);
+    world.exchange(1).statements[0].held = true;
+    world.check(&[Breach::Misrouted]);
+    let mut world = self::world();
+    world.write(1, 1_000);
+    (world.facts.executions[0].host, world.facts.executions[0].link) = (READER, LinkId(2));
     // A read there is right, but for a rule.
     world.exchange(0).statements[0] = Said::new(tag(1), Access::Read);
     world.facts.executions[0].effect = Effect::None;
@@ -515,4 +527,23 @@ fn what_is_left_at_rest() {
     world.rest.left.push("a place under max_connections".to_owned());
     world.rest.unstopped.push(1);
     world.check(&[Breach::Leak]);
+}
+
+#[test]
+fn the_name_of_somebody_elses_commit() {
+    let mut world = world();
+    world.write(1, 1_000).write(2, 2_000);
+    let gtid = |number| Some(Gtid { host: WRITER, number });
+    world.facts.executions[0].gtid = gtid(1);
+    world.exchange(0).statements[0].gtid = gtid(1);
+    world.check(&[]);
+    world.exchange(1).statements[0].gtid = gtid(2);
+    world.check(&[Breach::ForeignState]);
+}
+
+#[test]
+fn what_servers_do_not_understand() {
+    let mut world = world();
+    world.rest.nonsense.push("SELEC".to_owned());
+    world.check(&[Breach::Nonsense]);
 }

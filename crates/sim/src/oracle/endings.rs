@@ -9,6 +9,7 @@
 //! | any | a server refused what the proxy sent of its own (state, login) with it |
 //! | 2013 | a connection to a server was lost, this session's or on the way to it |
 //! | 9001 | the cause in its text was true while the statement waited |
+//! | 1907 | it took as long as a statement may |
 //! | 1040, 1226 | so many clients or sessions were there |
 //! | 1045 | the password is wrong, the user has gone, or a server refuses the account |
 //! | 1049 | the schema is not there |
@@ -31,8 +32,12 @@ pub struct Rest {
     pub left: Vec<String>,
     /// Workers that were told to stop and did not by their deadline.
     pub unstopped: Vec<usize>,
+    /// What servers were sent and did not understand.
+    pub nonsense: Vec<String>,
 }
 
+/// How exactly the workers' clock tells the time, µs.
+const TICK_US: Micros = 1_000;
 /// What may pass between a cause and what is told of it, µs: links are slow, and workers look at
 /// deadlines from time to time.
 const SLACK_US: Micros = 2_000_000;
@@ -56,6 +61,11 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
         evidence,
     };
     found.extend(rest.left.iter().cloned().map(nobodys));
+    let nonsense = rest.nonsense.iter();
+    found.extend(nonsense.map(|text| Violation {
+        breach: Breach::Nonsense,
+        ..nobodys(format!("a server did not understand {text:?}"))
+    }));
     let unstopped = rest.unstopped.iter();
     found.extend(unstopped.map(|worker| nobodys(format!("worker {worker} did not stop"))));
 }
@@ -126,7 +136,12 @@ fn ending(
     // A refusal or an error came before the end; whether it is true is looked at elsewhere.
     let was_refused = matches!(session.login, LoginOutcome::Refused(..));
     let ends_session = |error: &Refused| ENDING.contains(&error.code);
-    let last_error = session.exchanges.iter().rev().find_map(Exchange::error);
+    let last_error = last_error(session).or_else(|| {
+        // Whoever changes its user may not have heard yet that its session was ending.
+        let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session));
+        let before = before.last().filter(|before| before.number == session.number);
+        before.filter(|_| session.exchanges.is_empty()).and_then(last_error)
+    });
     let from_us = last_us(session);
     let rested_us = at_us.saturating_sub(from_us);
     let is_rested = facts.settings_between(from_us, at_us).any(|setting| {
@@ -155,6 +170,10 @@ fn ending(
             evidence: format!("the session of {} was closed without a cause", session.user),
         });
     }
+}
+
+fn last_error(session: &SessionHistory) -> Option<&Refused> {
+    session.exchanges.iter().rev().find_map(Exchange::error)
 }
 
 /// Errors after which a session may end.
@@ -214,9 +233,9 @@ impl Look<'_, '_> {
         let turn_us = self.turn_us();
         let until_us = match (self.exchange.answered_us(), &self.session.ending) {
             (Some(at_us), _) => at_us,
-            // Whoever leaves, does not wait.
-            (None, Some(_)) => return,
-            (None, None) => ended_us,
+            // Whoever leaves, does not wait; but for those who are there when the run ends.
+            (None, Some(ending)) if ending.at_us < ended_us => return,
+            (None, _) => ended_us,
         };
         let max_us = turn_max_us(self.index, turn_us, until_us) + self.exchange.paused_us;
         let took_us = until_us.saturating_sub(turn_us);
@@ -239,12 +258,17 @@ impl Look<'_, '_> {
         };
         let is_unknown_schema = self.session.refusal_expected == Some(1049)
             && error.message.contains("Unknown database");
+        // A fast-forward client gets what its server sends, also what only looks like an error.
+        let is_nonsense =
+            is_forwarded(self.index, self.session, at_us) && has_garbage(self.index, at_us);
         if self.exchange.error_expected == Some(error.code)
+            || is_nonsense
             || is_unknown_schema
             || self.is_servers_own(error)
             || self.is_lost(error, at_us)
             || self.is_ruled(error, at_us)
             || self.is_killed(error, at_us)
+            || self.is_out_of_time(error, at_us)
             || is_true_everywhere(self.index, error, from_us, at_us)
         {
             return;
@@ -265,15 +289,18 @@ impl Look<'_, '_> {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.
-        if error.message.contains("can't be understood") {
+        let words = ["can't be understood", "sent a compressed packet"];
+        if words.iter().any(|words| error.message.contains(words)) {
             return has_garbage(self.index, at_us);
         }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
         let mut lost = links.filter_map(|link| self.index.lost(link));
-        // On its way to a server that nothing of this session has reached.
-        let turn_us = self.turn_us().saturating_sub(SLACK_US);
+        // On its way to a server that nothing of this session has reached; or the session was held
+        // where it had been before.
+        let before_us = before.iter().rev().skip(1).find_map(Exchange::answered_us);
+        let turn_us = self.turn_us().min(before_us.unwrap_or(Micros::MAX)).saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
     }
 
@@ -283,6 +310,14 @@ impl Look<'_, '_> {
         error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
             || error.code == 2013 && is_session_killed(index, session, at_us)
             || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
+    }
+
+    fn is_out_of_time(&self, error: &Refused, at_us: Micros) -> bool {
+        let took_us = at_us.saturating_sub(self.exchange.sent_us);
+        let mut settings = self.index.facts().settings_between(self.exchange.sent_us, at_us);
+        let is_long =
+            |setting: &Setting| (1..=took_us + TICK_US).contains(&setting.query_timeout_us);
+        error.code == 1907 && settings.any(is_long)
     }
 
     fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {

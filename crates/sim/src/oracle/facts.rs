@@ -40,6 +40,39 @@ pub struct Execution {
     pub error: Option<u16>,
     /// What became of its changes.
     pub effect: Effect,
+    /// The commit that they were part of.
+    pub gtid: Option<Gtid>,
+}
+
+/// The name of a commit: who made it, and its number in that server's log. A server that has
+/// lost commits gives their numbers again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gtid {
+    /// The host that committed first.
+    pub host: HostId,
+    /// From 1, one for each commit.
+    pub number: u64,
+}
+
+/// What a MySQL server's UUID begins with; its host's number follows.
+const UUID_HEAD: &str = "00000000-0000-0000-0000-";
+
+impl Gtid {
+    /// As MySQL writes it.
+    pub fn of_mysql(self) -> String {
+        format!("{UUID_HEAD}{:012}:{}", self.host.0, self.number)
+    }
+
+    /// As MariaDB writes it.
+    pub fn of_mariadb(self) -> String {
+        format!("0-{}-{}", self.host.0 + 1, self.number)
+    }
+
+    /// Reads what [`of_mysql`](Self::of_mysql) wrote.
+    pub fn read(text: &str) -> Option<Self> {
+        let (host, number) = text.strip_prefix(UUID_HEAD)?.split_once(':')?;
+        Some(Self { host: HostId(host.parse().ok()?), number: number.parse().ok()? })
+    }
 }
 
 /// What became of a statement's changes.
@@ -142,6 +175,8 @@ pub struct Setting {
     pub rules: Vec<RuleFact>,
     /// How often a read may be tried again.
     pub retries_max: u32,
+    /// The longest that a statement may take; 0 for no limit.
+    pub query_timeout_us: Micros,
     /// The longest that a statement may wait for a connection.
     pub queue_wait_max_us: Micros,
     /// A client that rests for longer is closed; 0 for never.

@@ -1,5 +1,6 @@
 //! What clients sent and got. Clients write it while they run; the checks read it.
 
+use super::facts::Gtid;
 use crate::{
     Micros,
     client::reply::{Part, Refused, Reply, error_of},
@@ -132,6 +133,8 @@ pub struct Said {
     /// The proxy may answer it of what it knows: `KILL`, what an earlier statement left, a `SET`
     /// that changes nothing.
     pub is_proxys_own: bool,
+    /// The commit that its reply names.
+    pub gtid: Option<Gtid>,
     /// The row of its client's own that it read, with what came back.
     pub read: Option<OwnRead>,
     /// The row of its client's own that it changed, or may have changed.
@@ -164,6 +167,7 @@ impl Said {
             has_changed: false,
             is_prepared: false,
             is_proxys_own: false,
+            gtid: None,
             read: None,
             write: None,
         }

@@ -129,8 +129,13 @@ pub(super) fn is_session_killed(
     until_us: Micros,
 ) -> bool {
     let Some(number) = session.number else { return false };
-    let of_user = index.sessions().filter(|(_, asker)| asker.user == session.user);
-    of_user.flat_map(|(_, asker)| &asker.exchanges).any(|exchange| {
+    // Who changes its user may be killed as the one that it was.
+    let users: Vec<_> = named(index, number)
+        .filter(|named| named.begun_us <= session.begun_us)
+        .map(|named| &named.user)
+        .collect();
+    let of_users = index.sessions().filter(|(_, asker)| users.contains(&&asker.user));
+    of_users.flat_map(|(_, asker)| &asker.exchanges).any(|exchange| {
         exchange.kill.is_some_and(|kill| kill.number == number && !kill.query_only)
             && exchange.sent_us <= until_us
     })

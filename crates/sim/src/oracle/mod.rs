@@ -6,6 +6,7 @@
 //! | `writes` | what was acknowledged is there once, anything else at most once |
 //! | `transactions` | a transaction's statements ran on one connection, in order, undisturbed |
 //! | `routing` | statements went only where rules and the split let them |
+//! | `gtids` | sessions are told the names of their own commits |
 //! | `kills` | who was to be ended, and nobody else, was |
 //! | `limits` | limits held at every instant |
 //! | `endings` | everything was answered in time, with a cause that is true, and nothing is left |
@@ -15,6 +16,7 @@ pub mod history;
 pub mod limits;
 
 mod endings;
+mod gtids;
 mod index;
 mod kills;
 mod replies;
@@ -158,6 +160,7 @@ impl Oracle {
         writes::check(&index, found);
         transactions::check(&index, found);
         routing::check(&index, found);
+        gtids::check(&index, found);
         kills::check(&index, found);
         endings::check(&index, found);
         found.sort_by_key(|violation| violation.at_us);

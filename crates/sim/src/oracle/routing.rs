@@ -30,10 +30,15 @@ fn check_session(
     // Where each transaction is, and where the session was last.
     let mut units: BTreeMap<u32, LinkId> = BTreeMap::new();
     let mut visited: Vec<LinkId> = Vec::new();
+    // Where it was by its own wish to read: what it says there without an end stays there.
+    let mut wished: Vec<LinkId> = Vec::new();
     for place in statements_of(client, session) {
         for ran in index.ran(place.said.tag) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
-            let is_held = unit == Some(&ran.link) || place.said.held && visited.contains(&ran.link);
+            let is_held = unit == Some(&ran.link)
+                || place.said.held
+                    && visited.contains(&ran.link)
+                    && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
                     "it ran on host {} ({:?}); allowed: {}",
@@ -49,8 +54,25 @@ fn check_session(
             if !visited.contains(&ran.link) {
                 visited.push(ran.link);
             }
+            if place.said.begins == Some(Begins::ReadOnly) {
+                wished.push(ran.link);
+            }
         }
     }
+}
+
+/// Whether a statement may follow the session to a connection that holds it. A write does not
+/// follow it to a server that never took writes of it.
+fn may_follow(
+    index: &Index<'_>,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+) -> bool {
+    let mut settings = index.facts().settings_between(session.begun_us, ran.at_us);
+    place.said.access != Access::Write
+        || place.said.unit.is_some()
+        || settings.any(|setting| allows(setting, session, place, ran))
 }
 
 /// What the configurations of the time say, in words.

@@ -44,6 +44,8 @@ pub enum Fault {
     VanishClient(usize, Micros),
     /// The connection to a host that comes at this place is reset in the middle.
     CutHost(HostId, usize),
+    /// A host ends its direction of a connection and goes on reading.
+    HalfCloseHost(HostId, usize),
     /// One connection to a host carries nothing for so long.
     StallHost(HostId, usize, Micros),
     /// Nothing passes between the proxy and a host for so long; connects hang.
@@ -62,6 +64,7 @@ impl Fault {
             Self::StallClient(..) => "stall_client",
             Self::VanishClient(..) => "vanish_client",
             Self::CutHost(..) => "cut_host",
+            Self::HalfCloseHost(..) => "half_close_host",
             Self::StallHost(..) => "stall_host",
             Self::Partition(..) => "partition",
             Self::Pause(..) => "pause_worker",

@@ -38,6 +38,8 @@ pub struct ServerSpec {
     pub max_connections: u32,
     /// `OFFLINE_SOFT`.
     pub is_drained: bool,
+    /// How the proxy's connections there are compressed, as the file says it.
+    pub compression: Option<&'static str>,
 }
 
 /// A user.
@@ -70,6 +72,8 @@ pub struct RuleSpec {
     pub hostgroup: Option<u32>,
     /// Answered with an error of this text.
     pub error: Option<&'static str>,
+    /// What the text that matches is rewritten to.
+    pub rewritten: Option<&'static str>,
     /// Whether rules behind it are not looked at.
     pub applies: bool,
 }
@@ -120,6 +124,9 @@ impl ConfigSpec {
             );
             if server.is_drained {
                 out.push_str("status = \"OFFLINE_SOFT\"\n");
+            }
+            if let Some(word) = server.compression {
+                let _ = writeln!(out, "compression = \"{word}\"");
             }
         }
         for user in &self.users {
@@ -182,6 +189,7 @@ impl ConfigSpec {
             users: self.users.iter().map(user).collect(),
             rules: self.rules.iter().map(rule).collect(),
             retries_max: u32::try_from(self.setting("query_retries_on_failure")).unwrap_or(1),
+            query_timeout_us: self.setting("default_query_timeout") * 1_000,
             queue_wait_max_us: self.setting("connect_timeout_server_max") * 1_000,
             wait_timeout_us: self.setting("wait_timeout") * 1_000,
             login_max_us: self.setting("connect_timeout_client") * 1_000,
@@ -216,6 +224,9 @@ fn put_rule(out: &mut String, id: usize, rule: &RuleSpec) {
     }
     if let Some(hostgroup) = rule.hostgroup {
         let _ = writeln!(out, "destination_hostgroup = {hostgroup}");
+    }
+    if let Some(text) = rule.rewritten {
+        let _ = writeln!(out, "replace_pattern = \"{text}\"");
     }
     if let Some(text) = rule.error {
         let _ = writeln!(out, "error_msg = \"{text}\"");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::ServerState;
 
-use super::{Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec};
+use super::{Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, features};
 use crate::{
     HostId, Micros,
     client::{self, ClientSpec},
@@ -56,6 +56,7 @@ impl Plan {
             draw_acts(&mut root.split("acts", 0), &mut plan);
             draw_faults(&mut root.split("faults", 0), &mut plan);
         }
+        features::draw(&mut root.split("features", 0), &mut plan, !is_calm);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
@@ -143,6 +144,7 @@ fn draw_config(rng: &mut Rng, cluster: &ClusterSpec) -> ConfigSpec {
         weight: rng.pick(&[1, 1, 5]).copied().unwrap_or(1),
         max_connections: places(rng),
         is_drained: false,
+        compression: None,
     };
     config.servers.push(server(rng, WRITER, cluster.primary));
     for place in 0..cluster.hosts.len() {
@@ -224,6 +226,7 @@ fn vary(rng: &mut Rng, config: &mut ConfigSpec, cluster: &ClusterSpec) {
                     weight: 1,
                     max_connections: 4,
                     is_drained: false,
+                    compression: None,
                 });
             }
         }

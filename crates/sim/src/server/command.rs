@@ -10,7 +10,7 @@ use trunkline_protocol::{
 
 use super::{
     Record,
-    conn::{Form, Job},
+    conn::{Form, Job, Phase},
     host::{Host, Step},
     login::LoggedIn,
     reply::{Frame, put_failure},
@@ -20,9 +20,13 @@ use crate::{
     LinkId, Micros,
     session::ModelSession,
     statement::{
-        Act, Answer, Done, Failure, Param, Rows, Schema, Statement, Template, parse, read_execute,
+        Act, Answer, Done, Failure, Param, Rows, Schema, Statement, Template, parse, read_bulk,
+        read_execute,
     },
 };
+
+/// The error of a server that has as many statements prepared as it may.
+const NO_ROOM: u16 = 1461;
 
 impl Host {
     /// A whole command of a session.
@@ -66,6 +70,10 @@ impl Host {
                     self.answer(link, Err(Failure::new(1094, b"HY000", text)), record)
                 }
             },
+            Command::StmtBulkExecute { stmt_id, raw } => {
+                self.execute_bulk(link, stmt_id, raw, now, record)
+            }
+            Command::StmtPrepare(text) => self.prepare(link, text, now, record),
             _ => self.lesser_command(link, command, record),
         }
     }
@@ -84,10 +92,6 @@ impl Host {
         };
         let frame = Frame { format, status: session.status(), changes: &[] };
         match command {
-            Command::StmtPrepare(text) => {
-                let text = String::from_utf8_lossy(text);
-                prepare(session, &text, &frame, &mut out, record);
-            }
             Command::StmtSendLongData { stmt_id, parameter, data } => {
                 if let Some(prepared) = session.prepared_mut(stmt_id) {
                     let text = prepared.long_data.entry(parameter).or_default();
@@ -133,6 +137,35 @@ impl Host {
                 put_failure(&mut out, 1, &failure);
                 session.fail(failure);
             }
+        }
+        self.send(link, out, record);
+        Step::Again
+    }
+
+    /// `COM_STMT_PREPARE`.
+    fn prepare(&mut self, link: LinkId, text: &[u8], now: Micros, record: &mut Record) -> Step {
+        let sessions = self.conns.values().filter_map(|conn| match &conn.phase {
+            Phase::Ready(session) => Some(session.prepared_ids().count()),
+            Phase::Greeted | Phase::Switched(_) => None,
+        });
+        let max = self.spec.prepared_max;
+        if sessions.sum::<usize>() >= max {
+            let text = format!(
+                "Can't create more than max_prepared_stmt_count statements (current value: {max})"
+            );
+            record.begin(now, self.id, link, None);
+            record.failed(NO_ROOM);
+            return self.answer(link, Err(Failure::new(NO_ROOM, b"42000", text)), record);
+        }
+        let mut out = Vec::new();
+        let Some(conn) = self.conns.get_mut(&link) else {
+            return Step::Rest;
+        };
+        let format = conn.format;
+        if let Some(session) = conn.session_mut() {
+            let frame = Frame { format, status: session.status(), changes: &[] };
+            let text = String::from_utf8_lossy(text);
+            prepare(session, &text, &frame, &mut out, record);
         }
         self.send(link, out, record);
         Step::Again
@@ -253,6 +286,37 @@ impl Host {
         };
         let job = Job { statement, prepared_in: Some(schema), form };
         self.begin(link, VecDeque::from([job]), now, record)
+    }
+}
+
+impl Host {
+    /// `COM_STMT_BULK_EXECUTE`: the rows run one right behind the other.
+    fn execute_bulk(
+        &mut self,
+        link: LinkId,
+        stmt_id: u32,
+        raw: &[u8],
+        now: Micros,
+        record: &mut Record,
+    ) -> Step {
+        let flavor = self.spec.flavor;
+        let prepared = self.session(link).and_then(|session| session.prepared_mut(stmt_id));
+        let Some(prepared) = prepared else {
+            let failure = no_statement(flavor, stmt_id, "mysqld_stmt_bulk_execute");
+            return self.answer(link, Err(failure), record);
+        };
+        let (template, schema) = (prepared.template, prepared.schema);
+        let rows = read_bulk(raw, template.params()).unwrap_or_default();
+        let bound = rows.iter().map(|row| template.bind(row)).collect::<Option<VecDeque<_>>>();
+        let Some(statements) = bound.filter(|statements| !statements.is_empty()) else {
+            return self.answer(link, Err(malformed()), record);
+        };
+        let last = statements.len() - 1;
+        let job = |(place, statement)| {
+            let form = if place == last { Form::Binary } else { Form::Bulk };
+            Job { statement, prepared_in: Some(schema), form }
+        };
+        self.begin(link, statements.into_iter().enumerate().map(job).collect(), now, record)
     }
 }
 

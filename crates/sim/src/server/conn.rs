@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 
 use trunkline_protocol::{
+    Malformed,
     capability::Capabilities,
-    codec::frame::split_packet,
+    codec::{compressed::Expected, frame::split_packet},
     packet::{greeting::NONCE_LEN, ok::ReplyFormat},
 };
 
 use super::store::Pending;
 use crate::{
     Micros,
+    packing::Packing,
     session::{Claim, ModelSession},
     statement::{Schema, Statement},
 };
@@ -24,6 +26,8 @@ pub(super) struct Conn {
     pub(super) nonce: [u8; NONCE_LEN],
     pub(super) capabilities: Capabilities,
     pub(super) format: ReplyFormat,
+    /// What both ends agreed to do with their bytes, from the end of the login on.
+    pub(super) packing: Option<Box<Packing>>,
     /// Arrived and not looked at.
     pub(super) inbox: Vec<u8>,
     /// The other end is gone.
@@ -64,6 +68,19 @@ pub(super) struct Work {
     pub(super) due: Micros,
     /// Number of the next packet.
     pub(super) seq: u8,
+    /// The client's file, as far as it has come.
+    pub(super) file: Option<Vec<u8>>,
+    /// What the rows of a bulk execution before this one have changed.
+    pub(super) affected: u64,
+    /// It ends with 1317 once the file has come.
+    pub(super) is_killed: bool,
+}
+
+impl Work {
+    /// Statements that begin.
+    pub(super) fn new(jobs: VecDeque<Job>, due: Micros) -> Self {
+        Self { jobs, stage: Stage::Serving, due, seq: 1, file: None, affected: 0, is_killed: false }
+    }
 }
 
 /// What a command under way does.
@@ -73,6 +90,8 @@ pub(super) enum Stage {
     Serving,
     /// Its next statement waits for locks, at the longest until it is due.
     Waiting,
+    /// Its next statement reads the client's file.
+    Reading,
     /// Everything has run; these bytes go out when it is due.
     Replying(Vec<u8>),
 }
@@ -95,6 +114,8 @@ pub(super) enum Form {
     Binary,
     /// Not at once; this statement keeps them.
     Cursor(u32),
+    /// Not at all: the rows of parameters that follow are answered together.
+    Bulk,
 }
 
 impl Conn {
@@ -105,6 +126,7 @@ impl Conn {
             nonce,
             capabilities: Capabilities::EMPTY,
             format: ReplyFormat::default(),
+            packing: None,
             inbox: Vec::new(),
             is_deserted: false,
             sends_garbage: false,
@@ -112,6 +134,20 @@ impl Conn {
             held: Vec::new(),
             work: None,
         }
+    }
+
+    /// Bytes of the other end.
+    ///
+    /// # Errors
+    /// [`Malformed`] for compressed packets that no server takes.
+    pub(super) fn take_in(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        match &mut self.packing {
+            None => self.inbox.extend_from_slice(bytes),
+            Some(packing) => {
+                self.inbox.extend(packing.unpack(bytes, Expected::CommandOrAnswer)?);
+            }
+        }
+        Ok(())
     }
 
     /// The next packet: its number and its payload.

@@ -41,6 +41,10 @@ impl Cluster {
                 self.record.wakes.insert((now, Wake::Replica(host)));
                 true
             }
+            ServerFault::CutOff { host, for_us } => {
+                let host = self.hosts.get_mut(host.0);
+                host.map(|host| host.cut_off_until = now + for_us).is_some()
+            }
             ServerFault::Hang { host, hangs } => {
                 self.hosts.get_mut(host.0).map(|host| host.hangs = hangs).is_some()
             }
@@ -125,6 +129,11 @@ impl Cluster {
             server.run_next(victim, now, Some(failure_of(1317)), &mut self.record);
         }
         if query_only {
+            let work = server.conns.get_mut(&victim).and_then(|conn| conn.work.as_mut());
+            if let Some(work) = work.filter(|work| work.stage == Stage::Reading) {
+                work.is_killed = true;
+                return true;
+            }
             return is_running;
         }
         // MariaDB tells a connection that rests why it ends.

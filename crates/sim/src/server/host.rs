@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     HostId, LinkId, Micros,
-    oracle::facts::Effect,
+    oracle::facts::{Effect, Gtid},
+    packing::Packing,
     rng::Rng,
     statement::{Failure, Schema},
 };
@@ -24,6 +25,7 @@ use crate::{
 pub(super) struct Commit {
     /// Its number among all commits of the run.
     pub(super) number: usize,
+    pub(super) gtid: Gtid,
     pub(super) at: Micros,
     pub(super) changes: Vec<(Schema, Change)>,
 }
@@ -51,6 +53,8 @@ pub(super) struct Host {
     pub(super) errors: VecDeque<Failure>,
     /// Until when statements take longer, and by which factor.
     pub(super) slow: (Micros, u64),
+    /// Until when nothing of the primary gets here.
+    pub(super) cut_off_until: Micros,
     pub(super) rng: Rng,
     next_number: u64,
 }
@@ -86,6 +90,7 @@ impl Host {
             killed: Vec::new(),
             errors: VecDeque::new(),
             slow: (0, 1),
+            cut_off_until: 0,
             rng: rng.split("host", number),
             next_number: (number + 1) * 1_000_000,
         }
@@ -125,6 +130,9 @@ impl Host {
                 self.send(link, bytes, record);
                 return Step::Again;
             }
+            if work.stage == Stage::Reading {
+                return self.read_file(link, now, record);
+            }
             if work.due > now && work.stage == Stage::Serving {
                 return Step::Rest;
             }
@@ -146,7 +154,12 @@ impl Host {
         }
         let mut out = Vec::new();
         let logged_in = conn.login_packet(seq, &payload, self.spec.flavor, accounts, &mut out);
+        let has_begun = matches!(conn.phase, Phase::Ready(_));
+        let packing = Packing::of(conn.capabilities).filter(|_| has_begun);
         self.send(link, out, record);
+        if let Some(conn) = self.conns.get_mut(&link).filter(|conn| conn.packing.is_none()) {
+            conn.packing = packing;
+        }
         match logged_in {
             LoggedIn::Yes => Step::Again,
             LoggedIn::No => {
@@ -173,8 +186,16 @@ impl Host {
         if bytes.is_empty() || conn.is_deserted {
             return;
         }
-        if std::mem::take(&mut conn.sends_garbage) {
+        let is_garbage = std::mem::take(&mut conn.sends_garbage);
+        if is_garbage {
             bytes = garbage(&mut self.rng);
+        }
+        if let Some(packing) = &mut conn.packing {
+            bytes = packing.pack_answer(&bytes);
+            // Inside, the numbers that make it nonsense do not count: it is not to be unpacked.
+            if let (true, Some(plain_len)) = (is_garbage, bytes.get_mut(4)) {
+                *plain_len ^= 1;
+            }
         }
         record.outputs.push(ServerOutput::Send { link, bytes });
     }
@@ -208,18 +229,27 @@ impl Host {
         }
     }
 
-    /// A transaction takes effect.
-    pub(super) fn commit(&mut self, pending: Pending, now: Micros, record: &mut Record) {
+    /// A transaction takes effect; its name.
+    pub(super) fn commit(
+        &mut self,
+        pending: Pending,
+        now: Micros,
+        record: &mut Record,
+    ) -> Option<Gtid> {
         if pending.changes.is_empty() {
-            return;
+            return None;
         }
         for (schema, change) in &pending.changes {
             self.store.apply(*schema, *change);
         }
         record.mark(&pending.executions, Effect::Committed);
+        let own = self.log.iter().rev().find(|commit| commit.gtid.host == self.id);
+        let gtid = Gtid { host: self.id, number: own.map_or(0, |commit| commit.gtid.number) + 1 };
+        record.name(&pending.executions, gtid);
         let number = record.commits.len();
         record.commits.push(pending.executions);
-        self.log.push(Commit { number, at: now, changes: pending.changes });
+        self.log.push(Commit { number, gtid, at: now, changes: pending.changes });
+        Some(gtid)
     }
 
     /// Makes the store anew from the log.

@@ -27,9 +27,8 @@ use crate::{
     statement::{Failure, Schema},
 };
 
-/// What the model servers can do. No TLS, no compression, nothing of MariaDB's extensions.
-const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
-    .union(Capabilities::FOUND_ROWS)
+/// What all model servers can do. No TLS.
+const OFFERED: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::PROTOCOL_41)
@@ -42,7 +41,20 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::CONNECT_ATTRS)
     .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::COMPRESS)
+    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::DEPRECATE_EOF);
+
+/// What the model servers of a flavor can do: MariaDB knows no zstd, and of its own extensions it
+/// has bulk executions here.
+pub fn offered(flavor: Flavor) -> Capabilities {
+    match flavor {
+        Flavor::MariaDb => OFFERED | Capabilities::STMT_BULK_OPERATIONS,
+        Flavor::MySql => {
+            OFFERED | Capabilities::LONG_PASSWORD | Capabilities::ZSTD_COMPRESSION_ALGORITHM
+        }
+    }
+}
 
 /// The greeting of a server of this flavor; the plan greets the proxy's clients with the same.
 pub fn greeting(flavor: Flavor, number: u64, nonce: [u8; NONCE_LEN]) -> Greeting {
@@ -55,7 +67,7 @@ pub fn greeting(flavor: Flavor, number: u64, nonce: [u8; NONCE_LEN]) -> Greeting
         server_version: version.to_owned(),
         connection_id: u32::try_from(number).unwrap_or(u32::MAX),
         nonce,
-        capabilities: OFFERED,
+        capabilities: offered(flavor),
         charset,
         status: status::AUTOCOMMIT,
         auth_plugin: plugin_of(flavor).name().to_owned(),

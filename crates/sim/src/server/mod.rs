@@ -12,6 +12,7 @@
 //! | `login` | the server's side of authentication |
 //! | `command` | what each command does |
 //! | `work` | when a command's statements run, and what they wait for |
+//! | `upload` | files of clients that a statement asks for |
 //! | `reply` | packets of replies |
 //! | `store` | rows, and the view that one transaction has of them |
 //! | `lock` | who has what locked, and who waits |
@@ -28,6 +29,7 @@ mod replicate;
 mod reply;
 mod spec;
 mod store;
+mod upload;
 mod work;
 
 #[cfg(test)]
@@ -37,12 +39,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     HostId, LinkId, Micros,
-    oracle::facts::{Effect, Execution},
+    oracle::facts::{Effect, Execution, Gtid},
     rng::Rng,
     statement::Tag,
 };
 
-pub use login::greeting;
+pub use login::{greeting, offered};
 pub use spec::{Accept, AccountSpec, ClusterSpec, HostSpec, ServerFault, ServerOutput};
 pub use store::Store;
 
@@ -89,13 +91,22 @@ impl Record {
     /// A statement begins to run.
     fn begin(&mut self, at_us: Micros, host: HostId, link: LinkId, tag: Option<Tag>) {
         let effect = Effect::None;
-        self.executions.push(Execution { at_us, host, link, tag, error: None, effect });
+        let (error, gtid) = (None, None);
+        self.executions.push(Execution { at_us, host, link, tag, error, effect, gtid });
     }
 
     /// The statement that began last has failed.
     fn failed(&mut self, code: u16) {
         if let Some(execution) = self.executions.last_mut() {
             execution.error = Some(code);
+        }
+    }
+
+    fn name(&mut self, executions: &[usize], gtid: Gtid) {
+        for place in executions {
+            if let Some(execution) = self.executions.get_mut(*place) {
+                execution.gtid = Some(gtid);
+            }
         }
     }
 
@@ -153,10 +164,14 @@ impl Cluster {
 
     /// Bytes of the proxy arrive.
     pub fn received(&mut self, link: LinkId, bytes: &[u8], now: Micros) {
-        let Some(conn) = self.conn_mut(link) else {
+        let Some(host) = self.links.get(&link).and_then(|id| self.hosts.get_mut(id.0)) else {
             return;
         };
-        conn.inbox.extend_from_slice(bytes);
+        let taken = host.conns.get_mut(&link).map_or(Ok(()), |conn| conn.take_in(bytes));
+        if let Err(nonsense) = taken {
+            self.record.unknown.push(nonsense.to_string());
+            host.close(link, now, false, &mut self.record);
+        }
         self.go_on(link, now);
     }
 

@@ -25,6 +25,11 @@ impl Cluster {
         if !replica.is_up || !primary.is_up {
             return;
         }
+        if now < replica.cut_off_until {
+            let until = replica.cut_off_until;
+            self.record.wakes.insert((until, Wake::Replica(id)));
+            return;
+        }
         let shared = shared_len(&replica.log, &primary.log);
         if shared < replica.log.len() {
             replica.log.truncate(shared);

@@ -78,7 +78,7 @@ impl Frame<'_> {
             payload.clear();
             match form {
                 Form::Text => put_text_row(&mut payload, row),
-                Form::Binary | Form::Cursor(_) => put_binary_row(&mut payload, row),
+                Form::Binary | Form::Cursor(_) | Form::Bulk => put_binary_row(&mut payload, row),
             }
             seq = put_payload(out, seq, &payload);
         }

@@ -31,6 +31,9 @@ pub struct HostSpec {
     /// Of 100 replies, how many are sent a while after their statement has run, so that a crash
     /// can fall between.
     pub late_replies: u64,
+    /// Statements that may be prepared by command at a time, over all connections
+    /// (`max_prepared_stmt_count`).
+    pub prepared_max: usize,
 }
 
 impl Default for HostSpec {
@@ -42,6 +45,7 @@ impl Default for HostSpec {
             lag_us: 1_000,
             lock_wait_us: 500_000,
             late_replies: 10,
+            prepared_max: usize::MAX,
         }
     }
 }
@@ -144,6 +148,13 @@ pub enum ServerFault {
         /// The new lag.
         lag_us: Micros,
     },
+    /// A host hears nothing of the primary for a while.
+    CutOff {
+        /// Where.
+        host: HostId,
+        /// For so long.
+        for_us: Micros,
+    },
     /// New connections get no answer, or do again.
     Hang {
         /// Where.
@@ -166,6 +177,7 @@ impl ServerFault {
             Self::ErrorNext { .. } => "statement error",
             Self::Slow { .. } => "slow server",
             Self::Lag { .. } => "replication lag",
+            Self::CutOff { .. } => "replication cut off",
             Self::Hang { .. } => "hanging connects",
         }
     }

@@ -1,5 +1,7 @@
 //! Servers, spoken to in bytes.
 
+mod upload;
+
 use std::collections::VecDeque;
 
 use trunkline_protocol::{

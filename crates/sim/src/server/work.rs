@@ -6,7 +6,7 @@ use trunkline_protocol::packet::status;
 
 use super::{
     Record,
-    conn::{Form, Job, Phase, Stage, Work},
+    conn::{Conn, Form, Job, Phase, Stage, Work},
     host::{Host, Step},
     reply::Frame,
     store::{Ended, View},
@@ -29,7 +29,7 @@ impl Host {
     ) -> Step {
         let due = now + self.time_for(jobs.front(), now);
         if let Some(conn) = self.conns.get_mut(&link) {
-            conn.work = Some(Work { jobs, stage: Stage::Serving, due, seq: 1 });
+            conn.work = Some(Work::new(jobs, due));
             record.wake(due, link);
         }
         Step::Rest
@@ -51,6 +51,9 @@ impl Host {
             }
             return Step::Again;
         };
+        if let Some(step) = self.ask_for_file(link, now, record) {
+            return step;
+        }
         if self.locks.are_free(link, &claims) {
             let failure = self.planned_failure(link);
             return self.run_next(link, now, failure, record);
@@ -124,16 +127,19 @@ impl Host {
     }
 
     /// The error that a plan or this server's role has for a connection's next statement.
-    fn planned_failure(&mut self, link: LinkId) -> Option<Failure> {
+    pub(super) fn planned_failure(&mut self, link: LinkId) -> Option<Failure> {
         let job = self.conns.get(&link)?.work.as_ref()?.jobs.front()?;
-        if job.statement.tag.is_some()
-            && let Some(failure) = self.errors.pop_front()
-        {
-            return Some(failure);
-        }
         let Phase::Ready(session) = &self.conns.get(&link)?.phase else {
             return None;
         };
+        // Only what locks to write can be in a deadlock, or wait for too long.
+        let schema = job.prepared_in.unwrap_or(session.schema);
+        let locks = session.claims(&job.statement.act, schema);
+        let is_locking = locks.iter().any(|claim| claim.mode != Mode::Read);
+        let fits = |failure: &&Failure| is_locking || !matches!(failure.code, 1213 | 1205);
+        if job.statement.tag.is_some() && self.errors.front().filter(fits).is_some() {
+            return self.errors.pop_front();
+        }
         let writes = session.writes_tables(&job.statement.act);
         (self.is_read_only && writes).then(|| {
             let text = "The server is running with the --read-only option so it cannot execute \
@@ -186,12 +192,25 @@ impl Host {
         let next = self.conns.get(&link).and_then(|conn| conn.work.as_ref()?.jobs.front().cloned());
         let next = next.filter(|_| !matches!(answer, Answer::Failed(_)));
         let time_us = self.time_for(next.as_ref(), now);
+        if let (Form::Bulk, Answer::Done(done)) = (job.form, &*answer) {
+            let work = self.conns.get_mut(&link).and_then(|conn| conn.work.as_mut());
+            if let Some(work) = work {
+                work.affected += done.affected;
+                work.stage = Stage::Serving;
+                work.due = now;
+            }
+            // Nothing comes between: they are one statement.
+            return self.run_next(link, now, None, record);
+        }
         let is_late = self.rng.chance(self.spec.late_replies, 100);
         let Some(conn) = self.conns.get_mut(&link) else {
             return Step::Rest;
         };
         let format = conn.format;
-        let seq = conn.work.as_ref().map_or(1, |work| work.seq);
+        let (seq, affected) = conn.work.as_ref().map_or((1, 0), |work| (work.seq, work.affected));
+        if let Answer::Done(done) = &mut *answer {
+            done.affected += affected;
+        }
         let Some(session) = conn.session_mut() else {
             return Step::Rest;
         };
@@ -264,8 +283,14 @@ impl Host {
         for pending in ended.rolled_back {
             record.mark(&pending.executions, Effect::RolledBack);
         }
-        for pending in ended.committed {
-            self.commit(pending, now, record);
+        let commits: Vec<_> = ended
+            .committed
+            .into_iter()
+            .filter_map(|pending| self.commit(pending, now, record))
+            .collect();
+        let session = self.conns.get_mut(&link).and_then(Conn::session_mut);
+        if let (Some(session), Some(gtid)) = (session, commits.last()) {
+            session.committed(*gtid);
         }
         Some((value, has_ended))
     }

@@ -2,7 +2,10 @@
 
 use trunkline_protocol::{codec::put_lenenc_bytes, packet::greeting::Flavor};
 
-use crate::statement::{Schema, Value, Variable};
+use crate::{
+    oracle::facts::Gtid,
+    statement::{Schema, Value, Variable},
+};
 
 /// Variables whose changes servers report unless told otherwise.
 const BY_DEFAULT: [Variable; 5] = [
@@ -20,6 +23,9 @@ pub struct Trackers {
     schema_on: bool,
     state_on: bool,
     transaction_on: bool,
+    gtids_on: bool,
+    /// The commits to be told of: as an entry, or as a variable.
+    gtid: Option<String>,
     /// What is said of the next transaction: a `SET`, or nothing once it is used up.
     characteristics: Option<&'static str>,
     variables: Vec<(&'static str, String)>,
@@ -36,6 +42,8 @@ impl Default for Trackers {
             schema_on: true,
             state_on: false,
             transaction_on: false,
+            gtids_on: false,
+            gtid: None,
             characteristics: None,
             variables: Vec::new(),
             schema: None,
@@ -82,6 +90,21 @@ impl Trackers {
         self.state_changed = true;
     }
 
+    /// A transaction was committed. MariaDB tells it as a variable, to who is told all of them.
+    pub(super) fn gtid(&mut self, flavor: Flavor, gtid: Gtid) {
+        match flavor {
+            Flavor::MySql => self.gtid = self.gtids_on.then(|| gtid.of_mysql()),
+            Flavor::MariaDb if self.all_variables => {
+                self.variables.push(("last_gtid", gtid.of_mariadb()));
+            }
+            Flavor::MariaDb => {}
+        }
+    }
+
+    pub(super) fn tracks_gtids(&self) -> bool {
+        self.gtids_on
+    }
+
     /// `SET session_track_…`; false for one that is not known.
     pub(super) fn configure(&mut self, name: &str, value: &str) -> bool {
         let on = matches!(value, "1" | "ON");
@@ -104,6 +127,10 @@ impl Trackers {
                 self.transaction_on = value == "CHARACTERISTICS";
                 ("session_track_transaction_info", value.to_owned())
             }
+            "gtids" => {
+                self.gtids_on = value == "OWN_GTID";
+                ("session_track_gtids", value.to_owned())
+            }
             _ => return false,
         };
         self.state_changed = true;
@@ -119,6 +146,7 @@ impl Trackers {
         self.schema = None;
         self.characteristics = None;
         self.state_changed = false;
+        self.gtid = None;
     }
 
     /// The report as bytes, each entry a type and a length-encoded content.
@@ -142,6 +170,13 @@ impl Trackers {
             put_lenenc_bytes(&mut name, schema.name().as_bytes());
             raw.push(1);
             put_lenenc_bytes(&mut raw, &name);
+        }
+        if let Some(text) = self.gtid.take() {
+            // The encoding, then the set.
+            let mut content = vec![0];
+            put_lenenc_bytes(&mut content, text.as_bytes());
+            raw.push(3);
+            put_lenenc_bytes(&mut raw, &content);
         }
         if let Some(text) = self.characteristics.take().filter(|_| self.transaction_on) {
             let mut content = Vec::new();

@@ -1,7 +1,7 @@
 //! What a statement has to have before it can run, so that servers can make it wait.
 
 use super::ModelSession;
-use crate::statement::{Act, PreparedSql, Schema};
+use crate::statement::{Act, PreparedSql, Schema, Upload};
 
 /// What can be locked on one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +81,8 @@ impl ModelSession {
             | Act::InsertIgnore { key }
             | Act::Put { key }
             | Act::Update { key }
-            | Act::Delete { key } => {
+            | Act::Delete { key }
+            | Act::Load(Upload { key, .. }) => {
                 // It fails at once, where nothing may be written.
                 if self.reads_only() {
                     return claims;

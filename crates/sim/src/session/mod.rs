@@ -17,8 +17,11 @@ use std::collections::BTreeMap;
 
 use trunkline_protocol::packet::{greeting::Flavor, status};
 
-use crate::statement::{
-    Answer, Cell, Charset, Failure, PreparedSql, Rows, Schema, Tag, Template, Value, Variable,
+use crate::{
+    oracle::facts::Gtid,
+    statement::{
+        Answer, Cell, Charset, Failure, PreparedSql, Rows, Schema, Tag, Template, Value, Variable,
+    },
 };
 
 pub use changes::Trackers;
@@ -85,6 +88,8 @@ pub enum Write {
         /// Primary key.
         key: u64,
     },
+    /// Nothing: a file without rows.
+    Nothing,
 }
 
 /// What a write came to.
@@ -279,6 +284,16 @@ impl ModelSession {
     /// answers a statement.
     pub fn take_changes(&mut self, for_query: bool) -> Vec<u8> {
         self.trackers.take(self.flavor, for_query)
+    }
+
+    /// A transaction of the session was committed under this name.
+    pub fn committed(&mut self, gtid: Gtid) {
+        self.trackers.gtid(self.flavor, gtid);
+    }
+
+    /// Whether the session is told the names of its commits.
+    pub fn tracks_gtids(&self) -> bool {
+        self.trackers.tracks_gtids()
     }
 
     /// What the last statement left for `SHOW WARNINGS`.

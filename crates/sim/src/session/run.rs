@@ -6,6 +6,7 @@ use trunkline_protocol::packet::greeting::Flavor;
 use super::{Data, ModelSession, Transaction, Warning, Write, no_schema, one_row};
 use crate::statement::{
     Act, Answer, BeginForm, Cell, Done, Failure, PreparedSql, Rows, Schema, Setting, Statement,
+    Upload,
 };
 
 /// Columns of nearly every result.
@@ -77,7 +78,7 @@ impl ModelSession {
             (_, 1213) => self.end_transaction(data, false),
             (Act::GetLock { .. }, _) => {}
             // Without autocommit a transaction has begun, though the statement is undone.
-            (_, 1205 | 1317) if waits => _ = self.touch(false),
+            (_, 1205 | 1317 | 1907) if waits => _ = self.touch(false),
             _ => {}
         }
         self.fail(failure)
@@ -91,7 +92,8 @@ impl ModelSession {
             | Act::InsertIgnore { .. }
             | Act::Put { .. }
             | Act::Update { .. }
-            | Act::Delete { .. } => true,
+            | Act::Delete { .. }
+            | Act::Load(_) => true,
             Act::ExecuteSql { name, .. } => {
                 let prepared = self.sql_prepared.get(name);
                 matches!(prepared, Some((PreparedSql::Update { .. }, _)))
@@ -170,7 +172,8 @@ impl ModelSession {
             | Act::InsertIgnore { .. }
             | Act::Put { .. }
             | Act::Update { .. }
-            | Act::Delete { .. } => self.write(statement, schema, data),
+            | Act::Delete { .. }
+            | Act::Load(_) => self.write(statement, schema, data),
             Act::Begin(form) => {
                 self.begin(*form, data);
                 Ok(Answer::Done(Done::default()))
@@ -370,6 +373,8 @@ impl ModelSession {
             Act::Put { key } => ("kv", Write::Replace { key, v }),
             Act::Update { key } => ("kv", Write::Update { key, v }),
             Act::Delete { key } => ("kv", Write::Delete { key }),
+            Act::Load(Upload { key, is_there: true, .. }) => ("kv", Write::Replace { key, v }),
+            Act::Load(_) => ("kv", Write::Nothing),
             _ => return Err(broken("write")),
         };
         self.write_to(table, write, schema, data)
@@ -543,6 +548,7 @@ fn names_tables(act: &Act) -> bool {
         | Act::Put { .. }
         | Act::Update { .. }
         | Act::Delete { .. }
+        | Act::Load(_)
         | Act::CreateTemporary(_)
         | Act::InsertTemporary(_)
         | Act::ReadTemporary(_)

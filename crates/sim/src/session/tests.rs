@@ -33,6 +33,7 @@ impl Data for Tables {
             Write::Insert { key, v, .. } | Write::Replace { key, v } | Write::Update { key, v } => {
                 self.rows.insert((schema, key), v);
             }
+            Write::Nothing => return Ok(Written::default()),
             Write::Delete { key } => _ = self.rows.remove(&(schema, key)),
         }
         Ok(Written { affected: 1, insert_id: 0 })

@@ -1,4 +1,4 @@
-//! `COM_STMT_EXECUTE`, written and read.
+//! `COM_STMT_EXECUTE` and MariaDB's `COM_STMT_BULK_EXECUTE`, written and read.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -10,10 +10,18 @@
 //! | 1 | 1 when types follow |
 //! | 2 n | types |
 //! | … | values; those that came as long data have none |
+//!
+//! | bytes | meaning, for many rows |
+//! |---|---|
+//! | 1 | 0xFA |
+//! | 4 | statement id |
+//! | 2 | flags: 0x80, types follow |
+//! | 2 n | types |
+//! | … | rows: before each value a 0, as none is NULL |
 
 use trunkline_protocol::{
     Malformed,
-    codec::{Reader, put_lenenc_bytes, put_u32, put_u64},
+    codec::{Reader, put_lenenc_bytes, put_u16, put_u32, put_u64},
 };
 
 /// Type `LONGLONG`.
@@ -99,4 +107,48 @@ pub fn read_execute(
         });
     }
     Ok(Execution { cursor, params })
+}
+
+/// The flag of a bulk execution that says that types follow.
+const BULK_TYPES: u16 = 0x80;
+
+/// Appends the payload of a `COM_STMT_BULK_EXECUTE` of numbers.
+pub fn put_bulk(out: &mut Vec<u8>, stmt_id: u32, rows: &[Vec<u64>]) {
+    out.push(0xFA);
+    put_u32(out, stmt_id);
+    put_u16(out, BULK_TYPES);
+    for _ in rows.first().into_iter().flatten() {
+        out.extend_from_slice(&[LONGLONG, 0]);
+    }
+    for number in rows.iter().flatten() {
+        out.push(0);
+        put_u64(out, *number);
+    }
+}
+
+/// Reads the rows of a `COM_STMT_BULK_EXECUTE` of a statement with `count` parameters.
+///
+/// # Errors
+/// [`Malformed`] when it is cut, or of types that no client sends.
+pub fn read_bulk(raw: &[u8], count: u16) -> Result<Vec<Vec<Param>>, Malformed> {
+    let mut reader = Reader::new(raw);
+    if reader.u16("bulk flags")? != BULK_TYPES {
+        return Err(Malformed("bulk flags"));
+    }
+    let types = reader.bytes(usize::from(count) * 2, "types")?;
+    if !types.chunks(2).all(|kind| kind == [LONGLONG, 0]) {
+        return Err(Malformed("parameter type"));
+    }
+    let mut rows = Vec::new();
+    while !reader.is_empty() {
+        let mut row = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            if reader.u8("indicator")? != 0 {
+                return Err(Malformed("indicator"));
+            }
+            row.push(Param::Number(reader.u64("number")?));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }

@@ -21,14 +21,16 @@ mod set;
 mod sql;
 mod template;
 mod token;
+mod upload;
 mod variable;
 
 #[cfg(test)]
 mod tests;
 
-pub use execute::{Execution, Param, put_execute, read_execute};
+pub use execute::{Execution, Param, put_bulk, put_execute, read_bulk, read_execute};
 pub use parse::parse;
 pub use template::Template;
+pub use upload::Upload;
 pub use variable::{Charset, Kind, Value, Variable};
 
 pub(crate) use variable::collation as known_collation;
@@ -191,6 +193,9 @@ pub enum Act {
         /// Primary key.
         key: u64,
     },
+    /// `LOAD DATA LOCAL INFILE` of one row into `kv`, as by `REPLACE`: the client sends the file
+    /// that [`Upload::content`] describes.
+    Load(Upload),
     /// Reads a table that does not exist (1146).
     UnknownTable,
     /// Not SQL (1064).

@@ -1,7 +1,7 @@
 //! From texts to statements, as a model server reads them.
 
 use super::{
-    Act, BeginForm, Isolation, PreparedSql, Schema, Statement, Tag, Variable,
+    Act, BeginForm, Isolation, PreparedSql, Schema, Statement, Tag, Upload, Variable,
     set::settings,
     token::{Token, Words, words},
 };
@@ -38,6 +38,7 @@ fn read(words: &Words<'_>) -> Option<Statement> {
     match *first {
         "SELECT" => select(rest),
         "INSERT" | "REPLACE" | "UPDATE" | "SELEC" => write(tokens),
+        "LOAD" => load(rest),
         "SET" => {
             let act = set_transaction(rest).or_else(|| settings(rest).map(Act::Set))?;
             Some(Statement { tag: words.tag, act })
@@ -228,6 +229,34 @@ fn write(tokens: &[Token<'_>]) -> Option<Statement> {
             S(b'='),
             N(key),
         ] => tagged(*tag, Act::Update { key: *key }),
+        _ => None,
+    }
+}
+
+/// What follows `LOAD`.
+fn load(tokens: &[Token<'_>]) -> Option<Statement> {
+    match tokens {
+        [
+            W("DATA"),
+            W("LOCAL"),
+            W("INFILE"),
+            T(name),
+            W("REPLACE"),
+            W("INTO"),
+            W("TABLE"),
+            W("kv"),
+            W("IGNORE"),
+            N(skipped),
+            W("LINES"),
+            S(b'('),
+            W("k"),
+            S(b','),
+            W("v"),
+            S(b')'),
+        ] => {
+            let (upload, tag) = Upload::from_name(name, *skipped)?;
+            tagged(tag, Act::Load(upload))
+        }
         _ => None,
     }
 }

@@ -59,6 +59,7 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         let value = match value {
             [T(text)] => (*text).to_owned(),
             [N(number)] => number.to_string(),
+            [W("DEFAULT")] | [Y("GLOBAL.session_track_gtids")] => "OFF".to_owned(),
             _ => return None,
         };
         return Some(Setting::Tracker(tracker.to_owned(), value));

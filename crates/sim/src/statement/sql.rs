@@ -44,6 +44,16 @@ impl Statement {
             Act::InsertTemporary(table) => {
                 put(out, format_args!("INSERT INTO tmp{table} (v) VALUES ({tag})"));
             }
+            Act::Load(upload) => {
+                let (name, skipped) = (upload.name(tag), upload.skipped);
+                put(
+                    out,
+                    format_args!(
+                        "LOAD DATA LOCAL INFILE '{name}' REPLACE INTO TABLE kv IGNORE {skipped} \
+                         LINES (k, v)"
+                    ),
+                );
+            }
             Act::Broken => put(out, format_args!("SELEC {tag}")),
             _ => return self.put_select(out, tag, flavor),
         }

@@ -33,6 +33,8 @@ fn acts() -> Vec<Act> {
         Act::Put { key: 7 },
         Act::Update { key: 7 },
         Act::Delete { key: 7 },
+        Act::Load(Upload { key: 7, skipped: 3, is_there: true }),
+        Act::Load(Upload { key: 7, skipped: 0, is_there: false }),
         Act::UnknownTable,
         Act::Broken,
         Act::Commit,

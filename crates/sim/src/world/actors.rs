@@ -30,6 +30,10 @@ impl World<'_> {
                 if let Some(worker) = self.holder(link) {
                     if let Some(driver) = self.drivers.get_mut(worker) {
                         driver.readable(link, ended);
+                        // A kernel tells of a reset as room to write, too.
+                        if self.wire.was_reset(link, End::Proxy) {
+                            driver.writable(link);
+                        }
                     }
                     self.nudge(worker);
                 }

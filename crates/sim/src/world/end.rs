@@ -24,6 +24,7 @@ impl World<'_> {
         let deadline = self.told_to_stop.unwrap_or(self.now()).max(self.now());
         self.play_until(deadline + SETTLE_US, false);
         self.look_at_what_is_left();
+        self.rest.nonsense = self.cluster.unknown_texts().to_vec();
         self.facts.executions = self.cluster.history().to_vec();
         let store = self.cluster.store().into_iter();
         self.facts.log = store.flat_map(|store| store.log()).map(|(_, tag)| tag).collect();

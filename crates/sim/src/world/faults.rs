@@ -161,6 +161,7 @@ impl World<'_> {
                 }
             }
             Fault::CutHost(host, nth) => self.cut_host(host, nth),
+            Fault::HalfCloseHost(host, nth) => self.half_close_host(host, nth),
             Fault::StallHost(host, nth, us) => {
                 self.cause(CauseKind::Slow, Some(host), now + us);
                 self.cause(CauseKind::Unreachable, Some(host), now + us);
@@ -205,6 +206,15 @@ impl World<'_> {
         }
     }
 
+    fn half_close_host(&mut self, host: HostId, nth: usize) {
+        self.cause(CauseKind::Lost, Some(host), self.now());
+        self.cause(CauseKind::Unreachable, Some(host), self.now());
+        if let Some(link) = self.nth_link(host, nth) {
+            self.wire.finish(link, End::Far, self.now());
+            self.link_closed(link, ClosedBy::Network);
+        }
+    }
+
     fn partition(&mut self, host: HostId, us: Micros) {
         let until = self.now() + us;
         for kind in [CauseKind::Slow, CauseKind::Unreachable] {
@@ -245,6 +255,7 @@ impl World<'_> {
             ServerFault::Restart { .. }
             | ServerFault::ErrorNext { .. }
             | ServerFault::Lag { .. }
+            | ServerFault::CutOff { .. }
             | ServerFault::Hang { hangs: false, .. } => {}
         }
         self.cluster.fault(fault, now);

@@ -67,9 +67,9 @@ impl World<'_> {
     fn look_at_servers(&self, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) -> bool {
         let mut is_full = false;
         let oldest = self.oldest_then;
-        // Each worker may open one connection beyond the cap to carry a `KILL`.
-        let carries = |driver: &&Driver| driver.worker().carries_kills();
-        let beyond = wide(self.drivers.iter().filter(carries).count());
+        // Each worker may open one connection for an account beyond the cap, to carry a `KILL`.
+        let carriers = self.drivers.iter().map(|driver| driver.worker().kill_carriers());
+        let beyond = wide(carriers.sum());
         for (place, (key, health)) in self.healths.iter().enumerate() {
             let configs = self.operator.in_force(self.plan, oldest);
             let servers = configs.flat_map(|config| &config.servers);

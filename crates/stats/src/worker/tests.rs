@@ -33,6 +33,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         servers: vec![server(1, 20), server(0, 10)],
         pins: BTreeMap::from([("temporary table".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, u64::from(worker))]),
+        limits: BTreeMap::new(),
         rule_hits: BTreeMap::from([(5, 2)]),
     }
 }

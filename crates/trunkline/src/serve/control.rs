@@ -85,6 +85,10 @@ impl Runtime for Control {
         Arc::clone(&self.snapshots.borrow())
     }
 
+    fn flush_cache(&self) -> u64 {
+        self.reporter.cache().flush()
+    }
+
     fn stop(&self, is_slow: bool) {
         // A full queue stops anyway before long; there is nobody to tell.
         drop(self.requests.try_send(Request::Stop { is_slow }));

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use tokio::{net::TcpListener, sync::watch};
 use trunkline_admin::{
     desk::{Desk, FileReader},
+    glb,
     port::AdminListener,
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot};
@@ -54,6 +55,7 @@ pub(super) async fn start(
     let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
+    limits::sharpen_pauses();
     warn(&read, open_files);
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
@@ -99,6 +101,8 @@ pub(super) async fn start(
     }
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
+    let control = Arc::new(control);
+    tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
     serve_admin(database, control, admin);
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
@@ -163,10 +167,10 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
 }
 
 /// Answers administrators until the process ends, when there is a database.
-fn serve_admin(database: Option<Database>, control: Control, listeners: Vec<AdminListener>) {
+fn serve_admin(database: Option<Database>, control: Arc<Control>, listeners: Vec<AdminListener>) {
     let Some(Database { store, file, .. }) = database else { return };
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
-    let desk = Arc::new(Desk::new(store, Arc::new(control), file));
+    let desk = Arc::new(Desk::new(store, control, file));
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
         tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
@@ -208,7 +212,7 @@ async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
         }
     }
     if !is_leader_known(&known, &snapshot) {
-        let servers: Vec<_> = snapshot.servers().map(Arc::clone).collect();
+        let servers: Vec<_> = snapshot.mysql_servers().map(Arc::clone).collect();
         let wanted = Duration::from_millis(snapshot.settings.connect_timeout_server);
         let time_max = wanted.min(PREPARATION_TIME_MAX);
         let account = Account::of(&snapshot);

@@ -17,7 +17,8 @@ use tokio::{
 use trunkline_admin::Health;
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, greeting_for_clients, keep_learning, keep_resolving, resolve,
+    Knowledge, Resolution, greeting_for_clients, keep_checking, keep_learning, keep_resolving,
+    resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -92,6 +93,7 @@ impl Supervisor {
         let resolve_now = Arc::new(Notify::new());
         let (learned, news) = mpsc::channel(OUTCOMES_MAX);
         let on_demand = Arc::clone(&resolve_now);
+        tokio::spawn(keep_checking(seen.clone()));
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
         resolve_now.notify_one();
@@ -262,7 +264,8 @@ impl Supervisor {
     fn publish(&mut self, next: Snapshot) {
         debug_assert!(next.version > self.parts.snapshot.version);
         self.parts.snapshot = Arc::new(next);
-        self.plane().publish(&self.parts.snapshot);
+        let problems = self.plane().publish(&self.parts.snapshot);
+        problems.iter().for_each(|problem| tracing::error!("{problem}"));
         self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
     }
 

@@ -123,6 +123,7 @@ impl World {
             Action::Killed { asker, answer } => {
                 self.worker(asker.worker).kill_answered(asker, answer);
             }
+            Action::WakeCached { to, clients } => self.worker(to).cache_woken(clients),
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {

@@ -204,6 +204,32 @@ fn a_wrong_replication_group_is_named() {
 }
 
 #[test]
+fn a_wrong_hostgroup_is_named() {
+    let check = |keys: &str, expected: &str| {
+        let text = format!("[[hostgroup]]\n{keys}");
+        assert_eq!(errors(&whole(&text)), expected, "{keys}");
+    };
+    check("pipeline='off'", "t:1:1: `hostgroup_id` is missing in [[hostgroup]]");
+    check(
+        "hostgroup_id=0\npipeline='on'",
+        "t:3:10: `pipeline` in [[hostgroup]] must be auto, off or 1 to 1024, not `on`",
+    );
+    check(
+        "hostgroup_id=0\npipeline=false",
+        "t:3:10: `pipeline` in [[hostgroup]] must be \"auto\", \"off\" or 1 to 1024",
+    );
+    check("hostgroup_id=7", "t:2:14: hostgroup 7 has no [[server]]");
+    check(
+        "hostgroup_id=0\ninit_connect=''",
+        "t:3:1: `init_connect` in [[hostgroup]] is not supported yet",
+    );
+    check(
+        "hostgroup_id=0\n[[hostgroup]]\nhostgroup_id=0",
+        "t:4:14: hostgroup 0 is defined twice (first on line 2)",
+    );
+}
+
+#[test]
 fn a_wrong_rule_is_named() {
     let check = |keys: &str, expected: &str| assert_eq!(errors(&rule(keys)), expected, "{keys}");
     check("apply=true", "t:6:1: `id` is missing in [[rule]]");
