@@ -38,10 +38,12 @@ struct Scene {
     opts: Opts,
     stop: AtomicBool,
     next_write: AtomicU64,
+    /// All sessions have one state, so that their reads share connections.
+    is_shared: bool,
 }
 
 impl Scene {
-    fn new(proxy: &Trunkline) -> Scene {
+    fn new(proxy: &Trunkline, is_shared: bool) -> Scene {
         let opts = OptsBuilder::default()
             .ip_or_hostname("127.0.0.1")
             .tcp_port(proxy.port())
@@ -52,7 +54,7 @@ impl Scene {
             .max_allowed_packet(Some(1_048_576))
             .wait_timeout(Some(28_800));
         let (stop, next_write) = (AtomicBool::new(false), AtomicU64::new(1));
-        Scene { opts: opts.into(), stop, next_write }
+        Scene { opts: opts.into(), stop, next_write, is_shared }
     }
 }
 
@@ -92,7 +94,10 @@ async fn live(scene: &Scene, number: u32) -> Result<Ledger> {
                 continue;
             }
         };
-        let outcome = session(scene, number, &mut conn, &mut ledger).await;
+        let outcome = match scene.is_shared {
+            true => shared_session(scene, number, &mut conn, &mut ledger).await,
+            false => session(scene, number, &mut conn, &mut ledger).await,
+        };
         outcome.with_context(|| format!("client {number}"))?;
         let _ = tokio::time::timeout(Duration::from_secs(1), conn.disconnect()).await;
     }
@@ -147,6 +152,73 @@ async fn session(scene: &Scene, number: u32, conn: &mut Conn, ledger: &mut Ledge
         }
     }
     Ok(())
+}
+
+/// One session that leaves its state as it is: its reads share connections with the others'.
+async fn shared_session(
+    scene: &Scene,
+    number: u32,
+    conn: &mut Conn,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    for round in 0..40 {
+        if scene.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let outcome = match round % 8 {
+            0 => write(scene, number, conn, ledger).await?,
+            4 => transaction(scene, number, conn, ledger, number.is_multiple_of(2)).await?,
+            6 if number.is_multiple_of(16) => slow(number, conn).await?,
+            7 if number.is_multiple_of(8) => {
+                vanish(number, conn).await;
+                return Ok(());
+            }
+            _ => own_rows(number, round, conn).await?,
+        };
+        match outcome {
+            Ok(()) => ledger.answers += 1,
+            Err(error) => {
+                let (code, goes_on) = excuse(&error)?;
+                *ledger.excused.entry(code).or_default() += 1;
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A read whose answer nobody else could get.
+async fn own_rows(number: u32, round: u32, conn: &mut Conn) -> Step {
+    let asked = format!("SELECT {number}, {round}, REPEAT('x', {})", number * 20);
+    let seen: Option<(u32, u32, String)> = match conn.query_first(asked).await {
+        Ok(seen) => seen,
+        Err(error) => return Ok(Err(error)),
+    };
+    let (client, turn, text) = seen.context("no row")?;
+    ensure!((client, turn) == (number, round), "the answer of {client}, {turn}");
+    ensure!(text.len() == number as usize * 20, "{} bytes", text.len());
+    Ok(Ok(()))
+}
+
+/// A read that holds up those behind it.
+async fn slow(number: u32, conn: &mut Conn) -> Step {
+    let asked = format!("SELECT {number}, SLEEP(0.05)");
+    let seen: Option<(u32, u32)> = match conn.query_first(asked).await {
+        Ok(seen) => seen,
+        Err(error) => return Ok(Err(error)),
+    };
+    // 1 is a sleep that was cut short, by nobody here: a KILL QUERY that went astray.
+    ensure!(seen == Some((number, 0)), "{seen:?} of client {number}'s own");
+    Ok(Ok(()))
+}
+
+/// Goes away while a read is under way.
+async fn vanish(number: u32, conn: &mut Conn) {
+    let asked = format!("SELECT {number}, SLEEP(0.01)");
+    let patience = Duration::from_millis(u64::from(number % 7));
+    let _ = tokio::time::timeout(patience, conn.query_drop(asked)).await;
 }
 
 type Step = Result<Result<(), mysql_async::Error>>;
@@ -268,10 +340,12 @@ async fn variables(number: u32, conn: &mut Conn, known: &mut Known, round: u32) 
     Ok(outcome)
 }
 
-/// Kills and restarts the servers in turn until the time is over.
+/// Kills and restarts the servers in turn until the time is over, and connections between.
 fn havoc(primary: &Server, replica: &Server, end: Instant) -> Result<u32> {
     let mut rounds = 0;
     while Instant::now() < end {
+        kill_connections(primary)?;
+        kill_connections(replica)?;
         let server = if rounds % 2 == 0 { replica } else { primary };
         match rounds % 4 {
             0 | 1 => server.kill_hard()?,
@@ -286,6 +360,17 @@ fn havoc(primary: &Server, replica: &Server, end: Instant) -> Result<u32> {
         })?;
     }
     Ok(rounds)
+}
+
+/// Some of the proxy's connections, as an operator would.
+fn kill_connections(server: &Server) -> Result<()> {
+    let asked = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
+    for row in server.sql(&asked)?.iter().step_by(3) {
+        let id = row.first().cloned().flatten().context("no id")?;
+        // It may have gone meanwhile.
+        let _ = server.sql(&format!("KILL {id}"));
+    }
+    Ok(())
 }
 
 fn queries(server: &Server) -> Result<u64> {
@@ -323,6 +408,20 @@ fn nothing_is_mixed_up_lost_or_doubled_while_servers_die() -> Result<()> {
     if !is_available(Flavour::MariaDb, "nothing_is_mixed_up_lost_or_doubled_while_servers_die") {
         return Ok(());
     }
+    survive(false)
+}
+
+/// The same with reads of all clients sixteen deep on shared connections, whatever is known of
+/// them, and clients that vanish and statements that hold others up.
+#[test]
+fn nothing_is_mixed_up_lost_or_doubled_sixteen_deep() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "nothing_is_mixed_up_lost_or_doubled_sixteen_deep") {
+        return Ok(());
+    }
+    survive(true)
+}
+
+fn survive(is_shared: bool) -> Result<()> {
     let replication = replication(Flavour::MariaDb, 1)?;
     let (primary, replica) = (replication.primary(), &replication.replicas()[0]);
     // No key on the attempt: a write applied twice must be seen, not refused.
@@ -338,14 +437,19 @@ fn nothing_is_mixed_up_lost_or_doubled_while_servers_die() -> Result<()> {
             server.address()
         )
     };
+    let depths = match is_shared {
+        true => [0, 1].map(|id| format!("[[hostgroup]]\nhostgroup_id = {id}\npipeline = 16\n")),
+        false => [String::new(), String::new()],
+    };
     let proxy = Trunkline::start(&format!(
         "workers = 2\nshun_on_failures = 1\nshun_recovery_time_sec = 1\n{}{}\
-         [[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n{}",
+         [[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n{}{}",
         entry(0, primary),
         entry(1, replica),
+        depths.concat(),
         user(0)
     ))?;
-    let scene = Arc::new(Scene::new(&proxy));
+    let scene = Arc::new(Scene::new(&proxy, is_shared));
     let end = Instant::now() + duration();
     let (ledgers, rounds) = std::thread::scope(|scope| {
         let clients = scope.spawn(|| {
@@ -368,6 +472,11 @@ fn nothing_is_mixed_up_lost_or_doubled_while_servers_die() -> Result<()> {
     }
     println!("{rounds} rounds, {answers} answers, {told} writes; errors by number: {excused:?}");
     ensure!(answers > 2_000, "only {answers} answers; errors {excused:?}");
+    if is_shared {
+        let followed = proxy.metric("trunkline_statement_pipelined_total", "")?.unwrap_or(0.0);
+        println!("{followed} statements followed others on their connection");
+        ensure!(followed > 1_000.0, "{followed} of {answers} followed others");
+    }
     wait_until("no client is left", SOON, || Ok(pins(&proxy)?.is_empty().then_some(())))?;
     ensure!(connections_on(primary)? <= 80 && connections_on(replica)? <= 80);
     Ok(())

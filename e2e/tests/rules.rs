@@ -268,11 +268,11 @@ OK_msg = "answered"
 [[rule]]
 id = 40
 match_pattern = "alone"
-pipeline = false
+pipeline = "off"
 [[rule]]
 id = 50
 match_pattern = "at once"
-pipeline = true
+pipeline = 64
 "#;
 
 #[test]
@@ -324,6 +324,18 @@ fn a_rule_keeps_statements_from_sharing() -> Result<()> {
     let proxy = with_rules(Flavour::MariaDb, FLAGS)?;
     ensure!(pipelined(&proxy, "SELECT 'at once'")? > 0);
     ensure!(pipelined(&proxy, "SELECT 'alone'")? == 0);
+    Ok(())
+}
+
+#[test]
+fn a_hostgroup_keeps_statements_from_sharing_unless_a_rule_says_otherwise() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_hostgroup_keeps_statements_from_sharing") {
+        return Ok(());
+    }
+    let off = format!("{FLAGS}\n[[hostgroup]]\nhostgroup_id = 0\npipeline = \"off\"\n");
+    let proxy = with_rules(Flavour::MariaDb, &off)?;
+    ensure!(pipelined(&proxy, "SELECT 'as usual'")? == 0);
+    ensure!(pipelined(&proxy, "SELECT 'at once'")? > 0);
     Ok(())
 }
 

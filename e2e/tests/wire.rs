@@ -7,9 +7,11 @@ mod stream;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustls::{ClientConfig, ClientConnection};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::Reader;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
@@ -18,13 +20,13 @@ use trunkline_protocol::packet::ok;
 use trunkline_protocol::packet::status;
 use trunkline_session::Credential;
 use trunkline_session::backend::{
-    ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
+    ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep, TlsWish,
 };
 use trunkline_testkit::{Server, Trunkline};
 
 pub use outcome::{ErrorPacket, Outcome, is_progress};
 pub use packing::Packing;
-use stream::Stream;
+use stream::{Socket, Stream};
 
 /// `utf8mb4_general_ci`, one byte in the handshake.
 const COLLATION: u16 = 45;
@@ -113,6 +115,10 @@ pub struct Wire {
     pub steps: Vec<String>,
     /// Compression, once it was agreed on.
     pub packing: Option<Packing>,
+    /// The packet that ended the login.
+    pub ok: Vec<u8>,
+    /// What TLS is begun with when the login asks for it.
+    pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl Wire {
@@ -125,7 +131,17 @@ impl Wire {
 
     fn on(stream: Stream, capabilities: Capabilities) -> Wire {
         let (buf, steps) = (Vec::new(), Vec::new());
-        Wire { stream, buf, taken: 0, capabilities, identity: None, steps, packing: None }
+        Wire {
+            stream,
+            buf,
+            taken: 0,
+            capabilities,
+            identity: None,
+            steps,
+            packing: None,
+            ok: Vec::new(),
+            tls: None,
+        }
     }
 
     /// Logs in with a password, wanting [`MODERN`].
@@ -146,6 +162,37 @@ impl Wire {
         let handshake = ServerHandshake::new(login);
         wire.shake(handshake, Vec::new())?;
         Ok(wire)
+    }
+
+    /// Logs in through TLS.
+    pub fn login_tls(
+        endpoint: impl Into<Endpoint>,
+        login: ServerLogin,
+        config: &Arc<ClientConfig>,
+    ) -> Result<Wire> {
+        let mut wire = Wire::open(endpoint)?;
+        wire.tls = Some(Arc::clone(config));
+        wire.shake(
+            ServerHandshake::new(ServerLogin { tls: TlsWish::Always, ..login }),
+            Vec::new(),
+        )?;
+        Ok(wire)
+    }
+
+    /// Bytes below TLS.
+    pub fn send_below(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.stream.socket() {
+            Socket::Tcp(mut stream) => Ok(stream.write_all(bytes)?),
+            Socket::Unix(_) => bail!("in clear"),
+        }
+    }
+
+    /// The TLS connection.
+    pub fn tls_conn(&self) -> Result<&ClientConnection> {
+        match &self.stream {
+            Stream::Tls(stream) => Ok(&stream.conn),
+            Stream::Tcp(_) | Stream::Unix(_) => bail!("in clear"),
+        }
     }
 
     /// `COM_CHANGE_USER`.
@@ -177,9 +224,18 @@ impl Wire {
             }
             match step {
                 ServerStep::Continue => {}
+                ServerStep::StartTls => {
+                    self.send_raw(&out)?;
+                    out.clear();
+                    let config = self.tls.clone().context("TLS without being asked")?;
+                    let plain = std::mem::replace(&mut self.stream, Stream::none()?);
+                    self.stream = plain.encrypt(&config)?;
+                    handshake.on_tls(&mut out);
+                }
                 ServerStep::Encrypt { .. } => bail!("asked twice to encrypt"),
                 ServerStep::Ready(identity) => {
                     self.capabilities = identity.capabilities;
+                    self.ok = payload;
                     if self.packing.is_none() {
                         self.packing = Packing::of(self.capabilities);
                     }
@@ -240,9 +296,9 @@ impl Wire {
 
     /// No more is sent; the other side sees the end.
     pub fn shut_write(&self) -> Result<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write)?,
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Write)?,
+        match self.stream.socket() {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write)?,
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write)?,
         }
         Ok(())
     }
@@ -252,14 +308,15 @@ impl Wire {
         let stream = match &self.stream {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+            Stream::Tls(_) => bail!("keys can't be shared by two threads"),
         };
         Ok(Wire::on(stream, self.capabilities))
     }
 
     pub fn set_read_timeout(&self, timeout: Duration) -> Result<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout))?,
-            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout))?,
+        match self.stream.socket() {
+            Socket::Tcp(stream) => stream.set_read_timeout(Some(timeout))?,
+            Socket::Unix(stream) => stream.set_read_timeout(Some(timeout))?,
         }
         Ok(())
     }
@@ -568,6 +625,7 @@ pub fn login(user: &str, password: &str, schema: &str, wanted: Capabilities) -> 
         zstd_level: 3,
         attributes: Vec::new(),
         is_local: false,
+        tls: Default::default(),
     }
 }
 

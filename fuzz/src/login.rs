@@ -9,7 +9,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::{
     Credential,
-    backend::{ServerHandshake, ServerLogin, ServerStep},
+    backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish},
     frontend::{Accounts, ClientHandshake, Step},
 };
 use trunkline_topology::{HostgroupId, Password, Secret, User};
@@ -46,6 +46,7 @@ impl OneUser {
             transaction_persistent: true,
             fast_forward: false,
             active: how & 4 == 0,
+            require: Default::default(),
         };
         Self { user: Arc::new(user), is_secure: how & 8 != 0, is_verified: how & 16 != 0 }
     }
@@ -124,9 +125,14 @@ pub fn client_handshake(data: &[u8]) {
     let (way, mut rest) = choice(data);
     let accounts = OneUser::new(how);
     let mut out = Vec::new();
-    let greeting = greeting(way & 1 != 0);
+    let mut greeting = greeting(way & 1 != 0);
+    if way & 16 != 0 {
+        greeting.capabilities.insert(Capabilities::SSL);
+    }
+    let must_encrypt = way & 32 != 0;
+    let mut is_encrypted = false;
     let mut handshake = match way & 2 != 0 {
-        false => ClientHandshake::start(&greeting, &mut out),
+        false => ClientHandshake::start(&greeting, must_encrypt, &mut out),
         true => {
             let Some((_, body, after)) = split_packet(rest) else {
                 return;
@@ -157,6 +163,14 @@ pub fn client_handshake(data: &[u8]) {
             step = handshake.on_verified(way & 8 != 0, &accounts, &mut out);
         }
         assert!(out.len() <= WRITTEN_MAX, "a handshake wrote {} bytes", out.len());
+        if let Step::StartTls = step {
+            assert!(way & 16 != 0 && !is_encrypted && handshake.awaits_tls());
+            is_encrypted = true;
+            handshake.on_tls();
+        }
+        if let (Step::Accepted(_), true, 0) = (&step, must_encrypt, way & 2) {
+            assert!(is_encrypted, "a client in clear was let in where it must encrypt");
+        }
         if !client_step(step) {
             return;
         }
@@ -166,7 +180,7 @@ pub fn client_handshake(data: &[u8]) {
 /// Whether the handshake goes on.
 fn client_step(step: Step) -> bool {
     match step {
-        Step::Continue | Step::Decrypt(_) | Step::VerifyHash { .. } => true,
+        Step::Continue | Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => true,
         Step::Accepted(identity) => {
             assert!(identity.user.active, "an inactive user was let in");
             false
@@ -194,6 +208,11 @@ pub fn server_handshake(data: &[u8]) {
         zstd_level: 0,
         attributes: vec![(b"program_name".to_vec(), b"trunkline".to_vec())],
         is_local: how & 8 != 0,
+        tls: match how & 96 {
+            0 => TlsWish::Never,
+            32 => TlsWish::Offered,
+            _ => TlsWish::Always,
+        },
     };
     let mut out = Vec::new();
     let mut handshake = ServerHandshake::new(login.clone());
@@ -207,6 +226,10 @@ pub fn server_handshake(data: &[u8]) {
         assert!(out.len() <= WRITTEN_MAX, "a login wrote {} bytes", out.len());
         match step {
             ServerStep::Continue | ServerStep::Encrypt { .. } => {}
+            ServerStep::StartTls => {
+                assert!(how & 96 != 0 && handshake.awaits_tls());
+                handshake.on_tls(&mut out);
+            }
             // The connection is lent to another user.
             ServerStep::Ready(identity) => {
                 handshake = ServerHandshake::change_user(login.clone(), *identity, &mut out);

@@ -23,7 +23,7 @@ struct Case {
     run: fn(u64) -> Result<()>,
 }
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 25] = [
     Case {
         name: "framing/split_packet",
         what: "one packet of 40 bytes found in a buffer of 64",
@@ -119,6 +119,11 @@ const CASES: [Case; 24] = [
         name: "statement/point_select",
         what: "a whole statement through the worker in two batches, with the play of client and server",
         run: statement::point_select,
+    },
+    Case {
+        name: "statement/point_select_cache_hit",
+        what: "the same answered from the result cache",
+        run: statement::point_select_cache_hit,
     },
     Case {
         name: "statement/point_select_deprecate_eof",

@@ -47,6 +47,20 @@ pub fn point_select(calls: u64) -> Result<()> {
     run(Capabilities::EMPTY, calls)
 }
 
+/// The same from the result cache: no server is asked.
+pub fn point_select_cache_hit(calls: u64) -> Result<()> {
+    let mut stage = Stage::with_rules("cache_ttl = 3600000\n")?;
+    let client = stage.log_in(Capabilities::EMPTY)?;
+    let mut query = Vec::new();
+    put_payload(&mut query, 0, &[&[0x03], POINT_SELECT].concat());
+    let first = stage.ask(client, &query)?;
+    stage.servers.clear();
+    for _ in 0..calls {
+        ensure!(stage.ask(client, &query)? == first, "replies differ");
+    }
+    Ok(())
+}
+
 pub fn point_select_deprecate_eof(calls: u64) -> Result<()> {
     run(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK, calls)
 }
@@ -146,13 +160,18 @@ struct Played {
 
 impl Stage {
     fn new() -> Result<Stage> {
+        Self::with_rules("")
+    }
+
+    /// With these keys in each rule.
+    fn with_rules(keys: &str) -> Result<Stage> {
         let mut text = CONFIG.to_owned();
         for id in 1..=20 {
             let rule = crate::decide::rule(id);
             let pattern = rule.match_digest.unwrap_or_default();
             text.push_str(&format!(
                 "[[rule]]\nid = {id}\nmatch_digest = \"{pattern}\"\n\
-                 destination_hostgroup = 10\napply = true\n"
+                 destination_hostgroup = 10\napply = true\n{keys}"
             ));
         }
         let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
@@ -179,6 +198,7 @@ impl Stage {
             client_addr: Some(address),
             proxy_addr: Some(address),
             proxy_port: Some(6_033),
+            tls: None,
         });
         self.begin_batch();
         let nonce = [b'm'; NONCE_LEN];
@@ -268,12 +288,15 @@ impl Stage {
             // A probe finds an open connection without bytes; nothing is ever full here.
             Action::Probe(_) | Action::Pause(_) | Action::Resume(_) => {}
             Action::Log(line) => bail!("the worker has something to say: {}", line.text),
-            Action::Decrypt { .. }
+            Action::StartClientTls(_)
+            | Action::StartServerTls { .. }
+            | Action::Decrypt { .. }
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
             | Action::AskPeers(_)
             | Action::Kill { .. }
             | Action::Killed { .. }
+            | Action::WakeCached { .. }
             | Action::HandOver { .. } => bail!("an action that does not belong here"),
         }
         Ok(())

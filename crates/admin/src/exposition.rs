@@ -2,10 +2,12 @@
 //!
 //! Source: prometheus.io, "Exposition formats", text-based format.
 
+mod tcp;
+
 use std::fmt::{Display, Write};
 
 use trunkline_stats::{
-    CommandRow, Counters, DigestRow, Histogram, Report, ServerCounters, ServerRow,
+    CacheSums, CommandRow, Counters, DigestRow, Histogram, Report, ServerCounters, ServerRow,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
     metrics::{self, Metric, MetricKind},
@@ -37,6 +39,7 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     latency(&mut out, report);
     servers(&mut out, &report.servers);
     server_counters(&mut out, &report.servers);
+    tcp::listeners(&mut out, report);
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
     debug_assert_eq!(counters.len(), Counters::SPECS.len());
     out.text
@@ -54,11 +57,18 @@ fn process(out: &mut Exposition, report: &Report) {
     out.single(&metrics::CONFIGURATION_APPLIED, configuration.applied_unix_sec);
     let failed = u8::from(configuration.last_error.is_some());
     out.single(&metrics::CONFIGURATION_FAILED, failed);
+    out.single(&metrics::CERTIFICATE_NOT_AFTER, process.certificate_not_after_unix_sec);
+    out.single(&metrics::CLIENTS_ENCRYPTED, report.clients_encrypted);
+    out.single(&metrics::SERVERS_ENCRYPTED, report.server_connections_encrypted);
     let by_worker = |value: fn(&trunkline_stats::WorkerRow) -> u64| {
         report.workers.iter().map(move |row| (row.worker.to_string(), value(row)))
     };
     out.labelled(&metrics::WORKER_CLIENTS, by_worker(|row| row.clients));
     out.labelled(&metrics::WORKER_STATEMENTS, by_worker(|row| row.statements));
+    out.single(&metrics::CACHE_ENTRIES, process.cache.entries);
+    out.single(&metrics::CACHE_BYTES, process.cache.bytes);
+    out.single(&metrics::CACHE_BYTES_MAX, process.cache.bytes_max);
+    out.single(&metrics::CACHE_PURGED, process.cache.purged);
 }
 
 fn sessions(out: &mut Exposition, report: &Report) {
@@ -73,6 +83,12 @@ fn sessions(out: &mut Exposition, report: &Report) {
     rules.truncate(RULES_MAX);
     let rules = rules.into_iter().map(|(rule, hits)| (rule.to_string(), hits));
     out.labelled(&metrics::RULE_HITS, rules);
+    let by_rule = |value: fn(&CacheSums) -> u64| {
+        let rows = report.cache.iter().take(RULES_MAX);
+        rows.map(move |(rule, sums)| (rule.to_string(), value(sums)))
+    };
+    out.labelled(&metrics::CACHE_RULE_HITS, by_rule(|sums| sums.hits));
+    out.labelled(&metrics::CACHE_RULE_MISSES, by_rule(|sums| sums.misses));
 }
 
 fn latency(out: &mut Exposition, report: &Report) {
@@ -159,7 +175,10 @@ fn digests(out: &mut Exposition, report: &Report, digests_max: usize) {
     let series = |out: &mut Exposition, metric: &Metric, value: fn(&DigestRow) -> String| {
         out.head(metric);
         for row in report.digests.iter().take(digests_max) {
-            let (digest, hostgroup) = (format!("0x{:016X}", row.digest), row.hostgroup.to_string());
+            let (digest, hostgroup) = (
+                format!("0x{:016X}", row.digest),
+                trunkline_stats::hostgroup_shown(row.hostgroup).to_string(),
+            );
             let labels = [
                 ("digest", digest.as_str()),
                 ("hostgroup", hostgroup.as_str()),

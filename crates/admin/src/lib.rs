@@ -3,10 +3,12 @@
 //!
 //! Reading order: [`source`] (what the binary provides), [`sql`] (what a statement asks for),
 //! [`desk`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
-//! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal).
+//! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal),
+//! [`glb`] (the control sockets of TCP listeners).
 
 pub mod desk;
 pub mod exposition;
+pub mod glb;
 pub mod http;
 pub mod import;
 pub mod port;

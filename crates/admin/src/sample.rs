@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    ClientRefusal, Configuration, DigestQuery, Process, Report, ServerGauges, Settings,
-    StatementSample, WorkerGauges, WorkerStats,
+    CacheFigures, CacheSums, ClientRefusal, Configuration, DigestQuery, Process, Report,
+    ServerGauges, Settings, StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters,
+    TcpServerRow, WorkerGauges, WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -14,6 +15,7 @@ const COMMANDS: &[&str] = &["INSERT", "SELECT", "UPDATE", "UNKNOWN"];
 pub(crate) fn report(digests: DigestQuery) -> Report {
     let mut report = Report::merge(vec![worker(0, digests), worker(1, digests)]);
     report.process = Process {
+        certificate_not_after_unix_sec: 2_000_000_000,
         version: "0.1.0".into(),
         process_id: 4242,
         started_unix_sec: 1_700_000_000,
@@ -28,6 +30,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             rules: 4,
             last_error: None,
         },
+        cache: CacheFigures { entries: 3, bytes: 4_096, bytes_max: 268_435_456, purged: 2 },
     };
     report
 }
@@ -39,6 +42,7 @@ fn worker(worker: u32, digests: DigestQuery) -> Report {
     stats.counters.clients_disconnected = 600;
     stats.counters.client_refused(ClientRefusal::AccessDenied);
     stats.refused(RefusalCause::NoneOnline);
+    *stats.cache_mut(7) = CacheSums { hits: 90, misses: 10, ..CacheSums::default() };
     for round in 0..4_000_u64 {
         let sample = StatementSample {
             username: "app",
@@ -86,7 +90,35 @@ fn worker(worker: u32, digests: DigestQuery) -> Report {
             });
         }
     }
-    stats.report(gauges(worker), digests)
+    let mut report = stats.report(gauges(worker), digests);
+    report.tcp = vec![listener(worker)];
+    report
+}
+
+fn listener(worker: u32) -> TcpListenerRow {
+    let server = TcpServerRow {
+        hostgroup: 30,
+        address: "192.168.100.102:3306".to_owned(),
+        state: ServerState::Online,
+        weight: 1,
+        connections: 2,
+        counters: TcpServerCounters {
+            connected: 10 + u64::from(worker),
+            connect_failures: 1,
+            bytes_to_server: 1_000,
+            bytes_to_client: 9_000_000,
+            reads: 70,
+        },
+    };
+    TcpListenerRow {
+        listener: "0.0.0.0:3307".to_owned(),
+        hostgroup: 30,
+        connections: 3,
+        waiting: 1,
+        connections_max: 500,
+        counters: TcpCounters { accepted: 20, refused: 2, ..TcpCounters::default() },
+        servers: vec![server],
+    }
 }
 
 fn gauges(worker: u32) -> WorkerGauges {
@@ -104,6 +136,8 @@ fn gauges(worker: u32) -> WorkerGauges {
         draining: 0,
     };
     WorkerGauges {
+        clients_encrypted: 2,
+        server_connections_encrypted: 1,
         worker,
         servers: vec![
             server(0, 10, "db-primary.prod.example.internal:3306", ServerState::Online),
@@ -112,6 +146,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         ],
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
+        limits: BTreeMap::new(),
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
     }
 }

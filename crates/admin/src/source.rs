@@ -45,8 +45,14 @@ pub trait Runtime: StatusSource {
     /// Serves by another configuration from now on; `source` names where it comes from.
     fn apply(&self, config: Config, source: String) -> ApplyFuture<'_>;
 
+    /// Reads certificates, keys and lists of what is revoked anew.
+    fn reload_tls(&self) -> ApplyFuture<'_>;
+
     /// What runs.
     fn snapshot(&self) -> Arc<Snapshot>;
+
+    /// Empties the result cache; how many results it had.
+    fn flush_cache(&self) -> u64;
 
     /// Ends the process: after running statements, or at once.
     fn stop(&self, is_slow: bool);

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use trunkline_rules::{FastRoutes, Rule, RuleSet};
-use trunkline_topology::{ReplicationGroup, ServerCompression, ServerKey, ServerState, User};
+use trunkline_topology::{
+    Address, HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState,
+    ServerTls, TlsMode, TlsParams, User,
+};
 
-use crate::{Settings, Snapshot};
+use crate::{Guards, Settings, Snapshot, TcpListener, snapshot::TlsWishes};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -16,17 +19,25 @@ pub struct Config {
     pub settings: Settings,
     /// Servers in the order of the file; no two have one key.
     pub servers: Vec<ServerEntry>,
+    /// What is said of hostgroups, in the order of the file; of none twice.
+    pub hostgroups: Vec<HostgroupEntry>,
     /// Users in the order of the file; no two have one name.
     pub users: Vec<Arc<User>>,
     /// Writer and reader hostgroups in the order of the file; no hostgroup is the writer, or the
     /// reader, of two.
     pub replication: Vec<ReplicationGroup>,
+    /// What TLS to some servers works with; no two are for one server and user.
+    pub tls_params: Vec<ServerTlsEntry>,
+    /// TCP listeners in the order of the file; no two have one address.
+    pub tcp_listeners: Vec<TcpListener>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.
     pub rule_set: Arc<RuleSet>,
     /// Fast routing rules: those of the file's tables, then those of the file that it names.
     pub fast_routes: Arc<FastRoutes>,
+    /// The firewall's lists and the limits.
+    pub guards: Arc<Guards>,
 }
 
 /// One server as the operator wrote it.
@@ -40,13 +51,58 @@ pub struct ServerEntry {
     pub max_connections: u32,
     /// Whether new connections to it are compressed.
     pub compression: ServerCompression,
+    /// Whether new connections to it are encrypted.
+    pub tls: ServerTlsWish,
     /// What the operator decided; never [`ServerState::Shunned`].
     pub status: ServerState,
     /// Free text.
     pub comment: String,
 }
 
+/// What the operator says of a hostgroup as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostgroupEntry {
+    /// Its number.
+    pub id: HostgroupId,
+    /// Whether its statements share server connections.
+    pub pipeline: Pipeline,
+    /// Free text.
+    pub comment: String,
+}
+
+/// Whether connections to a server are encrypted, as the operator wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerTlsWish {
+    /// So.
+    Mode(TlsMode),
+    /// As `ssl_p2s_mode` says: ProxySQL's `use_ssl = 1`.
+    Default,
+}
+
+impl Default for ServerTlsWish {
+    fn default() -> Self {
+        Self::Mode(TlsMode::Disabled)
+    }
+}
+
+/// What TLS to one server works with, for one user or (with an empty name) for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTlsEntry {
+    /// The server.
+    pub address: Address,
+    /// The user; empty for those without an entry of their own.
+    pub username: String,
+    /// What it works with.
+    pub params: Arc<TlsParams>,
+}
+
 impl Config {
+    /// TLS to each server, in the order of the file.
+    pub fn server_tls(&self) -> impl Iterator<Item = (&Address, ServerTls)> {
+        let wishes = TlsWishes { settings: &self.settings, entries: &self.tls_params };
+        self.servers.iter().map(move |entry| (&entry.key.address, wishes.of(entry)))
+    }
+
     /// The snapshot of this configuration; see [`Snapshot::build`].
     pub fn snapshot(self, previous: Option<&Snapshot>) -> Snapshot {
         Snapshot::build(self, previous)
@@ -69,5 +125,13 @@ pub(crate) fn status_word(status: ServerState) -> &'static str {
         ServerState::Shunned => "SHUNNED",
         ServerState::OfflineSoft => "OFFLINE_SOFT",
         ServerState::OfflineHard => "OFFLINE_HARD",
+    }
+}
+
+/// The word of the `tls` column.
+pub(crate) fn tls_word(tls: ServerTlsWish) -> &'static str {
+    match tls {
+        ServerTlsWish::Mode(mode) => mode.word(),
+        ServerTlsWish::Default => "1",
     }
 }

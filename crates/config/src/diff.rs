@@ -8,11 +8,14 @@ use std::{
 };
 
 use trunkline_rules::Rule;
-use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, User};
+use trunkline_topology::{
+    Address, HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, TlsParams, User,
+};
 
 use crate::{
-    Config, Reload, SETTINGS, ServerEntry, Setting, Settings, Snapshot,
-    config::{compression_word, status_word},
+    Config, HostgroupEntry, ListenAddress, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting,
+    Settings, Snapshot, TcpListener,
+    config::{compression_word, status_word, tls_word},
 };
 
 #[cfg(test)]
@@ -40,9 +43,9 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// users, replication groups, rules and (in one line) fast routing rules; of each what is changed
-/// or added in the order of the new configuration, then what is removed in the order of the old
-/// one. Empty when nothing differs.
+/// hostgroups, users, replication groups, TCP listeners, rules and (in one line each) fast routing rules, the
+/// firewall's lists and limits; of each what is changed or added in the order of the new
+/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -52,8 +55,11 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         .filter_map(|row| setting_change(row, &running.settings, &new.settings))
         .collect();
     compare(&old.servers, &new.servers, &mut changes);
+    compare(&old.hostgroups, &new.hostgroups, &mut changes);
+    compare(&old.tls_params, &new.tls_params, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
+    compare(&old.tcp_listeners, &new.tcp_listeners, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
     let (before, now) = (&running.fast_routes, &new.fast_routes);
     if before != now {
@@ -64,7 +70,23 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         let subject = "fast routing".to_owned();
         changes.push(Change { subject, detail, needs_restart: false });
     }
+    let (before, now) = (&old.guards, &new.guards);
+    compare_lists("firewall users", &before.firewall_users, &now.firewall_users, &mut changes);
+    compare_lists("firewall rules", &before.firewall_rules, &now.firewall_rules, &mut changes);
+    compare_lists("limits", &before.limits, &now.limits, &mut changes);
     changes
+}
+
+/// A list that may be long, in one line.
+fn compare_lists<T: PartialEq>(name: &str, old: &[T], new: &[T], changes: &mut Vec<Change>) {
+    if old == new {
+        return;
+    }
+    let detail = match (old.len(), new.len()) {
+        (before, now) if before == now => format!("some of {now} changed"),
+        (before, now) => format!("{before} -> {now}"),
+    };
+    changes.push(Change { subject: name.to_owned(), detail, needs_restart: false });
 }
 
 fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Change> {
@@ -160,6 +182,7 @@ impl Item for ServerEntry {
         columns.plain("max_connections", self.max_connections, new.max_connections);
         let (old, now) = (compression_word(self.compression), compression_word(new.compression));
         columns.plain("compression", old, now);
+        columns.plain("tls", tls_word(self.tls), tls_word(new.tls));
         columns.plain("status", status_word(self.status), status_word(new.status));
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
@@ -186,6 +209,54 @@ impl Item for Arc<User> {
         columns.plain("transaction_persistent", persistent.0, persistent.1);
         columns.plain("fast_forward", self.fast_forward, new.fast_forward);
         columns.plain("active", self.active, new.active);
+        columns.unshown("require", self.require != new.require);
+    }
+}
+
+impl Item for ServerTlsEntry {
+    type Key = (Address, String);
+
+    fn key(&self) -> Self::Key {
+        (self.address.clone(), self.username.clone())
+    }
+
+    fn subject(&self) -> String {
+        match self.username.as_str() {
+            "" => format!("TLS to {}", self.address),
+            user => format!("TLS to {} as {user}", self.address),
+        }
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        let (old, new) = (&*self.params, &*new.params);
+        let mut text = |name: &str, column: fn(&TlsParams) -> &String| {
+            columns.text(name, Some(column(old)), Some(column(new)));
+        };
+        text("ssl_ca", |params| &params.ca);
+        text("ssl_cert", |params| &params.cert);
+        text("ssl_key", |params| &params.key);
+        text("ssl_capath", |params| &params.capath);
+        text("ssl_crl", |params| &params.crl);
+        text("ssl_crlpath", |params| &params.crlpath);
+        text("ssl_cipher", |params| &params.cipher);
+        text("tls_version", |params| &params.tls_version);
+    }
+}
+
+impl Item for HostgroupEntry {
+    type Key = HostgroupId;
+
+    fn key(&self) -> HostgroupId {
+        self.id
+    }
+
+    fn subject(&self) -> String {
+        format!("hostgroup {}", self.id)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("pipeline", self.pipeline, new.pipeline);
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }
 
@@ -207,6 +278,38 @@ impl Item for ReplicationGroup {
             ReadWriteSplit::Rules => "rules",
         };
         columns.plain("read_write_split", split(self), split(new));
+    }
+}
+
+impl Item for TcpListener {
+    type Key = ListenAddress;
+
+    fn key(&self) -> ListenAddress {
+        self.address.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("tcp_listener {}", self.address)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("hostgroup", self.hostgroup, new.hostgroup);
+        columns.optional("backup_hostgroup", self.backup_hostgroup, new.backup_hostgroup);
+        columns.plain("balance", self.balance, new.balance);
+        columns.plain("max_connections", self.max_connections, new.max_connections);
+        columns.plain("connect_timeout", self.connect_timeout, new.connect_timeout);
+        columns.plain("retries", self.retries, new.retries);
+        columns.plain("client_timeout", self.client_timeout, new.client_timeout);
+        columns.plain("server_timeout", self.server_timeout, new.server_timeout);
+        columns.plain("fin_timeout", self.fin_timeout, new.fin_timeout);
+        columns.plain("on_marked_down", self.on_marked_down, new.on_marked_down);
+        columns.plain("check", self.check, new.check);
+        columns.plain("check_interval", self.check_interval, new.check_interval);
+        columns.plain("rise", self.rise, new.rise);
+        columns.plain("fall", self.fall, new.fall);
+        columns.plain("send_proxy", self.send_proxy, new.send_proxy);
+        columns.optional("control", self.control.as_ref(), new.control.as_ref());
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }
 
@@ -268,7 +371,7 @@ impl Item for Rule {
         switch("reconnect", |rule| rule.reconnect);
         switch("sticky_conn", |rule| rule.sticky_conn);
         switch("log", |rule| rule.log);
-        switch("pipeline", |rule| rule.pipeline);
+        columns.optional("pipeline", self.pipeline, new.pipeline);
         columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.

@@ -2,7 +2,7 @@
 //! and the difference between two configurations.
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
-//! [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
+//! [`tcp`] (what a TCP listener is), [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
 //! [`cnf`] (the syntax of ProxySQL's file),
 //! [`snapshot`] (what the data plane gets), [`diff`] (what a reload changes), [`manual`] (the
 //! reference page).
@@ -18,6 +18,8 @@ pub mod variable;
 
 pub mod listen;
 
+pub mod tcp;
+
 pub mod file;
 
 pub mod cnf;
@@ -30,12 +32,17 @@ pub mod manual;
 
 mod config;
 mod error;
+mod guards;
 
-pub use config::{Config, ServerEntry};
+pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
-pub use listen::ListenAddress;
-pub use settings::{Given, LogFormat, LogLevel, Reload, Setting, StateFile};
+pub use guards::Guards;
+pub use listen::{ListenAddress, ListenTls};
+pub use settings::{
+    Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+};
 pub use snapshot::{Hostgroup, Snapshot};
+pub use tcp::{TcpFront, TcpListener};
 pub use variables::{SETTINGS, Settings};

@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
+use trunkline_topology::TlsOffer;
+
 /// An address to listen on: `ip:port`, `[ipv6]:port`, or `unix:/path`.
 ///
 /// Host names are not taken: what one resolves to may change, and a listener may not. Port 0
@@ -34,5 +36,44 @@ impl fmt::Display for ListenAddress {
             Self::Tcp(addr) => addr.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
+    }
+}
+
+/// A listener's own word on TLS: its address, `=`, and `off`, `optional` or `required`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenTls {
+    /// The listener.
+    pub address: ListenAddress,
+    /// Whether its clients may or must use TLS.
+    pub offer: TlsOffer,
+}
+
+impl FromStr for ListenTls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.rsplit_once('=');
+        let (address, word) = parts.ok_or_else(|| {
+            format!("must name off, optional or required behind `=`, not `{text}`")
+        })?;
+        let offer = match word {
+            "off" => TlsOffer::Off,
+            "optional" => TlsOffer::Optional,
+            "required" => TlsOffer::Required,
+            _ => return Err(format!("must name off, optional or required, not `{word}`")),
+        };
+        let address = address.parse().map_err(|reason| format!("is wrong: {reason}"))?;
+        Ok(Self { address, offer })
+    }
+}
+
+impl fmt::Display for ListenTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.offer {
+            TlsOffer::Off => "off",
+            TlsOffer::Optional => "optional",
+            TlsOffer::Required => "required",
+        };
+        write!(f, "{}={word}", self.address)
     }
 }

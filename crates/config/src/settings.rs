@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::ListenAddress;
+use crate::{ListenAddress, ListenTls};
 
 /// A value as a file or an operator gave it, before its setting has judged it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,6 +221,27 @@ impl SettingValue for Vec<ListenAddress> {
     }
 }
 
+impl SettingValue for Vec<ListenTls> {
+    const KIND: &'static str = "list of listeners with their TLS";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        let words: Vec<&str> = match given {
+            Given::List(items) => items.iter().map(read_text).collect::<Result<_, _>>()?,
+            // As a variable it is one text.
+            Given::Text(text) => text.split(';').filter(|word| !word.is_empty()).collect(),
+            Given::Integer(_) | Given::Boolean(_) | Given::Other(_) => {
+                return Err(wrong_type("a list of strings", given));
+            }
+        };
+        words.into_iter().map(|word| word.trim().parse()).collect()
+    }
+
+    fn show(&self) -> String {
+        let words: Vec<String> = self.iter().map(ToString::to_string).collect();
+        words.join(";")
+    }
+}
+
 /// An address that may be switched off with an empty text.
 impl SettingValue for Option<SocketAddr> {
     const KIND: &'static str = "address, or empty";
@@ -345,4 +366,26 @@ choice! {
     Text = "text",
     /// One JSON object a line.
     Json = "json"
+}
+
+choice! {
+    /// The lowest version of TLS towards clients.
+    TlsVersionMin, "1.2 or 1.3", V1_2;
+    /// TLS 1.2.
+    V1_2 = "1.2",
+    /// TLS 1.3.
+    V1_3 = "1.3"
+}
+
+choice! {
+    /// What a server's `use_ssl = 1` means.
+    TlsDefault, "auto, required, verify-ca or verify-identity", Auto;
+    /// The CA is checked where one is given.
+    Auto = "auto",
+    /// Nothing is checked.
+    Required = "required",
+    /// The CA is checked.
+    VerifyCa = "verify-ca",
+    /// The CA and the host name are checked.
+    VerifyIdentity = "verify-identity"
 }

@@ -9,10 +9,13 @@ use std::{
 
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
-    Address, HostgroupId, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, User,
+    Address, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState,
+    ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Config, ServerEntry, Settings};
+use crate::{
+    Config, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish, Settings, TcpFront, TlsDefault,
+};
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +27,8 @@ pub struct Hostgroup {
     pub id: HostgroupId,
     /// Its servers in the order of the configuration; never empty.
     pub servers: Vec<Arc<Server>>,
+    /// Whether its statements share server connections.
+    pub pipeline: Pipeline,
 }
 
 /// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
@@ -39,12 +44,17 @@ pub struct Snapshot {
     pub hostgroups: BTreeMap<HostgroupId, Hostgroup>,
     /// Writer hostgroups with their readers, in the order of the configuration.
     pub replication: Vec<ReplicationGroup>,
+    /// TCP listeners, in the order of the configuration.
+    pub tcp: Vec<Arc<TcpFront>>,
     /// Compiled rules: the very same set as before as long as no rule has changed, so that what
     /// workers remember of it stays good.
     pub rules: Arc<RuleSet>,
     /// Fast routing rules: the very same as before as long as none has changed, so that a reload
     /// does not hold them twice.
     pub fast_routes: Arc<FastRoutes>,
+    /// Firewall and limits: the very same as before as long as none of their rows has changed, so
+    /// that the limits' buckets stay as full as they are.
+    pub guards: Arc<Guards>,
     /// What this was built from.
     pub config: Arc<Config>,
     /// Index into `replication` by writer hostgroup.
@@ -70,11 +80,16 @@ impl Snapshot {
             {
                 rules = Arc::clone(&previous.rules);
             }
+            if previous.guards == config.guards {
+                config.guards = Arc::clone(&previous.guards);
+            }
             if previous.fast_routes == config.fast_routes {
                 config.fast_routes = Arc::clone(&previous.fast_routes);
             }
         }
-        let hostgroups = build_hostgroups(&config.servers, previous);
+        let tls = TlsWishes { settings: &settings, entries: &config.tls_params };
+        let hostgroups = build_hostgroups(&config, &tls, previous);
+        let tcp = build_tcp(&config, &settings, &hostgroups, previous);
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
         let writers = config.replication.iter().enumerate();
         Self {
@@ -83,8 +98,10 @@ impl Snapshot {
             users: Arc::new(users.collect()),
             hostgroups,
             replication: config.replication.clone(),
+            tcp,
             rules,
             fast_routes: Arc::clone(&config.fast_routes),
+            guards: Arc::clone(&config.guards),
             writers: writers.map(|(index, group)| (group.writer_hostgroup, index)).collect(),
             config: Arc::new(config),
         }
@@ -108,6 +125,26 @@ impl Snapshot {
     /// All servers, hostgroup by hostgroup. A server in two hostgroups comes twice.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.hostgroups.values().flat_map(|hostgroup| &hostgroup.servers)
+    }
+
+    /// The servers of hostgroups that clients of MySQL's protocol may come to: all but those that
+    /// only TCP listeners name.
+    pub fn mysql_servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        let relayed: HashSet<HostgroupId> =
+            self.tcp.iter().flat_map(|front| front.options.hostgroups()).collect();
+        let mut named: HashSet<HostgroupId> =
+            self.users.values().map(|user| user.default_hostgroup).collect();
+        named.extend(
+            self.replication
+                .iter()
+                .flat_map(|group| [group.writer_hostgroup, group.reader_hostgroup]),
+        );
+        named.extend(self.config.rules.iter().filter_map(|rule| rule.destination_hostgroup));
+        // Those that fast routing rules name are not listed one by one.
+        let is_routed = !self.fast_routes.is_empty();
+        let is_only_relayed =
+            move |id: &HostgroupId| relayed.contains(id) && !named.contains(id) && !is_routed;
+        self.servers().filter(move |server| !is_only_relayed(&server.key.hostgroup))
     }
 
     /// The host names that must be resolved, each once, in a fixed order.
@@ -142,7 +179,10 @@ impl Snapshot {
             }
         }
         let version = self.version.saturating_add(1);
-        changed.then(|| Self { version, hostgroups, ..self.clone() })
+        changed.then(|| {
+            let tcp = build_tcp(&self.config, &self.settings, &hostgroups, Some(self));
+            Self { version, hostgroups, tcp, ..self.clone() }
+        })
     }
 }
 
@@ -174,7 +214,8 @@ fn is_same_set(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
 }
 
 fn build_hostgroups(
-    entries: &[ServerEntry],
+    config: &Config,
+    tls: &TlsWishes<'_>,
     previous: Option<&Snapshot>,
 ) -> BTreeMap<HostgroupId, Hostgroup> {
     // A snapshot has one server for each entry of its configuration, in no particular order.
@@ -195,12 +236,15 @@ fn build_hostgroups(
         .collect();
 
     let mut hostgroups = BTreeMap::new();
-    for entry in entries {
+    for entry in &config.servers {
         let id = entry.key.hostgroup;
         let health = match servers_before.get(&entry.key) {
             Some(server) => {
                 if states_before.get(&entry.key) != Some(&entry.status) {
                     server.health.set_state(entry.status);
+                }
+                if server.tls != tls.of(entry) {
+                    server.health.retire_connections();
                 }
                 Arc::clone(&server.health)
             }
@@ -212,16 +256,95 @@ fn build_hostgroups(
             weight: entry.weight,
             max_connections: entry.max_connections,
             compression: entry.compression,
+            tls: tls.of(entry),
             health,
         });
-        let hostgroup = hostgroups.entry(id).or_insert(Hostgroup { id, servers: Vec::new() });
+        let hostgroup = hostgroups.entry(id).or_insert_with(|| empty(id, config));
         hostgroup.servers.push(server);
     }
-    let kept: HashSet<&ServerKey> = entries.iter().map(|entry| &entry.key).collect();
+    let kept: HashSet<&ServerKey> = config.servers.iter().map(|entry| &entry.key).collect();
     for server in servers_before.values().filter(|server| !kept.contains(&server.key)) {
         server.health.set_state(ServerState::OfflineSoft);
     }
     hostgroups
+}
+
+fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
+    let said = config.hostgroups.iter().find(|entry| entry.id == id);
+    let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
+    Hostgroup { id, servers: Vec::new(), pipeline }
+}
+
+/// What the configuration says of TLS to servers.
+pub(crate) struct TlsWishes<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) entries: &'a [ServerTlsEntry],
+}
+
+impl TlsWishes<'_> {
+    /// TLS to this server. A Unix socket needs none, and servers offer none there.
+    pub(crate) fn of(&self, entry: &ServerEntry) -> ServerTls {
+        let address = &entry.key.address;
+        let is_unix = matches!(address, Address::Unix(_));
+        if is_unix || entry.tls == ServerTlsWish::Mode(TlsMode::Disabled) {
+            return ServerTls::default();
+        }
+        let own = self.entries.iter().filter(|params| params.address == *address);
+        let (for_all, for_users): (Vec<_>, Vec<_>) =
+            own.partition(|params| params.username.is_empty());
+        let params = match for_all.first() {
+            Some(entry) => Arc::clone(&entry.params),
+            None => Arc::new(self.defaults()),
+        };
+        let has_ca = !params.ca.is_empty() || !params.capath.is_empty();
+        let mode = match (entry.tls, self.settings.ssl_p2s_mode) {
+            (ServerTlsWish::Mode(mode), _) => mode,
+            (ServerTlsWish::Default, TlsDefault::Auto) if has_ca => TlsMode::VerifyCa,
+            (ServerTlsWish::Default, TlsDefault::Auto | TlsDefault::Required) => TlsMode::Required,
+            (ServerTlsWish::Default, TlsDefault::VerifyCa) => TlsMode::VerifyCa,
+            (ServerTlsWish::Default, TlsDefault::VerifyIdentity) => TlsMode::VerifyIdentity,
+        };
+        let pair = |entry: &ServerTlsEntry| (entry.username.clone(), Arc::clone(&entry.params));
+        ServerTls { mode, params, user_params: for_users.into_iter().map(pair).collect() }
+    }
+
+    fn defaults(&self) -> TlsParams {
+        let settings = self.settings;
+        TlsParams {
+            ca: settings.ssl_p2s_ca.clone(),
+            capath: settings.ssl_p2s_capath.clone(),
+            cert: settings.ssl_p2s_cert.clone(),
+            key: settings.ssl_p2s_key.clone(),
+            crl: settings.ssl_p2s_crl.clone(),
+            crlpath: settings.ssl_p2s_crlpath.clone(),
+            cipher: settings.ssl_p2s_cipher.clone(),
+            tls_version: String::new(),
+        }
+    }
+}
+
+/// Listeners that `previous` has too keep what workers know of them.
+fn build_tcp(
+    config: &Config,
+    settings: &Settings,
+    hostgroups: &BTreeMap<HostgroupId, Hostgroup>,
+    previous: Option<&Snapshot>,
+) -> Vec<Arc<TcpFront>> {
+    let servers = |id: HostgroupId| {
+        hostgroups.get(&id).map(|group| group.servers.clone()).unwrap_or_default()
+    };
+    let front = |options: &crate::TcpListener| {
+        let before = previous.into_iter().flat_map(|previous| &previous.tcp);
+        let before = before.into_iter().find(|front| front.options.address == options.address);
+        Arc::new(TcpFront {
+            options: Arc::new(options.clone()),
+            gate: before.map_or_else(Default::default, |front| Arc::clone(&front.gate)),
+            servers: servers(options.hostgroup),
+            backups: options.backup_hostgroup.map(servers).unwrap_or_default(),
+            penalty_ms: settings.shun_recovery_time_sec.saturating_mul(1_000),
+        })
+    };
+    config.tcp_listeners.iter().map(front).collect()
 }
 
 /// A literal is its own address; a name has what was found for it before.

@@ -6,8 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use trunkline_rules::ITERATIONS_MAX;
 
 use crate::{
-    ListenAddress,
-    settings::{Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile},
+    ListenAddress, ListenTls,
+    settings::{
+        Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile, TlsDefault,
+        TlsVersionMin,
+    },
 };
 
 macro_rules! settings {
@@ -117,6 +120,67 @@ settings! {
     /// ask for it are not affected.
     have_compress: bool = true, Range::All, "", Live, "0.1.0";
 
+    /// Whether clients may use TLS. Those that do not ask for it are not affected, unless
+    /// `require_secure_transport`, `listen_tls` or their user asks for it.
+    have_ssl: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// Whether clients over TCP must use TLS. Others are refused with error 3159.
+    require_secure_transport: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// Listeners with their own word on TLS: entries of `listen`, each with `=off`, `=optional` or
+    /// `=required` behind it. Others do as `have_ssl` and `require_secure_transport` say.
+    listen_tls: Vec<ListenTls> = Vec::new(), Range::All, "", Live, "0.1.0";
+
+    /// File of the certificate that is shown to clients, PEM, with its chain behind it. Empty shows
+    /// a self-signed one, which is made when there is none.
+    tls_cert: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of the certificate's private key, PEM. Empty looks for it behind the certificate.
+    tls_key: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File with the password of an encrypted private key, in one line.
+    tls_key_password_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Folder where the self-signed certificate and its key are kept. Empty is the data folder in
+    /// database mode, and the configuration file's path with `.tls` behind it in file mode.
+    tls_folder: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of the CA certificates that clients' certificates are checked against, PEM. Empty asks
+    /// no client for a certificate.
+    tls_client_ca: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of clients' certificates that are revoked, PEM, from the CAs of `tls_client_ca`.
+    tls_client_crl: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// The lowest version of TLS that is spoken with clients: `1.2` or `1.3`.
+    tls_version_min: TlsVersionMin = TlsVersionMin::V1_2, Range::All, "", Live, "0.1.0";
+
+    /// What `use_ssl = 1` of a server means: `auto` checks the certificate against the CA where one
+    /// is given, and does not check it otherwise; `required`, `verify-ca` and `verify-identity`
+    /// do as they say.
+    ssl_p2s_mode: TlsDefault = TlsDefault::Auto, Range::All, "", Live, "0.1.0";
+
+    /// File of CA certificates that servers' certificates are checked against, PEM.
+    ssl_p2s_ca: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Folder of such files.
+    ssl_p2s_capath: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of the certificate that is shown to servers, PEM.
+    ssl_p2s_cert: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of that certificate's private key, PEM.
+    ssl_p2s_key: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Cipher suites for servers, by OpenSSL's names, with `:` between them. Empty takes all.
+    ssl_p2s_cipher: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of servers' certificates that are revoked, PEM.
+    ssl_p2s_crl: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Folder of such files.
+    ssl_p2s_crlpath: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
     /// How hard zlib works for clients and servers that use it: 0 does not compress, 9 makes the
     /// shortest packets and takes the most time.
     protocol_compression_level: u8 = 3, Range::Numbers(0, 9), "", Live, "0.1.0";
@@ -181,6 +245,11 @@ settings! {
     /// The most statements of different clients in flight on one server connection. Only reads that
     /// leave nothing behind and have been short lately share a connection. 1 switches it off.
     pipeline_depth_max: usize = 64, Range::Numbers(1, 1_024), "statements", Live, "0.1.0";
+
+    /// The longest that a worker leaves its sockets alone while many statements are in flight on
+    /// shared connections, so that several answers come in one read. It is a small part of what
+    /// these statements take, if that is less. 0 switches it off.
+    coalesce_max_us: u64 = 200, Range::Numbers(0, 10_000), "µs", Live, "0.1.0";
 
     /// The most idle connections kept, per server and worker; what comes back beyond them is
     /// closed. 0 sets no limit below the server's `max_connections`.
@@ -251,6 +320,36 @@ settings! {
     query_digests_max_query_length: usize = 65_000, Range::Numbers(16, 1_048_576), "bytes", Live,
         "0.1.0";
 
+    /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
+    /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
+    firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// What a statement that the firewall denies is answered with (error 1148), unless a rule
+    /// answers it.
+    firewall_whitelist_errormsg: String = "Firewall blocked this query".to_owned(),
+        Range::Text(512), "", Live, "0.1.0";
+
+    /// The most memory that the result cache takes, keys and records included. One result takes no
+    /// more than an eighth of it. 0 switches the cache off, whatever rules say.
+    query_cache_size_mb: u64 = 256, Range::Numbers(0, 10_485_760), "MB", Live, "0.1.0";
+
+    /// After this part of its time a cached result is renewed by the first client that asks for it,
+    /// while others still get the old one. 0 lets results expire instead.
+    query_cache_soft_ttl_pct: u32 = 0, Range::Numbers(0, 100), "percent", Live, "0.1.0";
+
+    /// Whether results with warnings are cached. The warnings are not: who gets the cached result
+    /// is told of none.
+    /// 0 does not, 1 does.
+    query_cache_handle_warnings: u8 = 0, Range::Numbers(0, 1), "", Live, "0.1.0";
+
+    /// Whether results without rows are cached, where a rule does not say so
+    /// (`cache_empty_result`).
+    query_cache_stores_empty_result: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// The longest result that is cached.
+    query_cache_result_max: usize = 1_048_576, Range::Numbers(64, 1_073_741_824), "bytes", Live,
+        "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 
@@ -283,7 +382,7 @@ mod tests {
         for row in SETTINGS {
             let shown = defaults.show(row.name).expect("a row has a field");
             let given = match (row.kind, row.name) {
-                (_, "state_file" | "listen") => continue,
+                (_, "state_file" | "listen" | "listen_tls") => continue,
                 ("integer", _) => Given::Integer(shown.parse().expect(row.name)),
                 ("boolean", _) => Given::Boolean(shown == "true"),
                 _ => Given::Text(shown.clone()),

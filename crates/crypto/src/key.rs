@@ -22,6 +22,12 @@ pub enum CryptoError {
     /// The other side's key is not a public RSA key in PEM of 2,048 to 8,192 bits.
     #[error("the public key is not an RSA key of 2048 to 8192 bits in PEM")]
     PublicKey,
+    /// Not a private key that is encrypted with a password in a way that is known here.
+    #[error("the encrypted key can't be read (PBES2 with AES is known)")]
+    EncryptedKey,
+    /// The password does not open the private key.
+    #[error("the password does not open the encrypted key")]
+    KeyPassword,
     /// The text is longer than the key can encrypt.
     #[error("the text is too long for the public key")]
     TooLong,
@@ -43,7 +49,7 @@ impl PrivateKey {
             PrivateDecryptingKey::generate(KeySize::Rsa2048).map_err(|_| CryptoError::Generate)?;
         let der: PublicKeyX509Der<'_> =
             key.public_key().as_der().map_err(|_| CryptoError::Generate)?;
-        let public_pem = pem::encode(der.as_ref());
+        let public_pem = pem::encode("PUBLIC KEY", der.as_ref());
         let key = OaepPrivateDecryptingKey::new(key).map_err(|_| CryptoError::Generate)?;
         Ok(Self { key, public_pem })
     }

@@ -1,4 +1,4 @@
-//! The PEM form of a public key: base 64 between two lines of dashes (RFC 7468).
+//! The PEM form: base 64 between two lines of dashes (RFC 7468).
 
 const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
 const END: &str = "-----END PUBLIC KEY-----";
@@ -6,8 +6,9 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Characters of a line.
 const LINE_LEN: usize = 64;
 
-/// Writes DER as PEM, as OpenSSL does: lines of 64 characters, each ended by a newline.
-pub(crate) fn encode(der: &[u8]) -> Vec<u8> {
+/// Writes DER as PEM of this kind, as OpenSSL does: lines of 64 characters, each ended by a
+/// newline.
+pub(crate) fn encode(kind: &str, der: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     for chunk in der.chunks(3) {
         let mut bits = [0; 4];
@@ -21,12 +22,12 @@ pub(crate) fn encode(der: &[u8]) -> Vec<u8> {
             text.push(if position <= chunk.len() { digit } else { b'=' });
         }
     }
-    let mut out = format!("{BEGIN}\n").into_bytes();
+    let mut out = format!("-----BEGIN {kind}-----\n").into_bytes();
     for line in text.chunks(LINE_LEN) {
         out.extend_from_slice(line);
         out.push(b'\n');
     }
-    out.extend_from_slice(format!("{END}\n").as_bytes());
+    out.extend_from_slice(format!("-----END {kind}-----\n").as_bytes());
     out
 }
 
@@ -59,7 +60,7 @@ mod tests {
     fn der_of_every_length_reads_back() {
         for len in 1..200_u8 {
             let der: Vec<u8> = (0..len).map(|byte| byte.wrapping_mul(151)).collect();
-            assert_eq!(decode(&encode(&der)), Some(der));
+            assert_eq!(decode(&encode("PUBLIC KEY", &der)), Some(der));
         }
     }
 

@@ -98,7 +98,10 @@ pub fn is_leader_known(known: &Knowledge, snapshot: &Snapshot) -> bool {
 fn by_rank(snapshot: &Snapshot) -> impl Iterator<Item = &Server> {
     let groups = snapshot.replication.iter();
     let writers = groups.filter_map(|group| snapshot.hostgroup(group.writer_hostgroup));
-    writers.flat_map(|hostgroup| &hostgroup.servers).chain(snapshot.servers()).map(AsRef::as_ref)
+    writers
+        .flat_map(|hostgroup| &hostgroup.servers)
+        .chain(snapshot.mysql_servers())
+        .map(AsRef::as_ref)
 }
 
 fn leading_facts<'a>(known: &'a Knowledge, snapshot: &Snapshot) -> Option<&'a Facts> {
@@ -107,7 +110,7 @@ fn leading_facts<'a>(known: &'a Knowledge, snapshot: &Snapshot) -> Option<&'a Fa
 
 /// What every known server of the configuration has.
 fn common_capabilities(leader: &Facts, known: &Knowledge, snapshot: &Snapshot) -> Capabilities {
-    let facts = snapshot.servers().filter_map(|server| known.of(&server.key.address));
+    let facts = snapshot.mysql_servers().filter_map(|server| known.of(&server.key.address));
     let mut common = facts.fold(SUPPORTED, |common, facts| common & facts.capabilities);
     // A client takes this one for the family of the server, which is the leader's. MariaDB's own
     // flags are there only without it.

@@ -18,9 +18,9 @@ use trunkline_protocol::{
 };
 use trunkline_session::{
     Credential,
-    backend::{ServerHandshake, ServerLogin, ServerStep},
+    backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish},
 };
-use trunkline_topology::{Address, Password, Server};
+use trunkline_topology::{Address, Password, Server, TlsMode};
 
 /// Servers looked at together.
 const LOOKS_MAX: usize = 64;
@@ -83,7 +83,8 @@ impl From<io::Error> for LearnError {
 }
 
 /// Looks at every server, each for at most `time_max`, and at each address once. With an account
-/// it logs in and takes its leave; without one it only reads the greeting.
+/// it logs in and takes its leave; without one, and where TLS is configured, it only reads the
+/// greeting.
 ///
 /// Must run within a tokio runtime. The answers are in no particular order.
 pub async fn learn(
@@ -91,13 +92,19 @@ pub async fn learn(
     account: Option<&Account>,
     time_max: Duration,
 ) -> Vec<(Address, Result<Learned, LearnError>)> {
+    // A login in clear is not for servers that are met encrypted only.
+    let is_clear = |address: &Address| {
+        let mut entries = servers.iter().filter(|server| server.key.address == *address);
+        entries.all(|server| server.tls.mode == TlsMode::Disabled)
+    };
     let mut distinct: Vec<&Arc<Server>> = servers.iter().collect();
     distinct.sort_by(|a, b| a.key.address.cmp(&b.key.address));
     distinct.dedup_by(|a, b| a.key.address == b.key.address);
     let turns = Arc::new(Semaphore::new(LOOKS_MAX));
     let mut looks = JoinSet::new();
     for server in distinct {
-        let (server, account) = (Arc::clone(server), account.cloned());
+        let account = account.filter(|_| is_clear(&server.key.address)).cloned();
+        let server = Arc::clone(server);
         let turns = Arc::clone(&turns);
         looks.spawn(async move {
             // The semaphore is never closed, so that there always is a permit in the end.
@@ -179,6 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             zstd_level: 0,
             attributes: vec![(b"program_name".to_vec(), b"trunkline monitor".to_vec())],
             is_local,
+            tls: TlsWish::Never,
         });
         let mut payload = greeting.to_vec();
         let mut out = Vec::new();
@@ -200,6 +208,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     // The server closes first, so that its port is free at once.
                     drop(timeout(FAREWELL_TIME_MAX, self.stream.read(&mut [0; 64])).await);
                     return Ok(());
+                }
+                ServerStep::StartTls => {
+                    return Err(LearnError("TLS was not asked for".to_owned()));
                 }
                 ServerStep::Failed(failure) => return Err(LearnError(failure.to_string())),
             }

@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`resolve`](mod@resolve) (host names), [`learn`](mod@learn) (one look at each
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
-//! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date).
+//! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
+//! [`check`] (whether servers of TCP listeners can be connected to).
 #![forbid(unsafe_code)]
 
 pub mod resolve;
@@ -16,6 +17,9 @@ pub mod greeting;
 
 pub mod watch;
 
+pub mod check;
+
+pub use check::keep_checking;
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use learn::{Account, LearnError, Learned, learn};

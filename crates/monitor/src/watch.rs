@@ -133,7 +133,7 @@ impl Learner {
     async fn round(&mut self, snapshot: &Snapshot) -> bool {
         let now = Instant::now();
         let present: HashSet<&Address> =
-            snapshot.servers().map(|server| &server.key.address).collect();
+            snapshot.mysql_servers().map(|server| &server.key.address).collect();
         self.plans.retain(|address, _| present.contains(address));
         for address in self.epochs.changed(snapshot) {
             if let Some(plan) = self.plans.get_mut(&address) {
@@ -142,7 +142,7 @@ impl Learner {
         }
         // A name without an address is the other loop's business.
         let due: Vec<Arc<Server>> = snapshot
-            .servers()
+            .mysql_servers()
             .filter(|server| is_reachable(server))
             .filter(|server| server.health.state(u64::MAX) != ServerState::OfflineHard)
             .filter(|server| self.plans.get(&server.key.address).is_none_or(|p| p.due <= now))

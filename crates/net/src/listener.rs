@@ -36,6 +36,8 @@ pub struct Accepted {
     pub stream: Stream,
     /// Its address; `None` over a Unix socket.
     pub client_addr: Option<IpAddr>,
+    /// The same with its port.
+    pub client_socket: Option<SocketAddr>,
     /// The address and port that it connected to; `None` over a Unix socket.
     pub proxy_addr: Option<SocketAddr>,
 }
@@ -83,11 +85,13 @@ impl Listener {
                 let proxy_addr = stream.local_addr().ok();
                 let stream = Stream::Tcp(stream);
                 stream.tune(keepalive);
-                Ok(Accepted { stream, client_addr: Some(peer.ip().to_canonical()), proxy_addr })
+                let client_addr = Some(peer.ip().to_canonical());
+                Ok(Accepted { stream, client_addr, client_socket: Some(peer), proxy_addr })
             }
             Kind::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                Ok(Accepted { stream: Stream::Unix(stream), client_addr: None, proxy_addr: None })
+                let stream = Stream::Unix(stream);
+                Ok(Accepted { stream, client_addr: None, client_socket: None, proxy_addr: None })
             }
         }
     }

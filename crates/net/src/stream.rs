@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::SocketAddr,
+    net::{Shutdown, SocketAddr},
     path::Path,
     time::Duration,
 };
@@ -82,11 +82,30 @@ impl Stream {
         }
     }
 
+    /// Tells the other end that no more comes. What it sends can still be read.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
     pub(crate) fn source(&mut self) -> &mut dyn SourceRef {
         match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
         }
+    }
+}
+
+/// Whether an attempt to connect failed for want of something of this machine's own: file
+/// descriptors, memory, ports.
+pub fn is_own_failure(error: &io::Error) -> bool {
+    /// ENFILE and EMFILE, which have no kind of their own; the same on every Unix.
+    const NO_DESCRIPTORS: [i32; 2] = [23, 24];
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => true,
+        _ => error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code)),
     }
 }
 

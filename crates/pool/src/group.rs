@@ -328,7 +328,8 @@ pub(crate) mod tests {
         let health = Arc::new(ServerHealth::default());
         let compression = Default::default();
         let resolved = Vec::new();
-        Arc::new(Server { key, resolved, weight, max_connections, compression, health })
+        let tls = Default::default();
+        Arc::new(Server { key, resolved, weight, max_connections, compression, tls, health })
     }
 
     pub(crate) const GROUP: HostgroupId = HostgroupId(1);

@@ -10,7 +10,11 @@ use std::{
 };
 
 use tracing::{error, info, warn};
-use trunkline_net::{Connecting, Event, Events, Keepalive, Listener, Poller, Stream, Token};
+use trunkline_config::Snapshot;
+use trunkline_net::{
+    Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, TlsSetup, Token,
+};
+use trunkline_stats::Report;
 use trunkline_topology::{Address, Server};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillRequest, MovedConn, Now, Peer, Side, Worker,
@@ -20,6 +24,7 @@ use crate::{
     Mail,
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
+    relays::{Means, Relays},
     sockets::{Socket, Sockets, token_of},
 };
 
@@ -37,6 +42,8 @@ pub(crate) const WAKE: Token = Token(0);
 /// What a driver is made of.
 pub(crate) struct Parts {
     pub worker: Worker,
+    /// For choices by chance; another one for each worker.
+    pub seed: u64,
     pub poller: Poller,
     pub listeners: Vec<Listener>,
     pub mail: Receiver<Mail>,
@@ -45,51 +52,75 @@ pub(crate) struct Parts {
     pub index: usize,
     pub passwords: PasswordThread,
     pub keepalive: Option<Keepalive>,
+    pub tls: Arc<TlsSetup>,
     pub started: Instant,
 }
 
 /// One worker with its sockets, on one thread.
 pub(crate) struct Driver {
-    parts: Parts,
-    sockets: Sockets,
-    scratch: Box<[u8]>,
+    pub(crate) parts: Parts,
+    pub(crate) sockets: Sockets,
+    relays: Relays,
+    pub(crate) scratch: Box<[u8]>,
+    /// Records on their way to a socket.
+    pub(crate) sealed: Sealed,
     /// Sockets that may have more to read than one batch took.
     unfinished: Vec<Side>,
     accepting: Vec<usize>,
+    /// The worker has ended all its sessions.
     is_stopped: bool,
 }
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
+            relays: Relays::new(parts.seed),
             parts,
             sockets: Sockets::default(),
             scratch: vec![0; SCRATCH_LEN].into_boxed_slice(),
+            sealed: Sealed::default(),
             unfinished: Vec::new(),
             accepting: Vec::new(),
             is_stopped: false,
         }
     }
 
-    /// Runs until the worker has stopped.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    /// Runs until the worker has stopped. The snapshot is the first configuration.
+    pub(crate) fn run(mut self, snapshot: Arc<Snapshot>) -> io::Result<()> {
         for (number, listener) in self.parts.listeners.iter_mut().enumerate() {
             self.parts.poller.add_listener(listener, Token(1 + number))?;
         }
+        let (relays, mut means) = self.relaying();
+        relays.configure(&snapshot, &mut means);
+        drop(snapshot);
         let mut events = Events::with_capacity(EVENTS_MAX);
-        while !self.is_stopped {
-            let has_more = !self.unfinished.is_empty() || !self.accepting.is_empty();
-            let wait_ms = if has_more { 0 } else { self.parts.worker.tick_within_ms() };
+        while !self.is_stopped || !self.relays.is_empty() {
+            let within_ms = self.parts.worker.tick_within_ms().min(self.relays.tick_within_ms());
+            let wait_ms = if self.has_more() { 0 } else { within_ms };
             self.parts.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
             self.batch(&events);
+            self.pause();
         }
         Ok(())
+    }
+
+    /// Whether sockets are known to have more than the last batch took.
+    fn has_more(&self) -> bool {
+        !self.unfinished.is_empty() || !self.accepting.is_empty() || self.relays.has_more()
+    }
+
+    /// The TCP listeners' part, and what it works with.
+    fn relaying(&mut self) -> (&mut Relays, Means<'_>) {
+        let (poller, keepalive) = (&self.parts.poller, self.parts.keepalive);
+        (&mut self.relays, Means { poller, scratch: &mut self.scratch, keepalive })
     }
 
     fn batch(&mut self, events: &Events) {
         let now = self.now();
         self.parts.worker.begin_batch(now);
         self.parts.worker.counters_mut().batches += 1;
+        let (relays, mut means) = self.relaying();
+        relays.begin_batch(now.ms(), &mut means);
         for side in std::mem::take(&mut self.unfinished) {
             self.read(side);
         }
@@ -99,8 +130,18 @@ impl Driver {
         for event in events.iter() {
             self.event(event);
         }
+        let (relays, mut means) = self.relaying();
+        relays.tick(&mut means);
         self.parts.worker.tick();
         self.settle();
+    }
+
+    /// Leaves the sockets alone for a moment, if the worker expects more to come meanwhile.
+    fn pause(&mut self) {
+        let pause_us = self.parts.worker.pause_us();
+        if pause_us > 0 && !self.has_more() && !self.is_stopped {
+            std::thread::sleep(Duration::from_micros(pause_us));
+        }
     }
 
     fn now(&self) -> Now {
@@ -112,6 +153,10 @@ impl Driver {
     fn event(&mut self, event: Event) {
         if event.token == WAKE {
             return self.open_mail();
+        }
+        if Relays::owns(event.token) {
+            let (relays, mut means) = self.relaying();
+            return relays.event(event, &mut means);
         }
         let Some(side) = self.sockets.side_of(event.token) else {
             if event.token.0 <= self.parts.listeners.len() {
@@ -141,7 +186,7 @@ impl Driver {
                 return;
             };
             match listener.accept(self.parts.keepalive) {
-                Ok(accepted) => self.welcome(accepted),
+                Ok(accepted) => self.welcome(accepted, number),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -154,11 +199,12 @@ impl Driver {
         self.accepting.push(number);
     }
 
-    fn welcome(&mut self, accepted: trunkline_net::Accepted) {
+    fn welcome(&mut self, accepted: trunkline_net::Accepted, listener: usize) {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
+            tls: self.parts.worker.listener_tls(listener),
         });
         let Some(id) = self.parts.worker.accept(peer, trunkline_crypto::nonce()) else {
             return;
@@ -187,13 +233,20 @@ impl Driver {
                 socket.is_readable = true;
                 return;
             }
-            let has_ended = socket.has_ended;
+            let (has_ended, is_sealed) = (socket.has_ended, socket.tls.is_some());
             self.parts.worker.counters_mut().socket_reads += 1;
-            match socket.stream.read(&mut self.scratch) {
+            // What waits for the rest of a record goes first.
+            let begin = socket.tls.as_ref().map_or(0, |tls| tls.waiting_len());
+            let room = self.scratch.get_mut(begin..).unwrap_or_default();
+            let wanted = room.len();
+            match socket.stream.read(room) {
                 Ok(0) => return self.ended(side, "the connection was closed"),
                 Ok(len) => {
-                    self.deliver(side, len);
-                    if len < SCRATCH_LEN && !has_ended {
+                    match is_sealed {
+                        true => self.deliver_sealed(side, begin + len),
+                        false => self.deliver(side, len),
+                    }
+                    if len < wanted && !has_ended {
                         return;
                     }
                 }
@@ -211,21 +264,10 @@ impl Driver {
         let Some(bytes) = self.scratch.get(..len) else {
             return;
         };
-        let worker = &mut self.parts.worker;
-        let step = AssertUnwindSafe(|| match side {
-            Side::Client(id) => worker.client_read(id, bytes),
-            Side::Server(id) => worker.server_read(id, bytes),
-        });
-        if catch_unwind(step).is_err() {
-            error!(?side, "a session ended by a panic; please report this");
-            let worker = &mut self.parts.worker;
-            if catch_unwind(AssertUnwindSafe(|| worker.abandon(side))).is_err() {
-                error!(?side, "its connections could not be ended in order");
-            }
-        }
+        hand(&mut self.parts.worker, side, bytes);
     }
 
-    fn ended(&mut self, side: Side, reason: &str) {
+    pub(crate) fn ended(&mut self, side: Side, reason: &str) {
         self.sockets.remove(side);
         match side {
             Side::Client(id) => self.parts.worker.client_closed(id),
@@ -244,13 +286,16 @@ impl Driver {
         }
     }
 
-    fn write(&mut self, side: Side) {
+    pub(crate) fn write(&mut self, side: Side) {
         loop {
             let Some(socket) = self.sockets.get_mut(side) else {
                 return;
             };
             if socket.is_full || socket.is_connecting {
                 return;
+            }
+            if socket.tls.is_some() {
+                return self.write_sealed(side);
             }
             let pending = self.parts.worker.pending(side);
             if pending.is_empty() {
@@ -285,7 +330,7 @@ impl Driver {
     }
 
     /// The peer is gone; what it said last may still be readable and says more than the error.
-    fn write_failed(&mut self, side: Side, error: &io::Error) {
+    pub(crate) fn write_failed(&mut self, side: Side, error: &io::Error) {
         if let Some(socket) = self.sockets.get_mut(side) {
             socket.has_ended = true;
         }
@@ -296,11 +341,16 @@ impl Driver {
     }
 
     fn act(&mut self) {
-        let mut actions = self.parts.worker.take_actions();
-        for action in actions.drain(..) {
-            self.carry_out(action);
+        loop {
+            let mut actions = self.parts.worker.take_actions();
+            if actions.is_empty() {
+                return self.parts.worker.recycle_actions(actions);
+            }
+            for action in actions.drain(..) {
+                self.carry_out(action);
+            }
+            self.parts.worker.recycle_actions(actions);
         }
-        self.parts.worker.recycle_actions(actions);
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -308,10 +358,12 @@ impl Driver {
             Action::Open { conn, server } => self.open(conn, &server),
             Action::CloseClient { client, now } => self.close_client(client, now),
             Action::CloseServer { conn, farewell } => {
-                if let Some(mut socket) = self.sockets.remove(Side::Server(conn)) {
-                    // A server that does not take it is told by the end of the connection.
-                    let _ = socket.stream.write(farewell);
-                }
+                self.say_farewell(Side::Server(conn), farewell);
+                self.sockets.remove(Side::Server(conn));
+            }
+            Action::StartClientTls(client) => self.start_client_tls(client),
+            Action::StartServerTls { conn, server, params } => {
+                self.start_server_tls(conn, &server, &params);
             }
             Action::Pause(side) => {
                 if let Some(socket) = self.sockets.get_mut(side) {
@@ -350,6 +402,11 @@ impl Driver {
             Action::Killed { asker, answer } => {
                 if let Some(peer) = self.parts.peers.get(asker.worker) {
                     peer.send(Mail::Killed(asker, answer));
+                }
+            }
+            Action::WakeCached { to, clients } => {
+                if let Some(peer) = self.parts.peers.get(to) {
+                    peer.send(Mail::CacheWoken(clients));
                 }
             }
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
@@ -458,7 +515,7 @@ impl Driver {
         let is_free = self.parts.poller.remove_stream(&mut socket.stream).is_ok();
         match self.parts.peers.get(to).filter(|_| is_free) {
             Some(peer) => {
-                peer.send(Mail::HandedOver(moved, socket.stream));
+                peer.send(Mail::HandedOver(moved, socket.stream, socket.tls));
             }
             None => moved.give_up(),
         }
@@ -473,9 +530,20 @@ impl Driver {
     fn mail(&mut self, mail: Mail) {
         let worker = &mut self.parts.worker;
         match mail {
-            Mail::Snapshot(snapshot) => worker.apply_snapshot(snapshot),
+            Mail::Snapshot(snapshot) => {
+                worker.apply_snapshot(Arc::clone(&snapshot));
+                let (relays, mut means) = self.relaying();
+                relays.configure(&snapshot, &mut means);
+            }
+            Mail::Listen(address, listener) => {
+                let (relays, mut means) = self.relaying();
+                relays.listen(&address, listener, &mut means);
+            }
             Mail::Greeting(greeting) => worker.apply_greeting(greeting),
-            Mail::Report(digests, answer) => answer(worker.report(digests)),
+            Mail::Report(digests, answer) => {
+                let tcp = self.relays.report();
+                answer(Report { tcp, ..worker.report(digests) });
+            }
             Mail::Sessions(query, answer) => answer(worker.sessions(query)),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
@@ -483,13 +551,16 @@ impl Driver {
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
-            Mail::HandedOver(moved, stream) => {
+            Mail::Tls(setup) => self.apply_tls(setup),
+            Mail::HandedOver(moved, stream, tls) => {
                 let Some(conn) = worker.adopt(*moved) else {
                     return;
                 };
                 let mut socket = Socket::new(stream, Side::Server(conn));
                 socket.is_readable = true;
+                socket.tls = tls;
                 self.add(socket);
                 self.parts.worker.adopted(conn);
             }
@@ -503,5 +574,21 @@ impl Driver {
         self.accepting.clear();
         let deadline_ms = self.now().ms() + within_ms;
         self.parts.worker.stop_gracefully(deadline_ms);
+        let (relays, mut means) = self.relaying();
+        relays.stop(deadline_ms, &mut means);
+    }
+}
+
+/// Hands bytes to the machine. A panic ends the session that they belong to, and no other.
+pub(crate) fn hand(worker: &mut Worker, side: Side, bytes: &[u8]) {
+    let step = AssertUnwindSafe(|| match side {
+        Side::Client(id) => worker.client_read(id, bytes),
+        Side::Server(id) => worker.server_read(id, bytes),
+    });
+    if catch_unwind(step).is_err() {
+        error!(?side, "a session ended by a panic; please report this");
+        if catch_unwind(AssertUnwindSafe(|| worker.abandon(side))).is_err() {
+            error!(?side, "its connections could not be ended in order");
+        }
     }
 }

@@ -6,6 +6,9 @@ mod mailbox;
 
 mod driver;
 mod sockets;
+mod tls;
+
+mod relays;
 
 mod passwords;
 
@@ -13,3 +16,4 @@ mod plane;
 
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
+pub use trunkline_net::{TlsFolders, TlsSetup};

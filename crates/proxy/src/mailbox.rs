@@ -5,8 +5,8 @@ use std::sync::{
     mpsc::{Receiver, Sender, channel},
 };
 
-use trunkline_config::Snapshot;
-use trunkline_net::{Stream, Waker};
+use trunkline_config::{ListenAddress, Snapshot};
+use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_topology::ServerKey;
@@ -16,6 +16,8 @@ use trunkline_worker::{ClientId, ConnId, KillAnswer, KillAsker, KillRequest, Mov
 pub enum Mail {
     /// Serve this configuration from now on.
     Snapshot(Arc<Snapshot>),
+    /// Accept clients here for the TCP listener of that configured address.
+    Listen(ListenAddress, Listener),
     /// Greet new clients with this.
     Greeting(Arc<Greeting>),
     /// Give a copy of the numbers; the function takes it to whoever asked.
@@ -36,8 +38,12 @@ pub enum Mail {
     Kill(Box<KillRequest>),
     /// What came of a `KILL` of this worker's client.
     Killed(KillAsker, KillAnswer),
+    /// Answers that these clients wait for were stored, or will not be.
+    CacheWoken(Vec<ClientId>),
     /// Another worker's connection, asked for earlier.
-    HandedOver(Box<MovedConn>, Stream),
+    HandedOver(Box<MovedConn>, Stream, Option<Box<Tls>>),
+    /// Encrypt with this from now on.
+    Tls(Arc<TlsSetup>),
 }
 
 /// The end that sends.

@@ -1,8 +1,9 @@
 //! All workers together, as the supervisor sees them.
 
 use std::{
+    collections::HashMap,
     io,
-    sync::{Arc, mpsc::channel},
+    sync::{Arc, Mutex, PoisonError, mpsc::channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -10,7 +11,7 @@ use std::{
 use trunkline_compression::Libraries;
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
-use trunkline_net::{Keepalive, Listener, Poller, remove_unix_paths};
+use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_worker::{Shared, Worker, WorkerOptions};
@@ -28,6 +29,8 @@ pub struct PlaneOptions {
     pub snapshot: Arc<Snapshot>,
     /// What clients are greeted with at first.
     pub greeting: Arc<Greeting>,
+    /// What TLS works with at first.
+    pub tls: Arc<TlsSetup>,
     /// How many workers; at least 1.
     pub workers: usize,
 }
@@ -37,6 +40,8 @@ pub struct DataPlane {
     postboxes: Vec<Postbox>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     listen: Vec<ListenAddress>,
+    /// TCP listeners that are open, by their configured address: where they are.
+    tcp: Mutex<HashMap<ListenAddress, ListenAddress>>,
     shared: Arc<Shared>,
 }
 
@@ -70,7 +75,11 @@ impl DataPlane {
             pollers.push((poller, mailbox(waker)));
         }
         let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
-        let mut plane = Self { postboxes, threads: Vec::new(), listen, shared };
+        let tcp = Mutex::default();
+        let mut plane = Self { postboxes, threads: Vec::new(), listen, tcp, shared };
+        if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
+            return Err(problem);
+        }
         let started = Instant::now();
         for (index, (poller, (own, mail))) in pollers.into_iter().enumerate() {
             let own_listeners = match index + 1 == plane.postboxes.len() {
@@ -92,6 +101,7 @@ impl DataPlane {
                 started,
                 snapshot: Arc::clone(&options.snapshot),
                 greeting: Arc::clone(&options.greeting),
+                tls: Arc::clone(&options.tls),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -118,10 +128,70 @@ impl DataPlane {
         self.postboxes.len()
     }
 
-    /// Has all workers serve a configuration.
-    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+    /// Has all workers serve a configuration. TCP listeners that can't be opened are said; they
+    /// are tried again with the next one.
+    pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
+        }
+        self.open_tcp(snapshot)
+    }
+
+    /// Opens the TCP listeners that a configuration has and that are not open yet; what went
+    /// wrong. Those that it does not have any more are closed by the workers.
+    fn open_tcp(&self, snapshot: &Snapshot) -> Vec<String> {
+        let mut open = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = || snapshot.tcp.iter().map(|front| &front.options.address);
+        open.retain(|address, bound| {
+            let stays = wanted().any(|other| other == address);
+            if !stays {
+                remove_unix_paths(std::slice::from_ref(bound));
+            }
+            stays
+        });
+        let mut problems = Vec::new();
+        for address in wanted() {
+            if open.contains_key(address) {
+                continue;
+            }
+            match self.open_for_each_worker(address) {
+                Ok(bound) => {
+                    tracing::info!("listening on {bound}, for any protocol");
+                    open.insert(address.clone(), bound);
+                }
+                Err(error) => problems.push(format!("can't listen at {address}: {error}")),
+            }
+        }
+        problems
+    }
+
+    fn open_for_each_worker(&self, address: &ListenAddress) -> io::Result<ListenAddress> {
+        // Workers share their ports, and so would another process of the same account, without
+        // an error and with half of the clients.
+        if let ListenAddress::Tcp(addr) = address {
+            drop(std::net::TcpListener::bind(addr)?);
+        }
+        let first = Listener::open(address)?;
+        let bound = first.address().clone();
+        let others = self.postboxes.iter().skip(1).map(|_| first.share());
+        let mut listeners = others.collect::<io::Result<Vec<_>>>()?;
+        listeners.push(first);
+        for (postbox, listener) in self.postboxes.iter().zip(listeners) {
+            postbox.send(Mail::Listen(address.clone(), listener));
+        }
+        Ok(bound)
+    }
+
+    /// Where clients of TCP listeners connect; with the ports that were found.
+    pub fn tcp_listen(&self) -> Vec<ListenAddress> {
+        let open = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().cloned().collect()
+    }
+
+    /// Has all workers encrypt with this; before [`publish`](Self::publish), which may ask for it.
+    pub fn encrypt(&self, setup: &Arc<TlsSetup>) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::Tls(Arc::clone(setup)));
         }
     }
 
@@ -190,6 +260,7 @@ impl DataPlane {
             };
         }
         remove_unix_paths(&self.listen);
+        remove_unix_paths(&self.tcp_listen());
         result
     }
 
@@ -225,6 +296,7 @@ struct Start {
     started: Instant,
     snapshot: Arc<Snapshot>,
     greeting: Arc<Greeting>,
+    tls: Arc<TlsSetup>,
     shared: Arc<Shared>,
 }
 
@@ -233,15 +305,17 @@ impl Start {
         let nonce = trunkline_crypto::nonce();
         let seed = nonce.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let options = WorkerOptions { index: self.index, workers: self.peers.len(), seed };
-        let worker = Worker::new(
+        let mut worker = Worker::new(
             options,
-            self.snapshot,
+            Arc::clone(&self.snapshot),
             self.shared,
             self.greeting,
             Box::new(Libraries::new()),
         );
+        worker.offer_tls(self.tls.acceptor().is_some());
         let parts = Parts {
             worker,
+            seed,
             poller: self.poller,
             listeners: self.listeners,
             mail: self.mail,
@@ -250,8 +324,9 @@ impl Start {
             index: self.index,
             passwords: self.passwords,
             keepalive: self.keepalive,
+            tls: self.tls,
             started: self.started,
         };
-        Driver::new(parts).run()
+        Driver::new(parts).run(self.snapshot)
     }
 }

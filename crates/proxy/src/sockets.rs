@@ -1,11 +1,13 @@
 //! The sockets of one worker, by the numbers that the worker knows them by.
 
-use trunkline_net::{Stream, Token};
+use trunkline_net::{Stream, Tls, Token};
 use trunkline_worker::{ClientId, ConnId, Side};
 
 /// One socket and what its driver has to remember.
 pub(crate) struct Socket {
     pub stream: Stream,
+    /// Its encryption, from the handshake that asked for it on.
+    pub tls: Option<Box<Tls>>,
     pub side: Side,
     /// Not read until told otherwise.
     pub is_paused: bool,
@@ -27,6 +29,7 @@ impl Socket {
     pub(crate) fn new(stream: Stream, side: Side) -> Self {
         Self {
             stream,
+            tls: None,
             side,
             is_paused: false,
             is_readable: false,

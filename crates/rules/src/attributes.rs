@@ -1,6 +1,8 @@
-//! The column `attributes`: JSON, of which `flagOUTs` means something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `pipeline` and `shadow` mean
+//! something.
 
 use serde_json::Value;
+use trunkline_topology::Pipeline;
 
 /// A choice of `flagOUT` by weight.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,19 +26,53 @@ impl WeightedFlags {
     }
 }
 
-/// Reads the column; `None` when it has no `flagOUTs`. The error says what is wrong.
-pub(crate) fn read(text: &str) -> Result<Option<WeightedFlags>, String> {
+/// What the column says.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Attributes {
+    /// `flagOUTs`.
+    pub(crate) flags: Option<WeightedFlags>,
+    /// `"cache": "always"`.
+    pub(crate) caches_always: bool,
+    pub(crate) pipeline: Option<Pipeline>,
+    pub(crate) is_shadow: Option<bool>,
+}
+
+/// Reads the column. The error says what is wrong.
+pub(crate) fn read(text: &str) -> Result<Attributes, String> {
     if text.is_empty() {
-        return Ok(None);
+        return Ok(Attributes::default());
     }
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("`{text}` is not JSON: {error}"))?;
     let Value::Object(members) = value else {
         return Err(format!("`{text}` is not a JSON object"));
     };
-    let Some(flags) = members.get("flagOUTs") else {
-        return Ok(None);
+    let caches_always = match members.get("cache") {
+        None => false,
+        Some(Value::String(word)) if word == "always" => true,
+        Some(other) => return Err(format!("`cache` must be \"always\", not {other}")),
     };
+    Ok(Attributes {
+        caches_always,
+        flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
+        pipeline: members.get("pipeline").map(pipeline).transpose()?,
+        is_shadow: members.get("shadow").map(switch).transpose()?,
+    })
+}
+
+fn pipeline(value: &Value) -> Result<Pipeline, String> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| format!("`pipeline` {error}"))
+}
+
+fn switch(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(flag) => Ok(*flag),
+        other => Err(format!("`shadow` must be true or false, not {other}")),
+    }
+}
+
+fn weighted_flags(flags: &Value) -> Result<WeightedFlags, String> {
     let flags = flags.as_array().filter(|flags| !flags.is_empty());
     let flags = flags.ok_or("`flagOUTs` is not a list of flags")?;
     let mut total = 0_u64;
@@ -53,7 +89,7 @@ pub(crate) fn read(text: &str) -> Result<Option<WeightedFlags>, String> {
     if total == 0 {
         return Err("the weights of `flagOUTs` are all 0".to_owned());
     }
-    Ok(Some(WeightedFlags { flags: sums.into(), total }))
+    Ok(WeightedFlags { flags: sums.into(), total })
 }
 
 #[cfg(test)]
@@ -63,7 +99,7 @@ mod tests {
     #[test]
     fn flags_are_chosen_by_their_weights() {
         let text = r#"{"flagOUTs":[{"id":7,"weight":3},{"id":8,"weight":0},{"id":9,"weight":1}]}"#;
-        let flags = read(text).expect("valid").expect("flags");
+        let flags = read(text).expect("valid").flags.expect("flags");
         let chosen: Vec<_> = (0..8).filter_map(|chance| flags.choose(chance)).collect();
         assert_eq!(chosen, [7, 7, 7, 9, 7, 7, 7, 9]);
     }
@@ -71,19 +107,33 @@ mod tests {
     #[test]
     fn what_is_no_choice_is_none_or_refused() {
         for text in ["", "{}", r#"{"other":[1]}"#] {
-            assert_eq!(read(text), Ok(None), "{text}");
+            assert_eq!(read(text), Ok(Attributes::default()), "{text}");
         }
+        let always = read(r#"{"cache":"always"}"#).expect("valid");
+        assert!(always.caches_always && always.flags.is_none());
         for (text, part) in [
             ("{", "is not JSON"),
             ("[]", "is not a JSON object"),
+            (r#"{"cache":1}"#, "must be \"always\", not 1"),
             (r#"{"flagOUTs":[]}"#, "is not a list"),
             (r#"{"flagOUTs":{"id":1}}"#, "is not a list"),
             (r#"{"flagOUTs":[{"id":1}]}"#, "`weight` of"),
             (r#"{"flagOUTs":[{"id":-1,"weight":1}]}"#, "`id` of"),
             (r#"{"flagOUTs":[{"id":1,"weight":0}]}"#, "all 0"),
+            (r#"{"pipeline":"on"}"#, "`pipeline` must be auto, off or"),
+            (r#"{"pipeline":0}"#, "not `0`"),
+            (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn pipeline_and_shadow_can_be_written_here() {
+        let said = read(r#"{"pipeline":"off","shadow":true}"#).expect("valid");
+        assert_eq!((said.pipeline, said.is_shadow), (Some(Pipeline::Off), Some(true)));
+        let said = read(r#"{"pipeline":16}"#).expect("valid");
+        assert_eq!(said.pipeline.map(|depth| depth.to_string()).as_deref(), Some("16"));
     }
 }

@@ -206,6 +206,7 @@ impl Compiler {
                 (None, false) => Some(Err("there is no match_pattern to replace".to_owned())),
             });
         let attributes = rule.attributes.map(|text| attributes::read(&text));
+        let attributes = self.read(id, Column::Attributes, attributes).unwrap_or_default();
         if rule.cache_ttl_ms == Some(0) {
             self.refuse(id, Column::CacheTtl, "0 ms is no time to keep a result".to_owned());
         }
@@ -225,13 +226,15 @@ impl Compiler {
             match_pattern,
             is_negated: rule.negate_match_pattern,
             flag_out: rule.flag_out,
-            weighted_flags: self.read(id, Column::Attributes, attributes).flatten().map(Box::new),
+            weighted_flags: attributes.flags.map(Box::new),
             replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
-            is_shadow: rule.shadow,
+            is_shadow: rule.shadow || attributes.is_shadow == Some(true),
             effects: Effects {
                 destination_hostgroup: rule.destination_hostgroup,
                 cache_ttl_ms: rule.cache_ttl_ms,
+                cache_rule: rule.cache_ttl_ms.map(|_| id),
+                cache_always: attributes.caches_always.then_some(true),
                 cache_empty_result: rule.cache_empty_result,
                 cache_timeout_ms: rule.cache_timeout_ms,
                 reconnect: rule.reconnect,
@@ -247,7 +250,7 @@ impl Compiler {
                 multiplex: rule.multiplex,
                 gtid_from_hostgroup: rule.gtid_from_hostgroup,
                 log: rule.log,
-                pipeline: rule.pipeline,
+                pipeline: rule.pipeline.or(attributes.pipeline),
             },
         }
     }
@@ -293,7 +296,11 @@ fn filled(column: Option<String>) -> Option<String> {
     column.filter(|text| !text.is_empty())
 }
 
-fn read_digest(text: &str) -> Result<u64, String> {
+/// Reads a digest as tables have it.
+///
+/// # Errors
+/// What it is instead.
+pub fn read_digest(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let is_hex = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = digits.filter(is_hex).and_then(|digits| u64::from_str_radix(digits, 16).ok());

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, Pipeline};
 
 use crate::{Column, Multiplex};
 
@@ -68,6 +68,11 @@ pub struct Effects {
     pub destination_hostgroup: Option<HostgroupId>,
     /// `cache_ttl`, ms.
     pub cache_ttl_ms: Option<u32>,
+    /// Which rule's `cache_ttl` that is.
+    pub cache_rule: Option<u32>,
+    /// Attribute `cache`: statements whose answers may vary, or that call stored functions, are
+    /// cached too.
+    pub cache_always: Option<bool>,
     /// `cache_empty_result`.
     pub cache_empty_result: Option<bool>,
     /// `cache_timeout`, ms.
@@ -99,7 +104,7 @@ pub struct Effects {
     /// `log`.
     pub log: Option<bool>,
     /// `pipeline`.
-    pub pipeline: Option<bool>,
+    pub pipeline: Option<Pipeline>,
 }
 
 /// The later value wins, field by field; a field that is not listed does not compile.
@@ -116,9 +121,10 @@ impl Effects {
     /// Takes over what a later rule sets.
     pub(crate) fn take(&mut self, later: &Self) {
         overlay!(self, later;
-            destination_hostgroup, cache_ttl_ms, cache_empty_result, cache_timeout_ms, reconnect,
-            timeout_ms, retries, delay_ms, next_query_flag, mirror_flag, mirror_hostgroup,
-            error_msg, ok_msg, sticky_conn, multiplex, gtid_from_hostgroup, log, pipeline,
+            destination_hostgroup, cache_ttl_ms, cache_rule, cache_always, cache_empty_result,
+            cache_timeout_ms, reconnect, timeout_ms, retries, delay_ms, next_query_flag,
+            mirror_flag, mirror_hostgroup, error_msg, ok_msg, sticky_conn, multiplex,
+            gtid_from_hostgroup, log, pipeline,
         );
     }
 }

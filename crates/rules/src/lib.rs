@@ -39,7 +39,7 @@ mod prefilter;
 mod rewrite;
 mod rule;
 
-pub use compile::{ITERATIONS_MAX, Options, RuleSet};
+pub use compile::{ITERATIONS_MAX, Options, RuleSet, read_digest};
 pub use decision::{Answer, Decision, Effects, Outcome, Question, Visit};
 pub use fast::{
     FAST_NAME_MAX, FastRoute, FastRouteError, FastRoutes, FastRoutesBuilder, SameRoute,

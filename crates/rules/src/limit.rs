@@ -143,6 +143,11 @@ impl Limits {
         }
     }
 
+    /// No limit at all.
+    pub fn none() -> Self {
+        Self { limits: Vec::new() }
+    }
+
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty()

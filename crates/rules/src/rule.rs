@@ -3,7 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, Pipeline};
 
 /// One row of `mysql_query_rules`.
 ///
@@ -90,11 +90,12 @@ pub struct Rule {
     /// Ends the evaluation.
     pub apply: bool,
     /// A JSON object, or empty. `flagOUTs`, a list of objects with `id` and `weight`, is a
-    /// weighted choice of `flagOUT`; other members mean nothing.
+    /// weighted choice of `flagOUT`; `pipeline` and `shadow` are the fields of these names, where
+    /// those are not set; other members mean nothing.
     pub attributes: Option<String>,
-    /// Not a column of ProxySQL's. Whether the statement may share a server connection with
-    /// other sessions' statements: `false` never, `true` without proof that it is short.
-    pub pipeline: Option<bool>,
+    /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Whether the
+    /// statement may share a server connection with other sessions' statements.
+    pub pipeline: Option<Pipeline>,
     /// Not a column of ProxySQL's. The rule is tested and counted, and does nothing.
     pub shadow: bool,
     /// For people.

@@ -204,6 +204,8 @@ fn shown(effects: &Effects) -> Map<String, Value> {
     let Effects {
         destination_hostgroup,
         cache_ttl_ms,
+        cache_rule: _,
+        cache_always: _,
         cache_empty_result,
         cache_timeout_ms,
         reconnect,
@@ -242,7 +244,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         ("multiplex", multiplex.map(|multiplex| Value::from(multiplex.number()))),
         ("gtid_from_hostgroup", gtid_from_hostgroup.map(|id| Value::from(id.0))),
         ("log", flag(log)),
-        ("pipeline", flag(pipeline)),
+        ("pipeline", pipeline.map(|pipeline| Value::from(pipeline.to_string()))),
     ];
     let set = columns.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     set.collect()

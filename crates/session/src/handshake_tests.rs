@@ -23,6 +23,7 @@ use crate::{
 
 mod bytes;
 mod login;
+mod tls;
 
 const NONCE: [u8; 20] = *b"abcdefghij0123456789";
 const PASSWORD: &str = "five2";
@@ -63,6 +64,7 @@ impl Users {
             transaction_persistent: true,
             fast_forward: false,
             active: true,
+            require: Default::default(),
         };
         Self {
             users: HashMap::from([(name.to_owned(), Arc::new(user))]),
@@ -131,6 +133,7 @@ fn login_as(user: &str, credential: Credential) -> ServerLogin {
         zstd_level: 0,
         attributes: vec![(b"program_name".to_vec(), b"test".to_vec())],
         is_local: false,
+        tls: Default::default(),
     }
 }
 
@@ -140,6 +143,9 @@ struct Ended {
     server: Result<Box<ServerIdentity>, ServerFailure>,
     /// All that the client was sent.
     to_client: Vec<u8>,
+    /// All that the proxy was sent.
+    to_proxy: Vec<u8>,
+    is_encrypted: bool,
 }
 
 /// Both machines and the bytes between them.
@@ -149,14 +155,26 @@ struct Wire<'a> {
     server: ServerHandshake,
     to_client: Vec<u8>,
     to_proxy: Vec<u8>,
+    /// Whether TLS has begun between the two.
+    is_encrypted: bool,
 }
 
 impl Wire<'_> {
     fn login(users: &Users, plugin: &str, login: ServerLogin) -> Ended {
         let mut to_client = Vec::new();
-        let client = ClientHandshake::start(&greeting(plugin), &mut to_client);
+        let client = ClientHandshake::start(&greeting(plugin), false, &mut to_client);
+        Wire::between(users, client, login, to_client)
+    }
+
+    fn between(
+        users: &Users,
+        client: ClientHandshake,
+        login: ServerLogin,
+        to_client: Vec<u8>,
+    ) -> Ended {
         let server = ServerHandshake::new(login);
-        Wire { users, client, server, to_client, to_proxy: Vec::new() }.run(None)
+        let to_proxy = Vec::new();
+        Wire { users, client, server, to_client, to_proxy, is_encrypted: false }.run(None)
     }
 
     fn change_user(users: &Users, mut identity: ServerIdentity, login: ServerLogin) -> Ended {
@@ -175,7 +193,7 @@ impl Wire<'_> {
             users,
             &mut to_client,
         );
-        Wire { users, client, server, to_client, to_proxy }.run(Some(step))
+        Wire { users, client, server, to_client, to_proxy, is_encrypted: false }.run(Some(step))
     }
 
     fn run(mut self, mut first: Option<Step>) -> Ended {
@@ -191,7 +209,7 @@ impl Wire<'_> {
             let step = self.server.on_packet(header, payload, &mut self.to_proxy);
             read_by_client = self.to_client.len() - rest.len();
             let server = match step {
-                ServerStep::Continue => None,
+                ServerStep::Continue | ServerStep::StartTls => None,
                 ServerStep::Encrypt { public_key_pem, plaintext } => {
                     assert_eq!(public_key_pem, b"the public key");
                     let text = [CIPHER_MARK, plaintext.expose()].concat();
@@ -204,9 +222,10 @@ impl Wire<'_> {
             };
             if let Some(server) = server {
                 let client = client_end.unwrap_or(Err(Refusal::BadHandshake));
-                return Ended { client, server, to_client: self.to_client };
+                let Wire { to_client, to_proxy, is_encrypted, .. } = self;
+                return Ended { client, server, to_client, to_proxy, is_encrypted };
             }
-            if read_by_proxy < self.to_proxy.len() {
+            while read_by_proxy < self.to_proxy.len() {
                 let unread = self.to_proxy.split_off(read_by_proxy);
                 let (header, payload, rest) =
                     split_packet(&unread).expect("a packet for the proxy");
@@ -214,6 +233,14 @@ impl Wire<'_> {
                 let step = self.client.on_packet(header, payload, self.users, &mut self.to_client);
                 self.to_proxy.extend_from_slice(&unread);
                 read_by_proxy = self.to_proxy.len();
+                if let Step::StartTls = step {
+                    assert!(!self.is_encrypted, "TLS begins twice");
+                    assert!(self.client.awaits_tls() && self.server.awaits_tls());
+                    self.is_encrypted = true;
+                    self.client.on_tls();
+                    self.server.on_tls(&mut self.to_proxy);
+                    continue;
+                }
                 client_end = self.end_of(step);
             }
         }
@@ -224,6 +251,7 @@ impl Wire<'_> {
         loop {
             step = match step {
                 Step::Continue => return None,
+                Step::StartTls => unreachable!("TLS is begun by who has both ends"),
                 Step::Decrypt(ciphertext) => {
                     let text = ciphertext.strip_prefix(CIPHER_MARK).map(<[u8]>::to_vec);
                     self.client.on_decrypted(text, self.users, &mut self.to_client)

@@ -64,6 +64,8 @@ pub enum Mail {
     Kill(Box<KillRequest>),
     /// What came of it.
     Killed(KillAsker, KillAnswer),
+    /// Answers that these clients wait for were stored, or will not be.
+    CacheWoken(Vec<ClientId>),
 }
 
 /// Password work, done outside the worker's thread.
@@ -274,6 +276,11 @@ impl Driver {
     /// How long the worker may be left alone, µs.
     pub fn tick_within_us(&self) -> Micros {
         self.worker.tick_within_ms() * 1_000
+    }
+
+    /// How long it leaves its links alone after a batch, µs.
+    pub fn pause_us(&mut self) -> Micros {
+        self.worker.pause_us()
     }
 
     /// One turn of the loop.
@@ -488,6 +495,13 @@ impl Driver {
                     }
                 }
             }
+            // Nobody here has a certificate, and no server is asked for one.
+            Action::StartClientTls(client) => {
+                self.worker.client_tls_failed(client, "not in a simulation");
+            }
+            Action::StartServerTls { conn, .. } => {
+                self.worker.server_tls_failed(conn, "not in a simulation");
+            }
             Action::Probe(conn) => self.read(out, Side::Server(conn)),
             Action::Decrypt { client, ciphertext } => {
                 out.wishes.push(Wish::Compute(Job::Decrypt(client, ciphertext)));
@@ -509,6 +523,9 @@ impl Driver {
             }
             Action::Killed { asker, answer } => {
                 out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
+            }
+            Action::WakeCached { to, clients } => {
+                out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
@@ -566,6 +583,7 @@ impl Driver {
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
+            Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::HandedOver(moved, link) => {
                 let Some(conn) = worker.adopt(*moved) else {
@@ -603,5 +621,6 @@ pub fn peer_of(number: usize) -> Peer {
         client_addr: (!is_local).then_some(client),
         proxy_addr: (!is_local).then_some(proxy),
         proxy_port: (!is_local).then_some(6_033),
+        tls: None,
     }
 }

@@ -18,8 +18,8 @@ use crate::{
     server::offered,
 };
 
-/// What the model servers have of what the proxy can offer (`monitor::greeting::SUPPORTED`): clients
-/// of the world are offered no more.
+/// What the model servers have of what the proxy can offer (`monitor::greeting::SUPPORTED`):
+/// clients of the world are offered no more.
 const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::FOUND_ROWS)
     .union(Capabilities::LONG_FLAG)

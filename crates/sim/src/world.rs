@@ -333,13 +333,14 @@ impl<'a> World<'a> {
         };
         driver.batch(&mut out);
         let wishes = out.wishes;
+        let busy_until = now + BATCH_US + driver.pause_us();
         let next = match driver.has_work() {
-            true => now + BATCH_US,
-            false => now + driver.tick_within_us().max(BATCH_US),
+            true => busy_until,
+            false => busy_until.max(now + driver.tick_within_us()),
         };
         let is_stopped = driver.is_stopped();
         if let Some(busy) = self.busy_until.get_mut(worker) {
-            *busy = now + BATCH_US;
+            *busy = busy_until;
         }
         for wish in wishes {
             self.grant(worker, wish);

@@ -83,6 +83,42 @@ counters! {
         clients_refused_handshake_timeout:
             "trunkline_client_refusals_total", cause = "handshake_timeout";
             "Clients turned away because their handshake took longer than connect_timeout_client."
+        clients_refused_tls_required:
+            "trunkline_client_refusals_total", cause = "tls_required";
+            "Clients turned away because they did not use TLS, or not the certificate, that their listener or user requires."
+        clients_refused_tls_failed:
+            "trunkline_client_refusals_total", cause = "tls_failed";
+            "Clients turned away because their TLS handshake failed."
+        client_tls_12:
+            "trunkline_client_tls_handshakes_total", result = "tls12";
+            "TLS handshakes with clients, by what came of them."
+        client_tls_12_resumed:
+            "trunkline_client_tls_handshakes_total", result = "tls12_resumed";
+            "TLS 1.2 handshakes with clients that resumed an earlier session."
+        client_tls_13:
+            "trunkline_client_tls_handshakes_total", result = "tls13";
+            "TLS 1.3 handshakes with clients."
+        client_tls_13_resumed:
+            "trunkline_client_tls_handshakes_total", result = "tls13_resumed";
+            "TLS 1.3 handshakes with clients that resumed an earlier session."
+        client_tls_failed:
+            "trunkline_client_tls_handshakes_total", result = "failed";
+            "TLS handshakes with clients that failed."
+        server_tls_12:
+            "trunkline_backend_tls_handshakes_total", result = "tls12";
+            "TLS handshakes with servers, by what came of them."
+        server_tls_12_resumed:
+            "trunkline_backend_tls_handshakes_total", result = "tls12_resumed";
+            "TLS 1.2 handshakes with servers that resumed an earlier session."
+        server_tls_13:
+            "trunkline_backend_tls_handshakes_total", result = "tls13";
+            "TLS 1.3 handshakes with servers."
+        server_tls_13_resumed:
+            "trunkline_backend_tls_handshakes_total", result = "tls13_resumed";
+            "TLS 1.3 handshakes with servers that resumed an earlier session."
+        server_tls_failed:
+            "trunkline_backend_tls_handshakes_total", result = "failed";
+            "TLS handshakes with servers that failed."
         clients_idle_timeout: "trunkline_client_idle_timeouts_total";
             "Clients closed because they were idle for longer than wait_timeout."
         traces_fetched: "trunkline_session_traces_total";
@@ -103,6 +139,18 @@ counters! {
             "Statements sent as rules rewrote them."
         rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
             "Rewrites left out: the parameters would not have fitted, or the text grew too long."
+        cache_lookups: "trunkline_cache_lookups_total";
+            "Statements that were looked up in the result cache."
+        cache_hits: "trunkline_cache_hits_total";
+            "Statements answered from the result cache."
+        cache_waits: "trunkline_cache_waits_total";
+            "Statements that waited for the answer to an equal one instead of asking a server too."
+        cache_stored: "trunkline_cache_stores_total";
+            "Results stored in the cache."
+        cache_stored_bytes: "trunkline_cache_stored_bytes_total";
+            "Bytes of results stored in the cache."
+        cache_sent_bytes: "trunkline_cache_sent_bytes_total";
+            "Bytes sent to clients from the cache."
         client_bytes_received: "trunkline_client_received_bytes_total";
             "Bytes received from clients."
         client_bytes_sent: "trunkline_client_sent_bytes_total";
@@ -159,6 +207,14 @@ counters! {
         statements_refused_stopping:
             "trunkline_statement_refusals_total", cause = "stopping";
             "Statements refused because the proxy is stopping."
+        statements_refused_firewall:
+            "trunkline_statement_refusals_total", cause = "firewall";
+            "Statements that the firewall denied."
+        statements_refused_limit:
+            "trunkline_statement_refusals_total", cause = "limit";
+            "Statements refused because a limit on rates had no token for them in time."
+        statements_detected: "trunkline_firewall_detections_total";
+            "Statements that the firewall would have denied, of users in mode DETECTING."
         rows_sent: "trunkline_statement_sent_rows_total";
             "Rows of result sets sent to clients."
         rows_affected: "trunkline_statement_affected_rows_total";
@@ -195,6 +251,10 @@ counters! {
             "Read calls on sockets."
         socket_writes: "trunkline_worker_socket_writes_total";
             "Write calls on sockets."
+        pauses: "trunkline_worker_pauses_total";
+            "Times that a worker left its sockets alone for a moment, so that more came at once."
+        paused_us: "trunkline_worker_paused_microseconds_total";
+            "What those moments sum up to, as planned."
         accept_errors: "trunkline_worker_accept_errors_total";
             "Accept calls that failed, when the process is out of file descriptors say."
     }
@@ -217,6 +277,36 @@ counters! {
             "Connections opened and authenticated, and attempts that failed."
         connect_err: "trunkline_server_connects_total", result = "error";
             "Attempts to connect that failed."
+    }
+}
+
+counters! {
+    /// What one worker counts for one TCP listener.
+    pub struct TcpCounters {
+        accepted: "trunkline_tcp_clients_accepted_total";
+            "Clients that a TCP listener accepted."
+        refused: "trunkline_tcp_clients_refused_total";
+            "Clients of a TCP listener that got no server and were closed."
+        timed_out: "trunkline_tcp_clients_timed_out_total";
+            "Clients of a TCP listener that were closed because an end was silent for too long."
+        cut: "trunkline_tcp_clients_cut_total";
+            "Clients of a TCP listener that were closed because their server was taken away, or at the end of a stop."
+    }
+}
+
+counters! {
+    /// What one worker counts for one server of a TCP listener.
+    pub struct TcpServerCounters {
+        connected: "trunkline_tcp_server_connects_total", result = "ok";
+            "Connections that came up for clients of a TCP listener, and attempts that failed."
+        connect_failures: "trunkline_tcp_server_connects_total", result = "error";
+            "Attempts to connect for clients of a TCP listener that failed."
+        bytes_to_server: "trunkline_tcp_server_sent_bytes_total";
+            "Bytes from clients of a TCP listener to the server."
+        bytes_to_client: "trunkline_tcp_server_received_bytes_total";
+            "Bytes from the server to clients of a TCP listener."
+        reads: "trunkline_tcp_server_reads_total";
+            "Reads that brought bytes, from clients of a TCP listener or from the server."
     }
 }
 
@@ -248,6 +338,8 @@ impl Counters {
             ClientRefusal::AccessDenied => &mut self.clients_refused_access_denied,
             ClientRefusal::UnknownSchema => &mut self.clients_refused_unknown_schema,
             ClientRefusal::HandshakeMalformed => &mut self.clients_refused_handshake,
+            ClientRefusal::TlsRequired => &mut self.clients_refused_tls_required,
+            ClientRefusal::TlsFailed => &mut self.clients_refused_tls_failed,
             ClientRefusal::HandshakeTimeout => &mut self.clients_refused_handshake_timeout,
         };
         *counter = counter.saturating_add(1);
@@ -278,6 +370,10 @@ pub enum ClientRefusal {
     UnknownSchema,
     /// The handshake response could not be read.
     HandshakeMalformed,
+    /// It did not use TLS as it must.
+    TlsRequired,
+    /// Its TLS handshake failed.
+    TlsFailed,
     /// The handshake took too long.
     HandshakeTimeout,
 }
@@ -289,7 +385,8 @@ mod tests {
     use super::*;
 
     fn all_specs() -> impl Iterator<Item = &'static CounterSpec> {
-        Counters::SPECS.iter().chain(ServerCounters::SPECS)
+        let tcp = TcpCounters::SPECS.iter().chain(TcpServerCounters::SPECS);
+        Counters::SPECS.iter().chain(ServerCounters::SPECS).chain(tcp)
     }
 
     #[test]
@@ -306,7 +403,8 @@ mod tests {
 
     #[test]
     fn counters_of_one_metric_are_neighbours_and_labelled() {
-        for specs in [Counters::SPECS, ServerCounters::SPECS] {
+        let tcp = [TcpCounters::SPECS, TcpServerCounters::SPECS];
+        for specs in [Counters::SPECS, ServerCounters::SPECS].into_iter().chain(tcp) {
             let mut seen = HashSet::new();
             for group in specs.chunk_by(|a, b| a.metric == b.metric) {
                 assert!(seen.insert(group[0].metric), "{} is not in one place", group[0].metric);

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
 //! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
-//! reader gets), [`sessions`], [`metrics`] (names and meanings for Prometheus and the manual).
+//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -15,11 +15,28 @@ pub mod histogram;
 pub mod metrics;
 pub mod report;
 pub mod sessions;
+pub mod tcp;
 pub mod worker;
 
 pub use counters::{ClientRefusal, Counters, ServerCounters};
 pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
 pub use histogram::Histogram;
-pub use report::{CommandRow, Configuration, Connections, Process, Report, ServerRow, WorkerRow};
+pub use report::{
+    CacheFigures, CacheSums, CommandRow, Configuration, Connections, LimitSums, Process, Report,
+    ServerRow, WorkerRow,
+};
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
+pub use tcp::{TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow};
 pub use worker::{ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats};
+
+/// Stands for a hostgroup in rows of statements that were answered from the result cache; shown
+/// as −1, as ProxySQL does.
+pub const HOSTGROUP_CACHE: u32 = u32::MAX;
+
+/// A hostgroup's number as it is shown.
+pub fn hostgroup_shown(hostgroup: u32) -> i64 {
+    match hostgroup {
+        HOSTGROUP_CACHE => -1,
+        hostgroup => i64::from(hostgroup),
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::counters::{CounterSpec, Counters, ServerCounters};
+use crate::counters::{CounterSpec, Counters, ServerCounters, TcpCounters, TcpServerCounters};
 
 /// What a metric's value means, in Prometheus's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +69,28 @@ metrics! {
         "When the configuration came into force, in seconds of Unix time."
     CONFIGURATION_FAILED: Gauge "trunkline_configuration_failed" []
         "1 when the last attempt to change the configuration failed."
+    CERTIFICATE_NOT_AFTER: Gauge "trunkline_tls_certificate_not_after_seconds" []
+        "When the certificate that clients are shown expires, in seconds of Unix time; 0 without one."
+    CLIENTS_ENCRYPTED: Gauge "trunkline_clients_encrypted" []
+        "Clients connected now whose connection is encrypted."
+    SERVERS_ENCRYPTED: Gauge "trunkline_backend_connections_encrypted" []
+        "Server connections now that are encrypted."
     WORKER_CLIENTS: Gauge "trunkline_worker_clients" ["worker"]
         "Clients connected now."
     WORKER_STATEMENTS: Counter "trunkline_worker_statements_total" ["worker"]
         "Statements that came to an end on the worker."
+    CACHE_ENTRIES: Gauge "trunkline_cache_entries" []
+        "Results in the cache; some may have expired."
+    CACHE_BYTES: Gauge "trunkline_cache_bytes" []
+        "Memory that the cache's results take, keys and records included."
+    CACHE_BYTES_MAX: Gauge "trunkline_cache_bytes_max" []
+        "The most that they may take."
+    CACHE_PURGED: Counter "trunkline_cache_purged_total" []
+        "Results that left the cache because of the limit, or had expired when they were asked for."
+    CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
+        "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
+    CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]
+        "Cacheable statements that asked a server, by rule; 0 for hints."
     SESSIONS_PINNED: Gauge "trunkline_sessions_pinned" ["reason"]
         "Sessions pinned to their server connection now, by reason."
     STATEMENTS_WAITING: Gauge "trunkline_statements_waiting" ["hostgroup"]
@@ -93,6 +111,15 @@ metrics! {
         "The configured max_connections of the server."
     SERVER_LATENCY: Histogram "trunkline_server_latency_seconds" ["hostgroup", "server"]
         "Latency of the server's statements."
+    TCP_CONNECTIONS: Gauge "trunkline_tcp_connections" ["listener"]
+        "Clients of a TCP listener now."
+    TCP_WAITING: Gauge "trunkline_tcp_waiting" ["listener"]
+        "Clients of a TCP listener that wait for a server below its max_connections now."
+    TCP_CONNECTIONS_MAX: Gauge "trunkline_tcp_connections_max" ["listener"]
+        "The configured max_connections of a TCP listener."
+    TCP_SERVER_CONNECTIONS: Gauge
+        "trunkline_tcp_server_connections" ["listener", "hostgroup", "server"]
+        "Connections to a server for clients of a TCP listener now."
     DIGEST_ROWS: Gauge "trunkline_digest_rows" []
         "Rows in the digest tables of all workers."
     DIGEST_EVICTIONS: Counter "trunkline_digest_evictions_total" []
@@ -111,6 +138,12 @@ metrics! {
 /// The labels of every metric of [`ServerCounters`], before a counter's own.
 pub const SERVER_LABELS: &[&str] = &["hostgroup", "server"];
 
+/// The labels of every metric of [`TcpCounters`].
+pub const TCP_LABELS: &[&str] = &["listener"];
+
+/// The labels of every metric of [`TcpServerCounters`], before a counter's own.
+pub const TCP_SERVER_LABELS: &[&str] = &["listener", "hostgroup", "server"];
+
 /// The manual's page of metrics, in Markdown: `docs/manual/metrics.md`.
 pub fn reference() -> String {
     let mut page = String::from(INTRODUCTION);
@@ -123,6 +156,10 @@ pub fn reference() -> String {
     counter_table(&mut page, Counters::SPECS, &[]);
     page.push_str("\n## Counters of each server\n\n");
     counter_table(&mut page, ServerCounters::SPECS, SERVER_LABELS);
+    page.push_str("\n## Counters of TCP listeners\n\n");
+    counter_table(&mut page, TcpCounters::SPECS, TCP_LABELS);
+    page.push_str("\n## Counters of each server of a TCP listener\n\n");
+    counter_table(&mut page, TcpServerCounters::SPECS, TCP_SERVER_LABELS);
     page
 }
 

@@ -10,6 +10,7 @@ use crate::{
     counters::{Counters, ServerCounters},
     digest::{DigestOrder, DigestRow, DigestSums},
     histogram::Histogram,
+    tcp::TcpListenerRow,
     worker::{ServerGauges, ServerStats},
 };
 
@@ -34,12 +35,23 @@ pub struct Report {
     pub commands: Vec<CommandRow>,
     /// Server entries, by hostgroup and address.
     pub servers: Vec<ServerRow>,
+    /// TCP listeners, by address.
+    pub tcp: Vec<TcpListenerRow>,
     /// Sessions pinned now, by reason.
     pub pins: BTreeMap<String, u64>,
     /// Statements waiting for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Clients that are encrypted now.
+    pub clients_encrypted: u64,
+    /// Server connections that are encrypted now.
+    pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
+    /// What the result cache did for each rule that makes statements cacheable, by rule id; 0 is
+    /// for hints.
+    pub cache: BTreeMap<u32, CacheSums>,
+    /// What each limit has done, by its place in the configuration.
+    pub limits: BTreeMap<u32, LimitSums>,
     /// Rows of the digest table that were asked for, by total time.
     pub digests: Vec<DigestRow>,
     /// The sums of rows that had to leave the digest table.
@@ -66,6 +78,25 @@ pub struct Process {
     pub listen: Vec<String>,
     /// The configuration in force.
     pub configuration: Configuration,
+    /// When the certificate that clients are shown expires, in seconds of Unix time; 0 without
+    /// one.
+    pub certificate_not_after_unix_sec: u64,
+    /// What the result cache holds.
+    pub cache: CacheFigures,
+}
+
+/// What the result cache holds now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheFigures {
+    /// Results, some of which may have expired.
+    pub entries: u64,
+    /// Bytes that they take, keys and records included.
+    pub bytes: u64,
+    /// The most that they may take.
+    pub bytes_max: u64,
+    /// Results that left because of the limit, or had expired when they were asked for.
+    pub purged: u64,
 }
 
 /// The configuration in force, in short.
@@ -97,6 +128,58 @@ pub struct WorkerRow {
     pub statements: u64,
     /// Rows in its digest table.
     pub digest_rows: u64,
+}
+
+/// What the result cache did for one rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheSums {
+    /// Statements answered from it.
+    pub hits: u64,
+    /// Statements that asked a server.
+    pub misses: u64,
+    /// Statements that waited for an equal one's answer first.
+    pub waits: u64,
+    /// Results stored.
+    pub stored: u64,
+    /// Bytes of those.
+    pub stored_bytes: u64,
+    /// Bytes sent from it.
+    pub sent_bytes: u64,
+    /// How old what was sent was, in sum, µs.
+    pub age_us: u64,
+}
+
+impl CacheSums {
+    fn merge(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.waits += other.waits;
+        self.stored += other.stored;
+        self.stored_bytes += other.stored_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.age_us = self.age_us.saturating_add(other.age_us);
+    }
+}
+
+/// What a limit has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitSums {
+    /// Statements that went on at once.
+    pub passed: u64,
+    /// Statements that had to wait.
+    pub delayed: u64,
+    /// Statements that it refused.
+    pub refused: u64,
+}
+
+impl LimitSums {
+    fn merge(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.delayed += other.delayed;
+        self.refused += other.refused;
+    }
 }
 
 /// One kind of statement.
@@ -177,7 +260,7 @@ impl Connections {
 /// The names that ProxySQL gives to a server's states.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ServerState", rename_all = "SCREAMING_SNAKE_CASE")]
-enum StateName {
+pub(crate) enum StateName {
     Online,
     Shunned,
     OfflineSoft,
@@ -247,6 +330,7 @@ impl Report {
         let mut commands = BTreeMap::new();
         let mut servers = BTreeMap::new();
         let mut digests = BTreeMap::new();
+        let mut tcp = BTreeMap::new();
         for report in reports {
             if merged.process == Process::default() {
                 merged.process = report.process;
@@ -255,9 +339,17 @@ impl Report {
             merged.counters.merge(&report.counters);
             merged.latency.merge(&report.latency);
             merged.queue_wait.merge(&report.queue_wait);
+            merged.clients_encrypted += report.clients_encrypted;
+            merged.server_connections_encrypted += report.server_connections_encrypted;
             merge_sums(&mut merged.pins, report.pins);
             merge_sums(&mut merged.waiting, report.waiting);
             merge_sums(&mut merged.rule_hits, report.rule_hits);
+            for (rule, sums) in report.cache {
+                merged.cache.entry(rule).or_default().merge(&sums);
+            }
+            for (place, sums) in report.limits {
+                merged.limits.entry(place).or_default().merge(&sums);
+            }
             merged.digests_other.merge(&report.digests_other);
             merged.digests_evicted += report.digests_evicted;
             for row in report.commands {
@@ -266,6 +358,9 @@ impl Report {
             for row in report.servers {
                 let key = (row.hostgroup, row.address.clone());
                 merge_row(&mut servers, key, row, ServerRow::merge);
+            }
+            for row in report.tcp {
+                merge_row(&mut tcp, row.listener.clone(), row, TcpListenerRow::merge);
             }
             for row in report.digests {
                 let names = (row.username.clone(), row.schemaname.clone());
@@ -276,6 +371,7 @@ impl Report {
         merged.commands = commands.into_values().collect();
         merged.servers = servers.into_values().collect();
         merged.digests = digests.into_values().collect();
+        merged.tcp = tcp.into_values().collect();
         merged.sort();
         merged
     }

@@ -36,6 +36,8 @@ pub struct SessionRow {
     pub user: String,
     /// The client's address, or `unix`.
     pub client: String,
+    /// Version and cipher of its encryption; empty when it is not encrypted.
+    pub tls: String,
     /// The default schema; empty for none.
     pub schema: String,
     /// What it does: `idle`, `queued`, `synchronising`, `running`, `forwarding` or `login`.
@@ -56,6 +58,8 @@ pub struct HeldConn {
     pub hostgroup: u32,
     /// The server's address as the configuration writes it.
     pub server: String,
+    /// Version and cipher of its encryption; empty when it is not encrypted.
+    pub tls: String,
     /// Why it is held; empty while only a statement runs there.
     pub reasons: Vec<String>,
     /// For how long something holds it, in µs.

@@ -9,7 +9,7 @@ use crate::{
     counters::{Counters, ServerCounters},
     digest::{DigestQuery, DigestTable},
     histogram::Histogram,
-    report::{CommandRow, Report, ServerRow, WorkerRow},
+    report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, WorkerRow},
 };
 
 /// Servers that one worker can tell apart; the numbers of those beyond go to one common place.
@@ -37,7 +37,8 @@ pub struct StatementSample<'a> {
     pub username: &'a str,
     /// The client's schema.
     pub schema: &'a [u8],
-    /// The hostgroup that served it, or would have.
+    /// The hostgroup that served it, or would have; [`HOSTGROUP_CACHE`](crate::HOSTGROUP_CACHE)
+    /// when it was answered from the result cache.
     pub hostgroup: u32,
     /// Index into [`Settings::commands`]; one beyond the end counts as the last.
     pub kind: usize,
@@ -80,6 +81,7 @@ pub struct WorkerStats {
     queue_wait: Histogram,
     servers: Vec<ServerStats>,
     digests: DigestTable,
+    cache: BTreeMap<u32, CacheSums>,
 }
 
 impl WorkerStats {
@@ -93,6 +95,7 @@ impl WorkerStats {
             queue_wait: Histogram::default(),
             servers: Vec::new(),
             digests: DigestTable::new(settings.digests_max, settings.hash_seed),
+            cache: BTreeMap::new(),
         }
     }
 
@@ -128,6 +131,11 @@ impl WorkerStats {
         if let Some(digest) = sample.digest {
             self.digests.record(digest, sample);
         }
+    }
+
+    /// What the result cache does for a rule; 0 is for hints. A row is made when there is none.
+    pub fn cache_mut(&mut self, rule: u32) -> &mut CacheSums {
+        self.cache.entry(rule).or_default()
     }
 
     /// Counts a statement that was refused, under its cause.
@@ -186,7 +194,11 @@ impl WorkerStats {
             servers: gauges.servers.into_iter().map(server).collect(),
             pins: gauges.pins,
             waiting: gauges.waiting,
+            clients_encrypted: gauges.clients_encrypted,
+            server_connections_encrypted: gauges.server_connections_encrypted,
             rule_hits: gauges.rule_hits,
+            cache: self.cache.clone(),
+            limits: gauges.limits,
             digests: self.digests.rows(digests),
             digests_other: self.digests.other(),
             digests_evicted: self.digests.evicted(),
@@ -221,8 +233,14 @@ pub struct WorkerGauges {
     pub pins: BTreeMap<String, u64>,
     /// Statements that wait for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Clients that are encrypted now.
+    pub clients_encrypted: u64,
+    /// Server connections that are encrypted now.
+    pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id, since the worker began; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
+    /// What each limit has done since it was configured, by its place in the configuration.
+    pub limits: BTreeMap<u32, LimitSums>,
 }
 
 /// What a worker says of one server: the lengths of its lists of connections.

@@ -15,7 +15,7 @@ pub enum Module {
     AdminVariables,
     /// Variables `trunkline-%`.
     TrunklineVariables,
-    /// The firewall.
+    /// The firewall, and limits on rates.
     MysqlFirewall,
     /// Scripts that run from time to time.
     Scheduler,
@@ -90,6 +90,7 @@ impl Module {
                 "mysql_firewall_whitelist_users",
                 "mysql_firewall_whitelist_rules",
                 "mysql_firewall_whitelist_sqli_fingerprints",
+                "trunkline_limits",
             ],
             Self::Scheduler => &["scheduler"],
             Self::Restapi => &["restapi_routes"],

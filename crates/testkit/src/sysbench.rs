@@ -37,6 +37,25 @@ pub struct Report {
     pub p95_ms: f64,
     /// The longest, milliseconds.
     pub max_ms: f64,
+    /// The histogram, if `--histogram=on` asked for it: latencies in milliseconds, ascending, and
+    /// how many transactions took about so long.
+    pub histogram: Vec<(f64, u64)>,
+}
+
+impl Report {
+    /// The latency that `share` (0 to 1) of the transactions stayed within, milliseconds; `None`
+    /// without a histogram.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "counts of a run of seconds fit into 52 bits")]
+    pub fn percentile_ms(&self, share: f64) -> Option<f64> {
+        let total: u64 = self.histogram.iter().map(|(_, count)| count).sum();
+        let mut seen = 0;
+        let reaches = |(_, count): &&(f64, u64)| {
+            seen += count;
+            seen as f64 >= total as f64 * share
+        };
+        self.histogram.iter().find(reaches).map(|(ms, _)| *ms)
+    }
 }
 
 /// A command to be run. Tables are `--tables=1 --table-size=10000` unless [`Sysbench::arg`] says
@@ -223,7 +242,15 @@ fn parse(output: &str) -> Option<Report> {
         mean_ms: number("avg:")?,
         p95_ms: percentile.rsplit_once(':')?.1.trim().parse().ok()?,
         max_ms: number("max:")?,
+        histogram: output.lines().filter_map(bucket).collect(),
     })
+}
+
+/// A line of the histogram: `value |**** count`.
+fn bucket(line: &str) -> Option<(f64, u64)> {
+    let (value, rest) = line.split_once('|')?;
+    let count = rest.rsplit(['*', ' ']).next()?;
+    Some((value.trim().parse().ok()?, count.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -231,6 +258,12 @@ mod tests {
     use super::*;
 
     const OUTPUT: &str = "
+Latency histogram (values are in milliseconds)
+       value  ------------- distribution ------------- count
+       9.987 |***********************                  60
+      19.981 |********                                 38
+      51.019 |                                         2
+
 SQL statistics:
     queries performed:
         read:                            1400
@@ -263,7 +296,12 @@ Latency (ms):
             mean_ms: 19.98,
             p95_ms: 26.2,
             max_ms: 51.02,
+            histogram: vec![(9.987, 60), (19.981, 38), (51.019, 2)],
         };
+        assert_eq!(expected.percentile_ms(0.5), Some(9.987));
+        assert_eq!(expected.percentile_ms(0.98), Some(19.981));
+        assert_eq!(expected.percentile_ms(0.99), Some(51.019));
+        assert_eq!(Report::default().percentile_ms(0.5), None);
         assert_eq!(parse(OUTPUT), Some(expected));
         assert_eq!(parse("FATAL: error 2013"), None);
     }

@@ -81,6 +81,11 @@ impl ServerHealth {
         }
     }
 
+    /// Connections made so far are not used again: new ones are made in another way.
+    pub fn retire_connections(&self) {
+        self.epoch.fetch_add(1, Relaxed);
+    }
+
     /// Takes the server out until `until_ms`, unless an operator took it offline.
     pub fn shun(&self, until_ms: u64) {
         self.shunned_until_ms.store(until_ms, Relaxed);

@@ -3,15 +3,24 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod gate;
 mod health;
+mod pipeline;
 mod secret;
 mod server;
+mod tls;
 mod user;
 
 pub use address::{Address, AddressError};
+pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use pipeline::Pipeline;
 pub use secret::Secret;
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
+};
+pub use tls::{
+    CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
+    TlsRequirement, TlsVersion,
 };
 pub use user::{Password, PasswordError, User};

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
-use crate::{Address, ServerHealth};
+use crate::{Address, ServerHealth, ServerTls};
 
 /// A group of interchangeable servers, named by a number as in ProxySQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -37,6 +37,8 @@ pub struct Server {
     pub max_connections: u32,
     /// Whether new connections to it are compressed.
     pub compression: ServerCompression,
+    /// Whether and how new connections to it are encrypted.
+    pub tls: ServerTls,
     /// Shared by all workers and kept across configuration changes of the same key.
     pub health: Arc<ServerHealth>,
 }

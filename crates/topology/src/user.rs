@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{HostgroupId, Secret};
+use crate::{HostgroupId, Secret, TlsRequirement};
 
 /// A user's password as the configuration holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct User {
     pub fast_forward: bool,
     /// An inactive user is refused like an unknown one.
     pub active: bool,
+    /// What the user's connections must have.
+    pub require: TlsRequirement,
 }
 
 #[cfg(test)]

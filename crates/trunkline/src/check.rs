@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use trunkline_proxy::TlsSetup;
 
 use crate::{
     cli::CheckArgs,
@@ -14,7 +15,11 @@ use crate::{
 /// Says that the file is valid and what is in it, or everything that is wrong with it.
 pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     let file = ConfigFile::new(&args.file);
-    match file.read() {
+    let checked = file.read().and_then(|mut read| {
+        read.warnings.extend(TlsSetup::check(&read.config, &file.tls_folders())?);
+        Ok(read)
+    });
+    match checked {
         Ok(read) => {
             for warning in &read.warnings {
                 complain(&format!("warning: {warning}"));

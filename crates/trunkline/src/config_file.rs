@@ -9,6 +9,7 @@ use std::{
 
 use trunkline_admin::desk::FirstRow;
 use trunkline_config::{Config, FileSource, Given, TableRow};
+use trunkline_proxy::TlsFolders;
 use trunkline_store::Value;
 use trunkline_topology::Password;
 
@@ -45,6 +46,14 @@ impl ConfigFile {
     /// Its path as the command line gave it.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the certificates and keys that it names are, and where our own is kept.
+    pub fn tls_folders(&self) -> TlsFolders {
+        let mut own = self.path.as_os_str().to_owned();
+        own.push(".tls");
+        let base = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        TlsFolders { base, own: PathBuf::from(own) }
     }
 
     /// Reads it as rows for a database that begins with it.
@@ -143,7 +152,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `3 servers in 2 hostgroups, 2 users, 4 rules`.
+/// `3 servers in 2 hostgroups, 2 users, 4 rules`, and what else there is.
 pub fn summary(config: &Config) -> String {
     let mut hostgroups: Vec<_> = config.servers.iter().map(|server| server.key.hostgroup).collect();
     hostgroups.sort();
@@ -152,8 +161,12 @@ pub fn summary(config: &Config) -> String {
         0 => String::new(),
         count => format!(", {}", counted(count, "fast routing rule")),
     };
+    let tcp = match config.tcp_listeners.len() {
+        0 => String::new(),
+        count => format!(", {}", counted(count, "TCP listener")),
+    };
     format!(
-        "{} in {}, {}, {}{fast}",
+        "{} in {}, {}, {}{fast}{tcp}",
         counted(config.servers.len(), "server"),
         counted(hostgroups.len(), "hostgroup"),
         counted(config.users.len(), "user"),

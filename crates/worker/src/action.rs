@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::Reader;
-use trunkline_topology::{Secret, Server, ServerKey};
+use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
 
 use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedConn};
 
@@ -26,6 +26,8 @@ pub struct Peer {
     pub proxy_addr: Option<IpAddr>,
     /// The listener's port; `None` for a Unix socket.
     pub proxy_port: Option<u16>,
+    /// The listener's own word on TLS, if it has one.
+    pub tls: Option<TlsOffer>,
 }
 
 impl Peer {
@@ -67,6 +69,20 @@ pub enum Action {
     /// Look whether the server closed this connection while it rested, before anything is
     /// written to it.
     Probe(ConnId),
+    /// Write what waits for this client, then begin TLS with it in the server's role, on what it
+    /// sent after asking for it (`received`) and on what comes; answer with `client_tls_up` before
+    /// the first bytes that come through it, or with `client_tls_failed`.
+    StartClientTls(ClientId),
+    /// Write what waits for this server, then begin TLS with it in the client's role; answer with
+    /// `server_tls_up` or `server_tls_failed`.
+    StartServerTls {
+        /// The connection.
+        conn: ConnId,
+        /// Its server.
+        server: Arc<Server>,
+        /// What TLS works with.
+        params: Arc<TlsParams>,
+    },
     /// Decrypt a password with the proxy's private key; answer with `client_decrypted`.
     Decrypt {
         /// Whose password.
@@ -116,6 +132,13 @@ pub enum Action {
         asker: KillAsker,
         /// What came of it.
         answer: KillAnswer,
+    },
+    /// Tell a worker that answers which its clients wait for were stored, or will not be.
+    WakeCached {
+        /// The worker.
+        to: usize,
+        /// Its clients.
+        clients: Vec<ClientId>,
     },
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),

@@ -15,11 +15,12 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
-use trunkline_topology::{HostgroupId, User};
+use trunkline_topology::{HostgroupId, TlsFacts, User};
 
 use crate::{
     action::Peer,
     analysis::Known,
+    cache::Fill,
     compressed::Packing,
     infile::Upload,
     orders::Orders,
@@ -53,6 +54,10 @@ pub(crate) struct Client {
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,
+    /// What is known of its encryption, where it is encrypted.
+    pub tls: Option<Box<TlsFacts>>,
+    /// What a login is acknowledged with, to prove the certificate.
+    pub proof: Option<Box<[u8]>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
     /// When it was last heard of, ms.
@@ -64,6 +69,18 @@ pub(crate) struct Client {
     pub waiting_len: usize,
     /// When its statement is looked at again, ms; 0 never.
     pub timer_ms: u64,
+}
+
+impl Client {
+    /// Keeps a part of the answer to its statement, if that is to be stored.
+    #[inline]
+    pub(crate) fn store(&mut self, bytes: &[u8]) {
+        if let Phase::Running(statement) = &mut self.phase
+            && let Some(fill) = &mut statement.fill
+        {
+            fill.take(bytes);
+        }
+    }
 }
 
 /// What a client connection is doing.
@@ -211,6 +228,10 @@ pub(crate) struct Statement {
     /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
     /// without a place in any queue.
     pub held_back: Option<Box<Waiting>>,
+    /// What is stored of its answer.
+    pub fill: Option<Box<Fill>>,
+    /// The key of the answer that it waits for, held back.
+    pub awaits_cache: Option<Box<[u8]>>,
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,

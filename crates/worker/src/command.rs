@@ -307,6 +307,8 @@ impl Worker {
             orders: Orders::default(),
             deadline_ms: 0,
             held_back: None,
+            fill: None,
+            awaits_cache: None,
             may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             stage: Stage::Queued,
@@ -545,6 +547,10 @@ impl Worker {
             Route::Error(text) => {
                 self.buffers.give(statement.frames);
                 self.answer_error(id, 1148, b"42000", &text);
+            }
+            Route::Limited(text) => {
+                self.buffers.give(statement.frames);
+                self.answer_error(id, 1226, b"42000", &text);
             }
             Route::Ok(text) => {
                 self.buffers.give(statement.frames);

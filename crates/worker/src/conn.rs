@@ -12,7 +12,7 @@ use trunkline_session::{
     backend::{ServerHandshake, ServerIdentity},
     tracker::SessionState,
 };
-use trunkline_topology::{HostgroupId, ServerHealth, ServerKey};
+use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 
 use crate::{ClientId, compressed::Packing, outbox::Outbox, prepared::ServerStmts, traces::Trace};
 
@@ -31,6 +31,8 @@ pub(crate) struct Conn {
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,
+    /// What is known of its encryption, where it is encrypted.
+    pub tls: Option<Box<TlsFacts>>,
     pub is_paused: bool,
     /// Known from the login on.
     pub identity: Option<Box<ServerIdentity>>,
@@ -154,6 +156,7 @@ pub struct MovedConn {
     pub(crate) format: ReplyFormat,
     pub(crate) takes_attributes: bool,
     pub(crate) packing: Option<Box<Packing>>,
+    pub(crate) tls: Option<Box<TlsFacts>>,
     pub(crate) epoch: u32,
     pub(crate) health: Arc<ServerHealth>,
 }

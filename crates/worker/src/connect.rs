@@ -13,11 +13,12 @@ use trunkline_protocol::{
 use trunkline_session::{
     backend::{
         FailureKind, ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
+        TlsWish,
     },
     frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression, TlsMode};
 
 use crate::{
     Action, ClientId, Worker,
@@ -42,6 +43,14 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::QUERY_ATTRIBUTES)
     .union(Capabilities::PROGRESS)
     .union(Capabilities::STMT_BULK_OPERATIONS);
+
+fn tls_wanted(mode: TlsMode) -> TlsWish {
+    match mode {
+        TlsMode::Disabled => TlsWish::Never,
+        TlsMode::Preferred => TlsWish::Offered,
+        TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyIdentity => TlsWish::Always,
+    }
+}
 
 fn compression_wanted(compression: ServerCompression) -> Capabilities {
     match compression {
@@ -73,8 +82,7 @@ impl Worker {
         client: ClientId,
     ) -> Option<ConnId> {
         let server = Arc::clone(&self.pool.slot(slot)?.server);
-        let is_local = matches!(server.key.address, Address::Unix(_));
-        let Some(mut login) = self.server_login(client, account, is_local, None) else {
+        let Some(mut login) = self.server_login(client, account, slot, None) else {
             server.health.give_back_connection();
             return None;
         };
@@ -93,6 +101,7 @@ impl Worker {
             captured: Vec::new(),
             outbox: Outbox::default(),
             packing: None,
+            tls: None,
             is_paused: false,
             identity: None,
             flavor: Flavor::MySql,
@@ -130,9 +139,10 @@ impl Worker {
         &self,
         client: ClientId,
         account: AccountId,
-        is_local: bool,
+        slot: SlotId,
         schema: Option<Vec<u8>>,
     ) -> Option<ServerLogin> {
+        let server = &self.pool.slot(slot)?.server;
         let key = self.accounts.key(account)?;
         let session = self.clients.get(client)?.session.as_ref()?;
         // Replies in the framing of the client that needs them are relayed as they are.
@@ -153,7 +163,8 @@ impl Worker {
             capabilities,
             attributes: as_sent(self.shared.attributes()),
             zstd_level: self.snapshot.settings.zstd_compression_level,
-            is_local,
+            is_local: matches!(server.key.address, Address::Unix(_)),
+            tls: tls_wanted(server.tls.mode),
         })
     }
 
@@ -165,11 +176,7 @@ impl Worker {
         account: AccountId,
         client: ClientId,
     ) {
-        let is_local = self
-            .pool
-            .slot(slot)
-            .is_some_and(|slot| matches!(slot.server.key.address, Address::Unix(_)));
-        let Some(login) = self.server_login(client, account, is_local, None) else {
+        let Some(login) = self.server_login(client, account, slot, None) else {
             return self.discard_idle(conn_id);
         };
         let Some(conn) = self.conns.get_mut(conn_id) else {
@@ -222,6 +229,10 @@ impl Worker {
             let ConnPhase::Login(handshake) = &mut conn.phase else {
                 break;
             };
+            if handshake.awaits_tls() {
+                // The driver takes it.
+                return;
+            }
             let Some((header, payload, rest)) = frame::split_packet(&conn.inbox) else {
                 if conn.inbox.len() > LOGIN_BYTES_MAX {
                     self.server_broke(id, "sent too much before the login was over");
@@ -260,6 +271,7 @@ impl Worker {
     fn server_step(&mut self, id: ConnId, step: ServerStep) {
         match step {
             ServerStep::Continue => {}
+            ServerStep::StartTls => self.start_server_tls(id),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
                 self.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
             }

@@ -266,6 +266,9 @@ impl Worker {
         }
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
+        if let Some(fill) = &mut statement.fill {
+            fill.restart();
+        }
         statement.stage = stage;
         let out = conn.outbox.buf(&mut self.buffers);
         let begin = out.len();

@@ -56,7 +56,7 @@ impl Worker {
         if let Some(slot) = self.pool.slot(slot) {
             let health = &slot.server.health;
             let address = slot.server.key.address.to_string();
-            if health.count_failure() >= failures_max {
+            if health.count_failure() >= failures_max && failures_max > 0 {
                 health.shun(until_ms);
                 self.stats.counters.servers_shunned += 1;
                 self.log(true, || format!("server {address} shunned: {reason}"));

@@ -28,7 +28,6 @@ impl Worker {
         let Some(conn_id) = opened else {
             return self.refuse_forward(id, hostgroup, RefusalCause::AllAtMaxConnections);
         };
-        let is_local = false;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -40,7 +39,9 @@ impl Worker {
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
         let attributes = crate::connect::as_sent(&session.attributes);
-        if let Some(mut login) = self.server_login(id, account, is_local, schema) {
+        let slot = self.conns.get(conn_id).map(|conn| conn.slot);
+        let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
+        if let Some(mut login) = login {
             // The connection is this client's alone, so it is the client that is told of.
             login.attributes = attributes;
             // The client speaks to the server itself, so they must have agreed on the same.

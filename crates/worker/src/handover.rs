@@ -129,6 +129,7 @@ impl Worker {
             format: conn.format,
             takes_attributes: conn.takes_attributes,
             packing: conn.packing.map(Packing::leave_list),
+            tls: conn.tls,
             epoch: conn.epoch,
             health: Arc::clone(&slot.server.health),
         });
@@ -156,6 +157,7 @@ impl Worker {
             captured: Vec::new(),
             outbox: Outbox::default(),
             packing: moved.packing,
+            tls: moved.tls,
             is_paused: false,
             identity: moved.identity,
             flavor: moved.flavor,

@@ -36,7 +36,7 @@ impl Worker {
                 let counts = slot.counts();
                 counts.connecting > 0 || counts.shared > 0
             });
-        if !self.unpacking.is_empty() {
+        if !self.unpacking.is_empty() || !self.cache_woken.is_empty() {
             return 0;
         }
         let sweep_ms = self.sweep_ms + SWEEP_EVERY_MS;
@@ -48,11 +48,22 @@ impl Worker {
         }
     }
 
+    /// How long the driver leaves its sockets alone before it waits for events again, µs: what
+    /// comes meanwhile is one batch. Called once per batch, after everything was written.
+    pub fn pause_us(&mut self) -> u64 {
+        let max_us = self.snapshot.settings.coalesce_max_us;
+        let pause_us = self.coalescing.pause_us(self.now.us, max_us);
+        self.stats.counters.pauses += u64::from(pause_us > 0);
+        self.stats.counters.paused_us += pause_us;
+        pause_us
+    }
+
     /// Looks at deadlines. Called once per batch; does little unless something is due.
     pub fn tick(&mut self) {
         self.unpack_waiting();
         self.expire_logins();
         self.expire_timers();
+        self.go_on_cached();
         self.expire_waiters();
         self.overtake_slow();
         if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {

@@ -6,10 +6,10 @@
 //! runs under the real driver and under simulation.
 //!
 //! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route`, `orders`, `rewrite` and `split` (5), `acquire`, `share` and `connect`
-//! (7), `dispatch` (8), `relay` (9), `release` (10); `prepared` is all of these for prepared
-//! statements; `failure` is what happens when a server is lost on the way, `timer` when time runs
-//! out.
+//! `analysis` (4), `route`, `orders`, `rewrite`, `split` and `admission` (5), `cache` (6),
+//! `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9), `release` (10); `prepared`
+//! is all of these for prepared statements; `failure` is what happens when a server is lost on the
+//! way, `timer` when time runs out.
 #![forbid(unsafe_code)]
 
 /// Whether a bug is planted in this worker; `false` to the compiler without the feature.
@@ -50,10 +50,15 @@ mod rewrite;
 mod route;
 mod split;
 
+mod admission;
+mod cache;
+
 mod acquire;
 mod connect;
 mod sessions;
 mod share;
+
+mod coalesce;
 
 mod dispatch;
 mod prepared;
@@ -75,6 +80,7 @@ mod report;
 mod side;
 mod stop;
 mod timer;
+mod tls;
 mod traces;
 
 pub use action::{Action, Peer, Side};

@@ -62,12 +62,16 @@ impl Worker {
         self.stats.counters.clients_accepted += 1;
         let has_room = self.shared.take_client(self.snapshot.settings.max_connections);
         let number = self.next_number();
-        let greeting = Greeting { connection_id: number, nonce, ..(*self.greeting).clone() };
+        let mut greeting = Greeting { connection_id: number, nonce, ..(*self.greeting).clone() };
+        let must_encrypt = self.must_encrypt(&peer);
+        if self.may_encrypt(&peer) {
+            greeting.capabilities.insert(Capabilities::SSL);
+        }
         let mut outbox = Outbox::default();
         let phase = match has_room {
             true => {
                 let out = outbox.buf(&mut self.buffers);
-                Phase::Login(Box::new(ClientHandshake::start(&greeting, out)))
+                Phase::Login(Box::new(ClientHandshake::start(&greeting, must_encrypt, out)))
             }
             false => {
                 let out = outbox.buf(&mut self.buffers);
@@ -85,6 +89,8 @@ impl Worker {
             inbox: Vec::new(),
             outbox,
             packing: None,
+            tls: None,
+            proof: None,
             is_paused: false,
             active_ms,
             session: None,
@@ -115,6 +121,10 @@ impl Worker {
             let Phase::Login(handshake) = &mut client.phase else {
                 break;
             };
+            if handshake.awaits_tls() {
+                // Not a packet: the driver takes it.
+                return;
+            }
             let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
                 if too_long || is_oversized(&client.inbox) {
                     self.stats.counters.client_refused(ClientRefusal::HandshakeMalformed);
@@ -123,7 +133,12 @@ impl Worker {
                 return;
             };
             let consumed = client.inbox.len() - rest.len();
-            let accounts = LoginAccounts::new(&self.snapshot.users, &self.shared, &client.peer);
+            let accounts = LoginAccounts::new(
+                &self.snapshot.users,
+                &self.shared,
+                &client.peer,
+                client.tls.is_some(),
+            );
             let out = client.outbox.buf(&mut self.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
             client.inbox.drain(..consumed);
@@ -158,7 +173,12 @@ impl Worker {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
-        let accounts = LoginAccounts::new(&self.snapshot.users, &self.shared, &client.peer);
+        let accounts = LoginAccounts::new(
+            &self.snapshot.users,
+            &self.shared,
+            &client.peer,
+            client.tls.is_some(),
+        );
         let step = resume(handshake, &accounts, client.outbox.buf(&mut self.buffers));
         self.touch_client(id);
         self.login_step(id, step);
@@ -168,6 +188,7 @@ impl Worker {
     fn login_step(&mut self, id: ClientId, step: Step) {
         match step {
             Step::Continue => {}
+            Step::StartTls => self.act(Action::StartClientTls(id)),
             Step::Decrypt(ciphertext) => self.act(Action::Decrypt { client: id, ciphertext }),
             Step::VerifyHash { clear, hash } => {
                 self.act(Action::VerifyHash { client: id, clear, hash });
@@ -178,6 +199,7 @@ impl Worker {
                     Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
                         ClientRefusal::AccessDenied
                     }
+                    Refusal::TlsRequired => ClientRefusal::TlsRequired,
                     Refusal::BadHandshake | Refusal::TlsNotOffered | Refusal::OutOfOrder => {
                         ClientRefusal::HandshakeMalformed
                     }
@@ -198,6 +220,10 @@ impl Worker {
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
             return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
         }
+        if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
+            return;
+        }
+        self.prepare_proof(id, &identity);
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
@@ -320,7 +346,9 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let ok = OkPacket { status: session.status, ..OkPacket::default() };
+        let proof = client.proof.take();
+        let info = proof.as_deref().unwrap_or_default();
+        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
         let format = session.format;
         let is_fast_forward = session.user.fast_forward;
         self.write_client(id, |out| {
@@ -340,7 +368,12 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let accounts = LoginAccounts::new(&self.snapshot.users, &self.shared, &client.peer);
+        let accounts = LoginAccounts::new(
+            &self.snapshot.users,
+            &self.shared,
+            &client.peer,
+            client.tls.is_some(),
+        );
         let (handshake, step) = ClientHandshake::change_user(
             session.capabilities,
             client.nonce,
@@ -448,13 +481,10 @@ impl<'a> LoginAccounts<'a> {
         users: &'a std::collections::HashMap<String, Arc<User>>,
         shared: &'a Shared,
         peer: &Peer,
+        is_encrypted: bool,
     ) -> Self {
-        Self {
-            users,
-            shared,
-            host: peer.host(),
-            is_secure: peer.client_addr.is_none_or(|addr| addr.is_loopback()),
-        }
+        let is_local = peer.client_addr.is_none_or(|addr| addr.is_loopback());
+        Self { users, shared, host: peer.host(), is_secure: is_local || is_encrypted }
     }
 }
 

@@ -6,8 +6,9 @@ use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
+use trunkline_topology::Pipeline;
 
-use crate::{ClientId, Worker, client::Statement};
+use crate::{ClientId, Worker, cache::CacheOrder, client::Statement};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,8 +19,10 @@ pub(crate) struct Orders {
     pub retries: Option<u32>,
     pub multiplex: Option<Multiplex>,
     /// Whether it may share a connection; `None` when it is short and fit for it.
-    pub pipeline: Option<bool>,
+    pub pipeline: Option<Pipeline>,
     pub is_logged: bool,
+    /// Whether its answer may come from the cache, and how old it may be.
+    pub cache: Option<CacheOrder>,
 }
 
 impl Orders {
@@ -41,6 +44,7 @@ impl Orders {
         self.multiplex = effects.multiplex.or(self.multiplex);
         self.pipeline = effects.pipeline.or(self.pipeline);
         self.is_logged = effects.log.unwrap_or(self.is_logged);
+        self.cache = CacheOrder::of_effects(effects).or(self.cache);
     }
 
     /// Holds a session on its connection, or ends that, once its statement has run.
@@ -57,6 +61,9 @@ impl Orders {
     pub(crate) fn take_hints(&mut self, hints: &Hints) {
         self.delay_ms = hints.delay_ms.unwrap_or(self.delay_ms).min(DELAY_MAX_MS);
         self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
+        if let Some(ttl_ms) = hints.cache_ttl_ms {
+            self.cache = CacheOrder::hinted(self.cache, ttl_ms);
+        }
         self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
     }
 }
@@ -99,7 +106,8 @@ impl Statement {
     pub(crate) fn obey(&mut self, orders: Orders) {
         self.orders = orders;
         self.retries_left = orders.retries.unwrap_or(self.retries_left);
-        self.is_alone |= orders.pipeline == Some(false) || orders.multiplex == Some(Multiplex::Off);
+        self.is_alone |=
+            orders.pipeline == Some(Pipeline::Off) || orders.multiplex == Some(Multiplex::Off);
     }
 }
 

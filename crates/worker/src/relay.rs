@@ -38,7 +38,12 @@ impl Worker {
                 _ => None,
             };
             let fed = match client {
-                Some(client) => front.relay.feed(bytes, client.outbox.buf(&mut self.buffers)),
+                Some(client) => {
+                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.buffers));
+                    let consumed = fed.as_ref().map_or(0, |fed| fed.consumed);
+                    client.store(bytes.get(..consumed).unwrap_or_default());
+                    fed
+                }
                 // Nothing is appended, but for traces: these relays discard.
                 None => front.relay.feed(bytes, &mut conn.captured),
             };

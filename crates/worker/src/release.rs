@@ -78,6 +78,9 @@ impl Worker {
             known.pace.observe(service_us, is_good);
         }
         let took_us = self.now.us.saturating_sub(statement.sent_us);
+        if statement.fill.is_some() {
+            self.finish_fill(conn_id, &mut statement, &outcome, was_run);
+        }
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
@@ -93,7 +96,9 @@ impl Worker {
     }
 
     /// Keeps a statement's memory for the next one.
-    fn retire(&mut self, mut statement: Box<Statement>) {
+    pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
+        self.drop_fill(&mut statement);
+        statement.awaits_cache = None;
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;

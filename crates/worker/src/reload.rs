@@ -15,9 +15,14 @@ impl Worker {
         if !Arc::ptr_eq(&self.snapshot.rules, &snapshot.rules) {
             self.rule_hits = trunkline_rules::Hits::new(&snapshot.rules);
         }
+        if !Arc::ptr_eq(&self.guards, &snapshot.guards) {
+            self.limits = crate::admission::share_of(&snapshot.guards, self.options.workers);
+            self.guards = Arc::clone(&snapshot.guards);
+        }
         let users = Arc::clone(&snapshot.users);
         self.snapshot = snapshot;
         self.shared.retain_users(|name| users.contains_key(name));
+        self.resize_cache();
         self.apply_servers();
         self.stats.counters.snapshots_applied += 1;
         if has_plant!(self, SnapshotClearsLeases) {
@@ -31,6 +36,11 @@ impl Worker {
     /// What the servers greet with has become known or has changed; new clients see it.
     pub fn apply_greeting(&mut self, greeting: Arc<Greeting>) {
         self.greeting = greeting;
+    }
+
+    pub(crate) fn resize_cache(&self) {
+        const MIB: u64 = 1 << 20;
+        self.cache.resize(self.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
     }
 
     pub(crate) fn apply_servers(&mut self) {

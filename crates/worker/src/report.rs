@@ -41,11 +41,15 @@ impl Worker {
             }
         });
         let waiting = self.pool.waited_for().map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let (clients_encrypted, server_connections_encrypted) = self.encrypted();
         let gauges = WorkerGauges {
+            clients_encrypted,
+            server_connections_encrypted,
             worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),
             pins: self.pins(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
+            limits: self.limit_sums(),
             rule_hits: self.rule_hits.by_rule(&self.snapshot.rules).collect(),
         };
         self.stats.report(gauges, digests)

@@ -31,6 +31,8 @@ pub(crate) enum Route {
     Reader(HostgroupId),
     /// Nowhere: a rule answers it with an error of this text.
     Error(Arc<str>),
+    /// Nowhere: there have been too many, and this says of what.
+    Limited(Arc<str>),
     /// Nowhere: a rule answers it with OK and this text.
     Ok(Arc<str>),
 }
@@ -91,7 +93,11 @@ impl Worker {
             orders.take_hints(hints);
             hostgroup = self.hinted(id, known, hints).or(hostgroup);
         }
-        let route = self.route_decided(id, hostgroup, Some(known));
+        let limited = match self.limits.is_empty() || asking == Asking::Prepare {
+            true => None,
+            false => self.admit(id, known, &mut orders),
+        };
+        let route = limited.unwrap_or_else(|| self.route_decided(id, hostgroup, Some(known)));
         Routed { route, orders, rewritten }
     }
 
@@ -140,11 +146,21 @@ impl Worker {
             if let Some(flag) = decision.session_flag() {
                 session.next_flag = flag;
             }
+            self.matched_rules.clear();
+            if self.guards.limits_rules() {
+                let ids =
+                    decision.matched().iter().map(|index| snapshot.rules.rule_id(*index as usize));
+                self.matched_rules.extend(ids.flatten());
+            }
         }
         if !applied && !snapshot.fast_routes.is_empty() {
             let (user, schema) = (&session.user.name, session.state.schema.name());
             let fast = snapshot.fast_routes.find(user, schema, flag);
             ruling.hostgroup = fast.or(ruling.hostgroup);
+        }
+        if self.snapshot.settings.firewall_whitelist_enabled {
+            let denied = self.ask_firewall(id, known, flag);
+            ruling.answer = ruling.answer.or(denied);
         }
         ruling
     }

@@ -59,6 +59,7 @@ impl Worker {
             worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
             user: session.map(|session| session.user.name.clone()).unwrap_or_default(),
             client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),
+            tls: client.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
             schema: session.map(schema_of).unwrap_or_default(),
             doing: doing.to_owned(),
             doing_us,
@@ -75,7 +76,9 @@ impl Worker {
         let slot = self.slot_of(lease.conn).and_then(|slot| self.pool.slot(slot));
         let cause = lease.pinned_by.as_ref();
         let known = cause.and_then(|(known, _)| known.as_deref());
+        let tls = self.conns.get(lease.conn).and_then(|conn| conn.tls.as_ref());
         HeldConn {
+            tls: tls.map(ToString::to_string).unwrap_or_default(),
             hostgroup: lease.hostgroup.0,
             server: slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default(),
             reasons: lease.pins.reasons().map(|reason| reason.name().to_owned()).collect(),

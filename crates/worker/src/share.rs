@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
 use trunkline_sql::analysis::Depends;
-use trunkline_topology::{HostgroupId, RefusalCause};
+use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
 use crate::{
     ClientId, Side, Worker,
@@ -56,30 +56,35 @@ impl Patience {
 }
 
 impl Worker {
-    /// Whether the statement that `id` has under way may run on a connection with others.
-    fn may_share(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
+    /// How many may be in flight on the connection that the statement of `id` shares; `None` when
+    /// it has to be alone.
+    fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
+        let client = self.clients.get(id)?;
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
-            return false;
+            return None;
         };
-        let Some(known) = &statement.known else {
-            return false;
-        };
-        (statement.is_read || has_plant!(self, WriteShared))
+        let known = statement.known.as_ref()?;
+        let fits = (statement.is_read || has_plant!(self, WriteShared))
             && !statement.is_alone
             && (statement.purpose == Purpose::Query
                 || statement.purpose == Purpose::Execute
                     && runs_among_others(&self.clients, id, None))
-            && (known.pace.is_short() || statement.orders.pipeline == Some(true))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
             && statement.frames.len() <= COMMAND_LEN_MAX
-            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX)
-            && self.snapshot.settings.pipeline_depth_max > 1
+            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX);
+        if !fits {
+            return None;
+        }
+        let of_hostgroup = || self.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
+        let depth = match statement.orders.pipeline.or_else(of_hostgroup).unwrap_or_default() {
+            Pipeline::Auto if known.pace.is_short() => self.snapshot.settings.pipeline_depth_max,
+            Pipeline::Auto | Pipeline::Off => return None,
+            Pipeline::Depth(depth) => usize::from(depth.get()),
+        };
+        (depth > 1).then_some(depth)
     }
 
     /// Finds a place for a statement behind others, or a connection that others will follow on.
@@ -90,9 +95,9 @@ impl Worker {
         hostgroup: HostgroupId,
         account: AccountId,
     ) -> bool {
-        if !self.may_share(id) {
+        let Some(depth_max) = self.depth_max(id, hostgroup) else {
             return false;
-        }
+        };
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
             return false;
@@ -108,7 +113,6 @@ impl Worker {
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
-        let depth_max = self.snapshot.settings.pipeline_depth_max;
         match pool.choose_shared(hostgroup, account, self.now.ms(), depth_max, depth) {
             Some(Choice::Join(slot, conn)) => {
                 let epoch = self.pool.slot(slot).map(|slot| slot.server.health.epoch());
@@ -129,12 +133,13 @@ impl Worker {
         true
     }
 
-    /// Whether a connection off its list, chosen for `id`, can be shared from now on.
+    /// Whether the statement of `id` can follow what is in flight on a shared connection, or be
+    /// the first on one that is shared from now on.
     pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
             && conn.schemas_defined == self.shared.schemas_defined()
-            && self.may_share(id)
+            && self.depth_max(id, conn.hostgroup).is_some_and(|max| conn.in_flight.len() < max)
             && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
 
@@ -171,6 +176,7 @@ impl Worker {
         }
         let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.patience.shared += 1;
+        self.coalescing.sent();
         self.stats.counters.statements_pipelined += u64::from(depth > 0);
         self.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
@@ -185,13 +191,12 @@ impl Worker {
 
     /// Those who wait longest follow on this connection, as far as they fit.
     fn fill(&mut self, conn_id: ConnId) {
-        let depth_max = self.snapshot.settings.pipeline_depth_max;
         loop {
             let Some(conn) = self.conns.get(conn_id) else { return };
             let takes_more = self.pool.slot(conn.slot).is_some_and(|slot| {
                 slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
             });
-            if !takes_more || conn.in_flight.len() >= depth_max {
+            if !takes_more {
                 return;
             }
             let (hostgroup, account) = (conn.hostgroup, conn.account);
@@ -214,9 +219,11 @@ impl Worker {
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        let depth = conn.in_flight.len();
         if let Some(slot) = self.pool.slot_mut(slot) {
             if let Some(took_us) = took_us {
                 slot.shared_width().answered(self.now.us, took_us);
+                self.coalescing.answered(took_us, (slot.shared().len() * depth) as u64);
             }
             if is_quiet {
                 slot.leave_shared(conn_id);

@@ -1,4 +1,5 @@
-//! What workers share: about users, touched at login and logout only, and how often schemas were
+//! What workers share: the result cache, which only statements touch that a rule makes cacheable;
+//! about users, touched at login and logout only, and how often schemas were
 //! defined, which statements read and hardly any changes.
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
     },
 };
 
+use trunkline_cache::Cache;
 use trunkline_session::{Credential, frontend::Attribute};
 
 /// Counts and proofs that hold over all workers.
@@ -20,6 +22,7 @@ pub struct Shared {
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
     attributes: Vec<Attribute>,
+    cache: Arc<Cache>,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +57,11 @@ impl Shared {
     /// What the proxy tells servers of itself.
     pub(crate) fn attributes(&self) -> &[Attribute] {
         &self.attributes
+    }
+
+    /// Answers that any worker may give. It holds nothing until a configuration makes room.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
     }
 
     /// The key that clients encrypt their passwords with.

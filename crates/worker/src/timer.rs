@@ -26,9 +26,23 @@ const TIMED_OUT: &ErrorInstead = &ErrorInstead {
 };
 
 impl Worker {
-    /// Sets a statement on its route, now or when the time has come that it is held back for.
-    /// `text_len` is the length of its text, which is the end of its frames.
+    /// Answers a statement from the cache, or sets it on its route, now or when the time has come
+    /// that it is held back for. `text_len` is the length of its text, which is the end of its
+    /// frames.
     pub(crate) fn depart(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        statement: Statement,
+        text_len: usize,
+    ) {
+        if let Some((route, statement)) = self.ask_cache(id, route, statement, text_len) {
+            self.set_off(id, route, statement, text_len);
+        }
+    }
+
+    /// The same for one that the cache has no answer to.
+    pub(crate) fn set_off(
         &mut self,
         id: ClientId,
         route: Route,
@@ -91,6 +105,7 @@ impl Worker {
             let Phase::Running(statement) = &mut client.phase else {
                 continue;
             };
+            let has_awaited = statement.awaits_cache.take().is_some();
             let lost = client.session.as_ref().and_then(|session| session.lost.clone());
             match (statement.held_back.take(), lost) {
                 (None, _) => self.time_out(id),
@@ -104,7 +119,10 @@ impl Worker {
                     if let Phase::Running(statement) = phase {
                         let Waiting { route, text_len } = *waiting;
                         let route = self.still_there(id, route);
-                        self.depart_now(id, route, *statement, text_len);
+                        match has_awaited {
+                            true => self.set_off(id, route, *statement, text_len),
+                            false => self.depart_now(id, route, *statement, text_len),
+                        }
                     }
                 }
             }

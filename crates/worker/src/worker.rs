@@ -6,9 +6,11 @@ use std::{
 };
 
 use foldhash::fast::FixedState;
-use trunkline_config::Snapshot;
+use trunkline_cache::Cache;
+use trunkline_config::{Guards, Snapshot};
 use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
 use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeting};
+use trunkline_rules::Limits;
 use trunkline_session::tracker::StateTable;
 use trunkline_stats::WorkerStats;
 use trunkline_topology::ServerKey;
@@ -18,6 +20,7 @@ use crate::{
     action::LogLine,
     analysis::Analyses,
     client::{Client, Phase, Statement},
+    coalesce::Coalescing,
     conn::{AccountKey, Conn, ConnPhase},
     handover::Ask,
     outbox::{Buffers, Dirty},
@@ -65,6 +68,11 @@ pub struct Worker {
     pub(crate) entries: Entries,
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
+    /// This worker's share of the limits, and the lists that it was made of.
+    pub(crate) limits: Limits,
+    pub(crate) guards: Arc<Guards>,
+    /// Rules that the last statement matched, where a limit is about rules.
+    pub(crate) matched_rules: Vec<u32>,
     /// The latest of a sequence of numbers by chance; never 0.
     pub(crate) chance: u64,
     /// When clients' statements are looked at again, ms.
@@ -77,6 +85,12 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     pub(crate) spare_statements: Vec<Box<Statement>>,
     pub(crate) stats: WorkerStats,
+    /// Answers that are stored for all workers.
+    pub(crate) cache: Arc<Cache>,
+    /// Room for the key that is asked for.
+    pub(crate) cache_key: Vec<u8>,
+    /// Clients whose awaited answers were stored, or will not be.
+    pub(crate) cache_woken: VecDeque<ClientId>,
     /// Clients that log in, oldest first, with their deadlines in ms.
     pub(crate) logging_in: VecDeque<(u64, ClientId)>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
@@ -92,7 +106,10 @@ pub struct Worker {
     pub(crate) stopping: Option<u64>,
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
+    /// Whether the driver can show clients a certificate.
+    pub(crate) offers_tls: bool,
     pub(crate) patience: Patience,
+    pub(crate) coalescing: Coalescing,
     actions: Vec<Action>,
     dirty: Dirty<Side>,
 }
@@ -134,7 +151,6 @@ impl Worker {
     ) -> Self {
         let mut worker = Self {
             options,
-            shared,
             greeting,
             now: Now::default(),
             clients: Table::new(),
@@ -151,12 +167,18 @@ impl Worker {
             entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),
+            limits: crate::admission::share_of(&snapshot.guards, options.workers),
+            guards: Arc::clone(&snapshot.guards),
+            matched_rules: Vec::new(),
             chance: options.seed | 1,
             timers: BTreeSet::new(),
             buffers: Buffers::default(),
             compressor,
             unpacking: VecDeque::new(),
             spare_statements: Vec::new(),
+            cache: Arc::clone(shared.cache()),
+            cache_key: Vec::new(),
+            cache_woken: VecDeque::new(),
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
@@ -171,11 +193,15 @@ impl Worker {
             #[cfg(feature = "plants")]
             plant: None,
             log_budget: LOG_LINES_PER_SEC,
+            offers_tls: false,
             patience: Patience::default(),
+            coalescing: Coalescing::default(),
             actions: Vec::new(),
             dirty: Dirty::default(),
+            shared,
             snapshot,
         };
+        worker.resize_cache();
         worker.apply_servers();
         worker
     }

@@ -3,9 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::Endpoint;
 
@@ -15,6 +18,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl Stream {
@@ -37,6 +41,38 @@ impl Stream {
             }
         })
     }
+
+    /// Takes the place of a stream that is worked on.
+    pub fn none() -> Result<Stream> {
+        Ok(Stream::Unix(UnixStream::pair()?.0))
+    }
+
+    /// The socket below.
+    pub fn socket(&self) -> Socket<'_> {
+        match self {
+            Stream::Tcp(stream) => Socket::Tcp(stream),
+            Stream::Tls(stream) => Socket::Tcp(&stream.sock),
+            Stream::Unix(stream) => Socket::Unix(stream),
+        }
+    }
+
+    /// Goes on through TLS.
+    pub fn encrypt(self, config: &Arc<ClientConfig>) -> Result<Stream> {
+        let Stream::Tcp(stream) = self else { bail!("TLS is for TCP here") };
+        let name = ServerName::try_from("localhost").context("a name")?;
+        let client = ClientConnection::new(Arc::clone(config), name)?;
+        let mut stream = StreamOwned::new(client, stream);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+}
+
+/// A socket, encrypted or not.
+pub enum Socket<'a> {
+    Tcp(&'a TcpStream),
+    Unix(&'a UnixStream),
 }
 
 impl Read for Stream {
@@ -44,6 +80,7 @@ impl Read for Stream {
         match self {
             Stream::Tcp(stream) => stream.read(buf),
             Stream::Unix(stream) => stream.read(buf),
+            Stream::Tls(stream) => stream.read(buf),
         }
     }
 }
@@ -53,10 +90,14 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write(buf),
             Stream::Unix(stream) => stream.write(buf),
+            Stream::Tls(stream) => stream.write(buf),
         }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+            Stream::Tls(stream) => stream.flush(),
+        }
     }
 }

@@ -184,6 +184,7 @@ impl World {
             client_addr: (!is_local).then_some(address),
             proxy_addr: (!is_local).then_some(address),
             proxy_port: (!is_local).then_some(6_033),
+            tls: None,
         });
         let has_place = self.shared.clients() < self.snapshot.settings.max_connections;
         let nonce = [b'm'; 20];

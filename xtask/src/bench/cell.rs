@@ -25,6 +25,12 @@ pub struct Cell {
     pub qps: f64,
     /// The 95th percentile of latency, in milliseconds.
     pub p95_ms: f64,
+    /// The median of latency, the 99th percentile and that of one in a thousand, in milliseconds.
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    /// The longest, in milliseconds.
+    pub max_ms: f64,
     /// CPU time of the proxy per statement, in µs; `None` without a proxy.
     pub proxy_us: Option<f64>,
     /// CPU time of the server per statement, in µs.
@@ -112,6 +118,10 @@ impl<'a> Probe<'a> {
             clients,
             qps: ratio(statements, 1) / elapsed,
             p95_ms: report.p95_ms,
+            p50_ms: report.percentile_ms(0.5).unwrap_or_default(),
+            p99_ms: report.percentile_ms(0.99).unwrap_or_default(),
+            p999_ms: report.percentile_ms(0.999).unwrap_or_default(),
+            max_ms: report.max_ms,
             proxy_us: proxy_us.map(|(now, then)| per_statement(now, then)),
             server_us: per_statement(last.server_us, first.server_us),
             rss,

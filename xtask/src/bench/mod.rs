@@ -1,15 +1,17 @@
 //! `cargo xtask bench`: a direct connection, HAProxy, Trunkline and others, interleaved in one run.
 //!
 //! Reading order: [`target`] (who is measured), [`cell`] (one measurement), [`table`] (medians and
-//! ratios), [`idle`] (memory of clients that do nothing), [`limits`] (file descriptors).
+//! ratios), [`beside`] (a slow statement among fast ones), [`idle`] (memory of clients that do
+//! nothing), [`limits`] (file descriptors).
 
+mod beside;
 mod cell;
 mod idle;
 mod limits;
 mod table;
 mod target;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -59,6 +61,15 @@ pub struct Arguments {
     /// Port of the MariaDB that is started, so that peers can be pointed at it before
     #[arg(long)]
     server_port: Option<u16>,
+    /// Prepared statements and binary results instead of texts
+    #[arg(long)]
+    prepared: bool,
+    /// Unix sockets on all ways but HAProxy's, which stays on TCP
+    #[arg(long)]
+    unix: bool,
+    /// Seconds of 256 clients with and without a statement of 200 ms beside them; 0 leaves it out
+    #[arg(long, default_value_t = 0)]
+    beside: u32,
     /// Idle clients for the measurement of memory; 0 leaves it out
     #[arg(long, default_value_t = 10_000)]
     idle: u32,
@@ -72,6 +83,7 @@ struct Run {
     arguments: Arguments,
     conditions: Vec<(&'static str, String)>,
     cells: Vec<Cell>,
+    beside: Vec<beside::Beside>,
     idle: Option<idle::Idle>,
 }
 
@@ -96,27 +108,35 @@ pub fn run(root: &Path, mut arguments: Arguments) -> Result<()> {
     let start = Instant::now();
     let (server, port) = start_server(&arguments)?;
     let haproxy = HaProxy::start(port)?;
-    let config = target::trunkline_config(port, &arguments, false);
+    let server_address = match arguments.unix {
+        true => PathBuf::from(format!("unix:{}", server.socket().display())),
+        false => PathBuf::from(format!("127.0.0.1:{port}")),
+    };
+    let config = target::trunkline_config(&server_address, &arguments, false);
     let trunkline = Trunkline::start_binary(&binary, &config, &[])?;
-    let mut targets = vec![
-        Target::new("direct", port, None),
-        Target::new("HAProxy", haproxy.port(), Some(haproxy.pid())),
-        Target::new("Trunkline", trunkline.port(), Some(trunkline.pid())),
-    ];
+    let mut direct = Target::new("direct", port, None);
+    let mut own = Target::new("Trunkline", trunkline.port(), Some(trunkline.pid()));
+    if arguments.unix {
+        direct = direct.by_socket(server.socket());
+        own = own.by_socket(trunkline.socket());
+    }
+    let mut targets =
+        vec![direct, Target::new("HAProxy", haproxy.port(), Some(haproxy.pid())), own.clone()];
     targets.extend(arguments.peers.iter().map(Peer::target));
     for target in &targets {
         target.wait_ready(PEER_TIMEOUT)?;
     }
     let cells = measure_all(&arguments, &server, &targets, &interrupt)?;
+    let beside = beside::measure_all(&arguments, &server, &own, &interrupt)?;
     let refused = trunkline.metric("trunkline_statement_errors_total", "")?;
     drop(trunkline);
     drop(haproxy);
     if refused.unwrap_or(0.0) > 0.0 {
         println!("== Trunkline counted {} statements with errors", refused.unwrap_or(0.0));
     }
-    let idle = measure_idle(&arguments, &binary, port, descriptors, &interrupt)?;
+    let idle = measure_idle(&arguments, &binary, &server_address, descriptors, &interrupt)?;
     let conditions = conditions(&server, &binary)?;
-    let run = Run { arguments, conditions, cells, idle };
+    let run = Run { arguments, conditions, cells, beside, idle };
     table::publish(root, &run)?;
     println!("== done in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
@@ -146,8 +166,18 @@ fn start_server(arguments: &Arguments) -> Result<(Server, u16)> {
 fn sysbench(arguments: &Arguments, port: u16) -> Sysbench {
     Sysbench::new(&arguments.workload, port, USER, USER)
         .arg(format!("--table-size={}", arguments.table_size))
-        .arg("--db-ps-mode=disable")
+        .arg(if arguments.prepared { "--db-ps-mode=auto" } else { "--db-ps-mode=disable" })
         .arg("--rand-type=uniform")
+        .arg("--histogram=on")
+}
+
+/// The load on one target.
+fn load_on(target: &Target, arguments: &Arguments, clients: u32) -> Sysbench {
+    let load = sysbench(arguments, target.port).threads(clients);
+    match &target.socket {
+        Some(path) => load.socket(path),
+        None => load,
+    }
 }
 
 /// All cells. Within a round the targets follow each other for each number of clients, and each
@@ -170,7 +200,7 @@ fn measure_all(
                     continue;
                 };
                 interrupt.check()?;
-                let load = sysbench(arguments, target.port).threads(*clients);
+                let load = load_on(target, arguments, *clients);
                 let cell = probe
                     .measure(target, &load, round, *clients, arguments.seconds)
                     .with_context(|| format!("{} with {clients} clients", target.name))?;
@@ -185,7 +215,7 @@ fn measure_all(
 fn measure_idle(
     arguments: &Arguments,
     binary: &Path,
-    port: u16,
+    server: &Path,
     descriptors: u64,
     interrupt: &Interrupt,
 ) -> Result<Option<idle::Idle>> {
@@ -199,7 +229,7 @@ fn measure_idle(
         println!("   (a process may open {descriptors} files here, so not {})", arguments.idle);
     }
     // A process of its own: what a load has left behind is another question.
-    let config = target::trunkline_config(port, arguments, true);
+    let config = target::trunkline_config(server, arguments, true);
     let trunkline = Trunkline::start_binary(binary, &config, &[])?;
     let idle = idle::measure(&trunkline, clients)?;
     println!("   {}", idle.line());

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::Run;
+use super::beside;
 use super::cell::Cell;
 use super::idle::mebibytes;
 use crate::run::first_line;
@@ -23,7 +24,11 @@ struct Median {
     target: String,
     clients: u32,
     qps: f64,
+    p50_ms: f64,
     p95_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    max_ms: f64,
     proxy_us: Option<f64>,
     /// The least and the most of all rounds.
     proxy_range: Option<(f64, f64)>,
@@ -58,23 +63,28 @@ fn markdown(run: &Run, date: &str) -> String {
     // Writing to a `String` cannot fail.
     let _ = writeln!(
         text,
-        "Medians of {} rounds of {} s, interleaved; text protocol, {} rows. CPU is user and system \
-         time per statement.\nTrunkline: {} worker(s), 20 rules, automatic read/write split, \
+        "Medians of {} rounds of {} s, interleaved; {} protocol over {}, {} rows. CPU is user and \
+         system time per statement.\nTrunkline: {} worker(s), 20 rules, automatic read/write split, \
          statistics on, at most {} server connections per hostgroup. HAProxy: TCP, one thread.\n",
         arguments.rounds,
         arguments.seconds,
+        if arguments.prepared { "prepared (binary)" } else { "text" },
+        if arguments.unix { "Unix sockets (HAProxy: TCP)" } else { "TCP" },
         arguments.table_size,
         arguments.workers,
         arguments.server_connections,
     );
     text.push_str(
         "| clients | by way of | QPS | of direct | CPU µs | least–most | of HAProxy | \
-         server CPU µs | of direct | p95 ms | MiB | errors |\n\
-         |---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         server CPU µs | of direct | p50 ms | p95 | p99 | p99.9 | most | MiB | errors |\n\
+         |---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     let medians = medians(&run.cells);
     for row in &medians {
         text.push_str(&line(row, &medians));
+    }
+    if !run.beside.is_empty() {
+        text.push_str(&beside::markdown(&run.beside));
     }
     if let Some(idle) = &run.idle {
         let _ = writeln!(text, "\n{}", capitalised(&idle.line()));
@@ -107,7 +117,8 @@ fn line(row: &Median, all: &[Median]) -> String {
     let range =
         row.proxy_range.map_or_else(String::new, |(least, most)| format!("{least:.1}–{most:.1}"));
     format!(
-        "| {} | {} | {:.0} | {} | {} | {range} | {} | {:.1} | {} | {:.2} | {} | {} |\n",
+        "| {} | {} | {:.0} | {} | {} | {range} | {} | {:.1} | {} | {:.2} | {:.2} | {:.2} | {:.1} | \
+         {:.1} | {} | {} |\n",
         row.clients,
         row.target,
         row.qps,
@@ -116,7 +127,11 @@ fn line(row: &Median, all: &[Median]) -> String {
         number(rival.zip(row.proxy_us).map(|(rival, own)| own / rival), 2),
         row.server_us,
         number(direct.map(|direct| row.server_us / direct.server_us), 2),
+        row.p50_ms,
         row.p95_ms,
+        row.p99_ms,
+        row.p999_ms,
+        row.max_ms,
         number(row.rss, 1),
         row.errors,
     )
@@ -144,7 +159,11 @@ fn medians(cells: &[Cell]) -> Vec<Median> {
             target: target.to_owned(),
             clients,
             qps: over(|cell| Some(cell.qps)).unwrap_or(0.0),
+            p50_ms: over(|cell| Some(cell.p50_ms)).unwrap_or(0.0),
             p95_ms: over(|cell| Some(cell.p95_ms)).unwrap_or(0.0),
+            p99_ms: over(|cell| Some(cell.p99_ms)).unwrap_or(0.0),
+            p999_ms: over(|cell| Some(cell.p999_ms)).unwrap_or(0.0),
+            max_ms: over(|cell| Some(cell.max_ms)).unwrap_or(0.0),
             proxy_us: over(|cell| cell.proxy_us),
             proxy_range: least.zip(proxy.iter().copied().reduce(f64::max)),
             server_us: over(|cell| Some(cell.server_us)).unwrap_or(0.0),
@@ -174,7 +193,8 @@ fn to_json(run: &Run, date: &str) -> Value {
     let cells = run.cells.iter().map(|cell| {
         json!({
             "target": cell.target, "round": cell.round, "clients": cell.clients,
-            "qps": cell.qps, "p95_ms": cell.p95_ms, "proxy_cpu_us": cell.proxy_us,
+            "qps": cell.qps, "p50_ms": cell.p50_ms, "p95_ms": cell.p95_ms,
+            "p99_ms": cell.p99_ms, "p999_ms": cell.p999_ms, "max_ms": cell.max_ms, "proxy_cpu_us": cell.proxy_us,
             "server_cpu_us": cell.server_us, "others_cpu_share": cell.others,
             "rss_bytes": cell.rss, "errors": cell.errors,
         })
@@ -199,6 +219,9 @@ fn to_json(run: &Run, date: &str) -> Value {
         "server_connections": arguments.server_connections,
         "conditions": conditions.collect::<serde_json::Map<_, _>>(),
         "idle": idle,
+        "prepared": arguments.prepared,
+        "unix": arguments.unix,
+        "beside": run.beside.iter().map(beside::to_json).collect::<Vec<_>>(),
         "cells": cells.collect::<Vec<_>>(),
     })
 }
@@ -233,10 +256,10 @@ mod tests {
         let lines: String = medians.iter().map(|row| line(row, &medians)).collect();
         assert_eq!(
             lines,
-            "| 1 | HAProxy | 5 |  | 1.0 | 1.0–1.0 |  | 40.0 |  | 1.50 | 3.0 | 0 |\n\
-             | 8 | HAProxy | 80 | 0.80 | 20.0 | 10.0–30.0 |  | 40.0 | 1.00 | 1.50 | 3.0 | 0 |\n\
-             | 8 | Trunkline | 90 | 0.90 | 10.0 | 5.0–15.0 | 0.50 | 40.0 | 1.00 | 1.50 | 3.0 | 0 |\n\
-             | 8 | direct | 100 |  |  |  |  | 40.0 |  | 1.50 |  | 0 |\n"
+            "| 1 | HAProxy | 5 |  | 1.0 | 1.0–1.0 |  | 40.0 |  | 0.00 | 1.50 | 0.00 | 0.0 | 0.0 | 3.0 | 0 |\n\
+             | 8 | HAProxy | 80 | 0.80 | 20.0 | 10.0–30.0 |  | 40.0 | 1.00 | 0.00 | 1.50 | 0.00 | 0.0 | 0.0 | 3.0 | 0 |\n\
+             | 8 | Trunkline | 90 | 0.90 | 10.0 | 5.0–15.0 | 0.50 | 40.0 | 1.00 | 0.00 | 1.50 | 0.00 | 0.0 | 0.0 | 3.0 | 0 |\n\
+             | 8 | direct | 100 |  |  |  |  | 40.0 |  | 0.00 | 1.50 | 0.00 | 0.0 | 0.0 |  | 0 |\n"
         );
     }
 

@@ -1,6 +1,7 @@
 //! Who is measured, and how Trunkline is set up for it.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Target {
     pub name: String,
     /// Port on 127.0.0.1.
     pub port: u16,
+    /// The Unix socket that is used instead.
+    pub socket: Option<PathBuf>,
     /// The process between client and server; `None` for the server itself.
     pub pid: Option<u32>,
 }
@@ -29,7 +32,13 @@ impl Target {
     /// A target with its parts.
     pub fn new(name: &str, port: u16, pid: Option<u32>) -> Target {
         let name = name.to_owned();
-        Target { name, port, pid }
+        Target { name, port, socket: None, pid }
+    }
+
+    /// The same by a Unix socket.
+    pub fn by_socket(mut self, path: PathBuf) -> Target {
+        self.socket = Some(path);
+        self
     }
 
     /// Waits until it answers a statement.
@@ -84,7 +93,7 @@ impl FromStr for Peer {
 
 /// Rules and statistics on, reads split from writes: what an installation looks like. Idle
 /// clients that ran a statement must not be served by more connections than they need.
-pub fn trunkline_config(server_port: u16, arguments: &Arguments, is_idle: bool) -> String {
+pub fn trunkline_config(server: &Path, arguments: &Arguments, is_idle: bool) -> String {
     let workers = arguments.workers;
     let connections = if is_idle { 4 } else { arguments.server_connections };
     let mut text = format!(
@@ -98,8 +107,9 @@ pub fn trunkline_config(server_port: u16, arguments: &Arguments, is_idle: bool) 
     for hostgroup in [10, 20] {
         let _ = write!(
             text,
-            "[[server]]\nhostgroup = {hostgroup}\naddress = \"127.0.0.1:{server_port}\"\n\
-             max_connections = {connections}\n"
+            "[[server]]\nhostgroup = {hostgroup}\naddress = \"{}\"\n\
+             max_connections = {connections}\n",
+            server.display()
         );
     }
     for id in 1..=RULES {

@@ -13,9 +13,13 @@ const TESTING: [&str; 6] =
     ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 9] = [
+const OWNERS: [(&str, &[&str]); 13] = [
+    ("quick_cache", &["trunkline-cache"]),
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
+    ("rustls", &["trunkline-net"]),
+    ("rcgen", &["trunkline-crypto"]),
+    ("pkcs8", &["trunkline-crypto"]),
     ("rustix", &["trunkline"]),
     ("aws-lc-rs", &["trunkline-crypto"]),
     ("flate2", &["trunkline-compression"]),

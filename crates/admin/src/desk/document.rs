@@ -11,25 +11,37 @@ use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
-const HARMLESS: [(&str, &str); 9] = [
+const HARMLESS: [(&str, &str); 8] = [
     ("server", "gtid_port"),
     ("server", "max_latency_ms"),
     ("server", "max_replication_lag"),
     ("user", "schema_locked"),
-    ("rule", "cache_timeout"),
     ("rule", "reconnect"),
     ("rule", "sticky_conn"),
     ("rule", "log"),
     ("replication", "check_type"),
 ];
 
+/// The sections of a file that tables are written as.
+const SECTIONS: [&str; 10] = [
+    "server",
+    "server_ssl_params",
+    "hostgroup",
+    "user",
+    "replication",
+    "rule",
+    "fast_routing",
+    "firewall_user",
+    "firewall_rule",
+    "limit",
+];
+
 /// Tables whose rows have no effect yet.
-const WITHOUT_EFFECT: [(Module, &str); 9] = [
+const WITHOUT_EFFECT: [(Module, &str); 8] = [
+    (Module::MysqlFirewall, "mysql_firewall_whitelist_sqli_fingerprints"),
     (Module::MysqlServers, "mysql_group_replication_hostgroups"),
     (Module::MysqlServers, "mysql_galera_hostgroups"),
     (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
-    (Module::MysqlServers, "mysql_hostgroup_attributes"),
-    (Module::MysqlServers, "mysql_servers_ssl_params"),
     (Module::Scheduler, "scheduler"),
     (Module::Restapi, "restapi_routes"),
     (Module::ProxysqlServers, "proxysql_servers"),
@@ -119,13 +131,68 @@ fn harmless(error: &ConfigError) -> Option<(&'static str, &'static str)> {
     found.filter(|_| is_unknown)
 }
 
-/// Whether the settings of a hostgroup ask for the automatic split.
-fn splits_reads(row: &[Value]) -> bool {
-    let is_it = |value: &Value| match value {
-        Value::Text(text) => text.replace(' ', "").contains("\"read_write_split\":\"auto\""),
-        _ => false,
-    };
-    row.iter().any(is_it)
+/// A row of `mysql_hostgroup_attributes`, as far as it has an effect.
+struct HostgroupRow {
+    id: Value,
+    splits_reads: bool,
+    pipeline: Option<String>,
+    comment: Value,
+    /// Members of `hostgroup_settings` and columns that were set and have no effect.
+    without_effect: Vec<String>,
+}
+
+impl HostgroupRow {
+    fn read(table: &Table, row: &[Value]) -> Self {
+        let fields = Fields { table, row };
+        let mut read = Self {
+            id: fields.value("hostgroup_id").cloned().unwrap_or(Value::Null),
+            splits_reads: false,
+            pipeline: None,
+            comment: fields.value("comment").cloned().unwrap_or(Value::Null),
+            without_effect: Vec::new(),
+        };
+        for (column, value) in table.columns.iter().zip(row) {
+            let is_read = matches!(column.name, "hostgroup_id" | "hostgroup_settings" | "comment");
+            if !is_read && !is_default(value, column.default) {
+                read.without_effect.push(column.name.to_owned());
+            }
+        }
+        // The table itself lets no text in that is not JSON.
+        let settings = serde_json::from_str(&fields.text("hostgroup_settings"));
+        let settings: serde_json::Map<String, serde_json::Value> = settings.unwrap_or_default();
+        for (name, value) in settings {
+            match name.as_str() {
+                "read_write_split" => read.splits_reads = value == "auto",
+                "pipeline" => {
+                    let word = value.as_str().map(str::to_owned);
+                    read.pipeline = Some(word.unwrap_or_else(|| value.to_string()));
+                }
+                _ => read.without_effect.push(name),
+            }
+        }
+        read
+    }
+
+    fn document(&self) -> String {
+        let mut text = format!("[[hostgroup]]\nhostgroup_id = {}\n", shown(&self.id));
+        if let Some(pipeline) = &self.pipeline {
+            let _ = writeln!(text, "pipeline = {}", quoted(pipeline));
+        }
+        match shown(&self.comment) {
+            comment if comment.is_empty() => {}
+            comment => {
+                let _ = writeln!(text, "comment = {}", quoted(&comment));
+            }
+        }
+        text
+    }
+}
+
+fn hostgroup_rows(store: &Store, layer: Layer) -> Result<Vec<HostgroupRow>, SqlError> {
+    let name = "mysql_hostgroup_attributes";
+    let Some(table) = trunkline_store::tables::find(name) else { return Ok(Vec::new()) };
+    let rows = store.rows(layer, name)?;
+    Ok(rows.iter().map(|row| HostgroupRow::read(&table, row)).collect())
 }
 
 fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlError> {
@@ -134,9 +201,15 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
         if !loading.contains(&module) {
             continue;
         }
-        let rows = store.rows(Layer::Memory, table)?;
-        if rows.iter().any(|row| !splits_reads(row)) {
+        if !store.rows(Layer::Memory, table)?.is_empty() {
             warnings.push(format!("{table}: its rows have no effect yet"));
+        }
+    }
+    if loading.contains(&Module::MysqlServers) {
+        for row in hostgroup_rows(store, Layer::Memory)? {
+            let subject = hostgroup_subject(&shown(&row.id));
+            let of = |name: &String| format!("{subject}: {name} has no effect yet");
+            warnings.extend(row.without_effect.iter().map(of));
         }
     }
     for module in loading.iter().filter(|module| module.prefix().is_some()) {
@@ -156,12 +229,15 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
 struct Rows {
     variables: Vec<(String, String)>,
     servers: Vec<Vec<Value>>,
+    ssl_params: Vec<Vec<Value>>,
     replication: Vec<Vec<Value>>,
-    /// Writer hostgroups whose reads Trunkline itself sends to the readers.
-    split: Vec<Value>,
+    hostgroups: Vec<HostgroupRow>,
     users: Vec<Vec<Value>>,
     rules: Vec<Vec<Value>>,
     fast_routing: Vec<Vec<Value>>,
+    firewall_users: Vec<Vec<Value>>,
+    firewall_rules: Vec<Vec<Value>>,
+    limits: Vec<Vec<Value>>,
 }
 
 /// A text, and what its parts are about.
@@ -183,16 +259,19 @@ impl Rows {
         }
         let servers = layer(Module::MysqlServers);
         let rules = layer(Module::MysqlQueryRules);
-        let attributes = store.rows(servers, "mysql_hostgroup_attributes")?;
-        let split = attributes.iter().filter(|row| splits_reads(row));
+        let firewall = layer(Module::MysqlFirewall);
         Ok(Self {
-            split: split.filter_map(|row| row.first()).cloned().collect(),
+            hostgroups: hostgroup_rows(store, servers)?,
             variables,
             servers: store.rows(servers, "mysql_servers")?,
+            ssl_params: store.rows(servers, "mysql_servers_ssl_params")?,
             replication: store.rows(servers, "mysql_replication_hostgroups")?,
             users: store.rows(layer(Module::MysqlUsers), "mysql_users")?,
             rules: store.rows(rules, "mysql_query_rules")?,
             fast_routing: store.rows(rules, "mysql_query_rules_fast_routing")?,
+            firewall_users: store.rows(firewall, "mysql_firewall_whitelist_users")?,
+            firewall_rules: store.rows(firewall, "mysql_firewall_whitelist_rules")?,
+            limits: store.rows(firewall, "trunkline_limits")?,
         })
     }
 
@@ -207,10 +286,14 @@ impl Rows {
         }
         let sections = [
             ("server", "mysql_servers", &self.servers),
+            ("server_ssl_params", "mysql_servers_ssl_params", &self.ssl_params),
             ("replication", "mysql_replication_hostgroups", &self.replication),
             ("user", "mysql_users", &self.users),
             ("rule", "mysql_query_rules", &self.rules),
             ("fast_routing", "mysql_query_rules_fast_routing", &self.fast_routing),
+            ("firewall_user", "mysql_firewall_whitelist_users", &self.firewall_users),
+            ("firewall_rule", "mysql_firewall_whitelist_rules", &self.firewall_rules),
+            ("limit", "trunkline_limits", &self.limits),
         ];
         for (section, name, rows) in sections {
             let Some(table) = trunkline_store::tables::find(name) else { continue };
@@ -220,8 +303,24 @@ impl Rows {
                 .map(|(_, column)| column.as_str())
                 .collect();
             for row in rows {
-                document.entry(section, &table, row, rows, &skipped, &self.split);
+                document.entry(section, &table, row, rows, &skipped);
+                if section == "replication" {
+                    let fields = Fields { table: &table, row };
+                    let writer = fields.value("writer_hostgroup");
+                    let of_writer = self.hostgroups.iter().find(|of| Some(&of.id) == writer);
+                    let is_split = of_writer.is_some_and(|of| of.splits_reads);
+                    let split = if is_split { "auto" } else { "rules" };
+                    let _ = writeln!(document.text, "read_write_split = \"{split}\"");
+                }
             }
+        }
+        for row in &self.hostgroups {
+            if row.pipeline.is_none() && shown(&row.comment).is_empty() {
+                continue;
+            }
+            document.text.push_str(&row.document());
+            let subject = hostgroup_subject(&shown(&row.id));
+            document.subjects.entry("hostgroup").or_default().push(subject);
         }
         document
     }
@@ -236,7 +335,6 @@ impl Document {
         row: &[Value],
         rows: &[Vec<Value>],
         skipped: &[&str],
-        split: &[Value],
     ) {
         let fields = Fields { table, row };
         let subject = subject(section, &fields);
@@ -257,11 +355,6 @@ impl Document {
                     self.warnings.push(format!("{subject}: SHUNNED is loaded as ONLINE"));
                 }
             }
-        }
-        if section == "replication" {
-            let writer = fields.value("writer_hostgroup");
-            let split = if writer.is_some_and(|id| split.contains(id)) { "auto" } else { "rules" };
-            let _ = writeln!(self.text, "read_write_split = \"{split}\"");
         }
         self.subjects.entry(section).or_default().push(subject);
     }
@@ -303,7 +396,7 @@ impl Document {
 
     /// An error in the words of the tables.
     fn explain(&self, error: &ConfigError) -> String {
-        let message = ["server", "user", "replication", "rule", "fast_routing"]
+        let message = SECTIONS
             .iter()
             .fold(error.message.clone(), |text, name| text.replace(&format!(" in [[{name}]]"), ""));
         format!("{}: {message}", self.subject(&error.key))
@@ -360,15 +453,34 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
             text("hostname"),
             text("port")
         ),
+        "server_ssl_params" => format!(
+            "mysql_servers_ssl_params, {}:{}, username {}",
+            text("hostname"),
+            text("port"),
+            text("username")
+        ),
         "replication" => {
             format!("mysql_replication_hostgroups, writer_hostgroup {}", text("writer_hostgroup"))
         }
         "user" => format!("mysql_users, username {}", text("username")),
         "rule" => format!("mysql_query_rules, rule_id {}", text("rule_id")),
+        "firewall_user" => {
+            format!("mysql_firewall_whitelist_users, username {}", text("username"))
+        }
+        "firewall_rule" => format!(
+            "mysql_firewall_whitelist_rules, username {}, digest {}",
+            text("username"),
+            text("digest")
+        ),
+        "limit" => format!("trunkline_limits, {} {}", text("scope"), text("name")),
         _ => {
             format!("mysql_query_rules_fast_routing, {}, {}", text("username"), text("schemaname"))
         }
     }
+}
+
+fn hostgroup_subject(id: &str) -> String {
+    format!("mysql_hostgroup_attributes, hostgroup_id {id}")
 }
 
 /// What becomes of one value.
@@ -386,6 +498,10 @@ fn line(section: &str, name: &str, value: &Value, default: Option<&str>) -> Line
         // For a rule without modifiers; one that says nothing is caseless.
         ("rule", "re_modifiers", Value::Null) => Line::Text("re_modifiers = \"\"\n".to_owned()),
         ("user", "password", value) => Line::Text(password(value)),
+        ("user", "attributes", Value::Text(text)) if spiffe_id(text).is_some() => {
+            let id = quoted(&spiffe_id(text).unwrap_or_default());
+            Line::Text(format!("require = {{ spiffe = {id} }}\n"))
+        }
         ("server", "status", Value::Text(word)) if word.eq_ignore_ascii_case("SHUNNED") => {
             Line::Shunned
         }
@@ -424,6 +540,14 @@ fn password(value: &Value) -> String {
         Value::Integer(number) => format!("password = \"{number}\"\n"),
         Value::Real(_) | Value::Null => "password = \"\"\n".to_owned(),
     }
+}
+
+/// The SPIFFE id in a user's attributes, when there is nothing else.
+fn spiffe_id(attributes: &str) -> Option<String> {
+    let attributes: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(attributes).ok()?;
+    let id = attributes.get("spiffe_id")?.as_str()?;
+    (attributes.len() == 1).then(|| id.to_owned())
 }
 
 fn is_hash(bytes: &[u8]) -> bool {

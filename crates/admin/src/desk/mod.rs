@@ -267,6 +267,14 @@ impl Desk {
                 self.runtime.stop(is_slow);
                 Ok(Reply::ok())
             }
+            Command::FlushCache => {
+                let affected = self.runtime.flush_cache();
+                Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+            }
+            Command::ReloadTls => match self.runtime.reload_tls().await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(format!("RELOAD TLS failed: {error}"))),
+            },
             Command::TruncateDigests => {
                 self.reset_digests().await;
                 Ok(Reply::ok())

@@ -6,9 +6,10 @@ use std::{
 };
 
 use trunkline_config::Snapshot;
+use trunkline_rules::{Limit, LimitScope};
 use trunkline_stats::{
-    DigestOrder, DigestQuery, DigestRow, DigestSums, Histogram, Report, SessionQuery, SessionRow,
-    report::state_name,
+    CacheSums, DigestOrder, DigestQuery, DigestRow, DigestSums, Histogram, Report, SessionQuery,
+    SessionRow, hostgroup_shown, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::Address;
@@ -63,6 +64,8 @@ impl Desk {
             "stats_refusals",
             "stats_latency",
             "stats_waits",
+            "stats_cache",
+            "stats_limits",
         ];
         if from_report.iter().any(|name| names(name)) {
             let report = self.runtime.report(DigestQuery::NONE).await;
@@ -210,7 +213,7 @@ fn digest(row: &DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
         _ => before.last_seen.max(sums.first_seen),
     };
     Some(vec![
-        number(row.hostgroup),
+        number(hostgroup_shown(row.hostgroup)),
         text(&row.schemaname),
         text(&row.username),
         text(""),
@@ -320,6 +323,8 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
         ("stats_refusals", refusals(report)),
         ("stats_latency", latencies(report)),
         ("stats_waits", waits(report)),
+        ("stats_cache", cache(report)),
+        ("stats_limits", limits(report, snapshot)),
     ]
 }
 
@@ -352,6 +357,14 @@ fn global(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
         ("Access_Denied_Max_User_Connections", counters.clients_refused_user_limit),
         ("MySQL_Thread_Workers", u64::from(process.workers)),
         ("Servers_table_version", snapshot.version),
+        ("Query_Cache_Memory_bytes", process.cache.bytes),
+        ("Query_Cache_count_GET", counters.cache_lookups),
+        ("Query_Cache_count_GET_OK", counters.cache_hits),
+        ("Query_Cache_count_SET", counters.cache_stored),
+        ("Query_Cache_bytes_IN", counters.cache_stored_bytes),
+        ("Query_Cache_bytes_OUT", counters.cache_sent_bytes),
+        ("Query_Cache_Purged", process.cache.purged),
+        ("Query_Cache_Entries", process.cache.entries),
         ("mysql_killed_backend_connections", counters.clients_killed),
         ("mysql_killed_backend_queries", counters.statements_killed),
     ];
@@ -402,6 +415,44 @@ fn rule_hits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
         vec![number(id), number(hits)]
     };
     active.map(|rule| row(rule.id)).collect()
+}
+
+fn limits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
+    let row = |(place, limit): (u32, &Limit)| {
+        let sums = report.limits.get(&place).copied().unwrap_or_default();
+        let (scope, name) = match &limit.scope {
+            LimitScope::User(name) => ("user", name.clone().unwrap_or_default()),
+            LimitScope::Rule(id) => ("rule", id.to_string()),
+            LimitScope::Digest(digest) => {
+                ("digest", digest.map(|digest| format!("0x{digest:016X}")).unwrap_or_default())
+            }
+        };
+        vec![
+            text(scope),
+            Value::Text(name),
+            number(sums.passed),
+            number(sums.delayed),
+            number(sums.refused),
+        ]
+    };
+    (0..).zip(&snapshot.guards.limits).map(row).collect()
+}
+
+fn cache(report: &Report) -> Vec<Vec<Value>> {
+    let row = |(rule, sums): (&u32, &CacheSums)| {
+        let age_us = sums.age_us.checked_div(sums.hits).unwrap_or_default();
+        vec![
+            number(*rule),
+            number(sums.hits),
+            number(sums.misses),
+            number(sums.waits),
+            number(sums.stored),
+            number(sums.stored_bytes),
+            number(sums.sent_bytes),
+            number(age_us / 1_000),
+        ]
+    };
+    report.cache.iter().map(row).collect()
 }
 
 fn refusals(report: &Report) -> Vec<Vec<Value>> {

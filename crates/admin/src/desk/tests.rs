@@ -38,11 +38,19 @@ impl Runtime for Kept {
         Box::pin(async { Ok(changes) })
     }
 
+    fn reload_tls(&self) -> ApplyFuture<'_> {
+        Box::pin(async { Err("no certificates here".to_owned()) })
+    }
+
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.0.lock().expect("not poisoned"))
     }
 
     fn stop(&self, _: bool) {}
+
+    fn flush_cache(&self) -> u64 {
+        7
+    }
 }
 
 const FILE: &str = "
@@ -169,11 +177,7 @@ fn columns_without_effect_are_loaded_with_a_warning_where_that_is_safe() {
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     assert!(said.contains("1 change; 2 warnings"), "{said}");
     assert_eq!(fixture.config().servers[0].status, ServerState::Online);
-    fixture.done("UPDATE mysql_servers SET use_ssl = 1");
-    let error = fixture.refused("LOAD MYSQL SERVERS TO RUNTIME");
-    assert!(error.contains("hostgroup_id 0, a:3306: `use_ssl` is not supported yet"), "{error}");
     fixture.done("INSERT INTO mysql_galera_hostgroups VALUES (1, 2, 3, 4, 1, 1, 0, 0, NULL)");
-    fixture.done("UPDATE mysql_servers SET use_ssl = 0");
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     assert!(said.contains("3 warnings"), "{said}");
     // Other modules are not warned of.
@@ -195,6 +199,42 @@ fn rules_split_reads_unless_a_hostgroup_says_otherwise() {
     );
     assert_eq!(fixture.done("LOAD MYSQL SERVERS TO RUNTIME"), "1 change");
     assert_eq!(fixture.config().replication[0].read_write_split, ReadWriteSplit::Auto);
+}
+
+#[test]
+fn a_hostgroups_settings_say_whether_its_statements_share_connections() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (2, 'b')");
+    fixture.done(
+        "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, hostgroup_settings, comment)
+         VALUES (1, '{\"pipeline\": 16}', 'it''s'), (2, '{\"pipeline\": \"off\"}', '')",
+    );
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    let said = |fixture: &Fixture| {
+        let config = fixture.config();
+        let entries = config.hostgroups.iter();
+        entries.map(|entry| format!("{} {}", entry.id, entry.pipeline)).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&fixture), ["1 16", "2 off"]);
+    fixture.done(
+        "UPDATE mysql_hostgroup_attributes SET multiplex = 0,
+         hostgroup_settings = '{\"pipeline\": \"often\"}' WHERE hostgroup_id = 2",
+    );
+    let refused = fixture.refused("LOAD MYSQL SERVERS TO RUNTIME");
+    assert!(
+        refused.contains(
+            "mysql_hostgroup_attributes, hostgroup_id 2: `pipeline` must be auto, off or"
+        ),
+        "{refused}"
+    );
+    assert_eq!(said(&fixture), ["1 16", "2 off"]);
+    fixture.done("UPDATE mysql_hostgroup_attributes SET hostgroup_settings = '{}'");
+    let done = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert!(
+        done.contains("mysql_hostgroup_attributes, hostgroup_id 2: multiplex has no effect yet"),
+        "{done}"
+    );
+    assert_eq!(said(&fixture), ["1 auto"], "a comment alone is kept");
 }
 
 #[test]

@@ -32,7 +32,9 @@ fn series(text: &str) -> BTreeMap<&str, f64> {
 fn every_metric_of_the_manual_is_there_once() {
     let text = text(10);
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    let counters = Counters::SPECS.iter().chain(ServerCounters::SPECS);
+    let tcp = trunkline_stats::TcpCounters::SPECS.iter();
+    let tcp = tcp.chain(trunkline_stats::TcpServerCounters::SPECS);
+    let counters = Counters::SPECS.iter().chain(ServerCounters::SPECS).chain(tcp);
     let counters: BTreeSet<String> =
         counters.map(|spec| format!("{} counter", spec.metric)).collect();
     let others =
@@ -53,6 +55,10 @@ fn series_have_the_numbers_of_the_report() {
     check("trunkline_client_refusals_total{cause=\"access_denied\"}", 2.0);
     check("trunkline_sessions_pinned{reason=\"temporary table\"}", 6.0);
     check("trunkline_rule_hits_total{rule=\"7\"}", 200.0);
+    let tcp = "listener=\"0.0.0.0:3307\",hostgroup=\"30\",server=\"192.168.100.102:3306\"";
+    check(&format!("trunkline_tcp_server_connections{{{tcp}}}"), 4.0);
+    check(&format!("trunkline_tcp_server_connects_total{{{tcp},result=\"ok\"}}"), 21.0);
+    check("trunkline_tcp_waiting{listener=\"0.0.0.0:3307\"}", 2.0);
     check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.0005\"}", 8_000.0);
     check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.001\"}", 8_038.0);
     check("trunkline_command_latency_seconds_count{command=\"SELECT\"}", 8_040.0);

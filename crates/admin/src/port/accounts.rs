@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use trunkline_store::Access;
-use trunkline_topology::{HostgroupId, Password, Secret, User};
+use trunkline_topology::{HostgroupId, Password, Secret, TlsRequirement, User};
 
 /// The accounts of the admin port.
 #[derive(Debug, Clone)]
@@ -102,6 +102,7 @@ fn user(name: &str, password: &str) -> User {
         transaction_persistent: true,
         fast_forward: false,
         active: true,
+        require: TlsRequirement::None,
     }
 }
 

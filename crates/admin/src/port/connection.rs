@@ -182,7 +182,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         status: STATUS,
         auth_plugin: "mysql_native_password".to_owned(),
     };
-    let mut handshake = ClientHandshake::start(&greeting, &mut wire.out);
+    let mut handshake = ClientHandshake::start(&greeting, false, &mut wire.out);
     loop {
         wire.flush().await?;
         let (header, payload) = wire.read(HANDSHAKE_PAYLOAD_MAX).await?;
@@ -190,8 +190,8 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let identity = match step {
             Step::Continue => continue,
             Step::Accepted(identity) => identity,
-            // Accounts have no hashes that take long, and no key is offered.
-            Step::Refused(_) | Step::Decrypt(_) | Step::VerifyHash { .. } => {
+            // Accounts have no hashes that take long, and neither a key nor TLS is offered.
+            Step::Refused(_) | Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => {
                 tracing::warn!("an administrator at {} was refused", asked.host);
                 wire.flush().await?;
                 return Err(End::Gone);

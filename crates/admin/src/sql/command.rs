@@ -19,6 +19,8 @@ pub enum Command {
     },
     /// Forgets the digests counted so far.
     TruncateDigests,
+    /// Empties the result cache.
+    FlushCache,
     /// Moves the digests into the history.
     SaveDigests,
     /// Writes what runs as a configuration file.
@@ -43,6 +45,8 @@ pub enum Command {
     },
     /// Says how a statement would be routed.
     ExplainRoute(String),
+    /// Reads certificates and keys anew.
+    ReloadTls,
     /// Writes a line to the log.
     LogEntry(String),
     /// A command of ProxySQL without a meaning here; it is answered with OK.
@@ -74,8 +78,9 @@ fn proxysql(words: &[&str]) -> Result<Command, String> {
         ["SHUTDOWN"] | ["KILL"] => Command::Shutdown { is_slow: false },
         ["SHUTDOWN", "SLOW"] => Command::Shutdown { is_slow: true },
         ["FLUSH", "LOGS"] => Command::Accepted("the log is standard error"),
-        ["FLUSH", "QUERY", "CACHE"] => Command::Accepted("there is no cache"),
+        ["FLUSH", "QUERY", "CACHE"] => Command::FlushCache,
         ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::Accepted("no hosts are kept"),
+        ["RELOAD", "TLS"] => Command::ReloadTls,
         ["START" | "STOP" | "RESTART" | "PAUSE" | "RESUME" | "READONLY" | "READWRITE"]
         | ["FLUSH" | "RELOAD" | "COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
         | ["CLUSTER_NODE_UUID", ..] => Command::Missing(format!("PROXYSQL {}", words.join(" "))),

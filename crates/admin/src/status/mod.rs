@@ -2,6 +2,7 @@
 
 pub mod sessions;
 mod table;
+mod tcp;
 mod unit;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub fn status_text(report: &Report) -> String {
     let mut text = String::new();
     head(&mut text, report);
     servers(&mut text, &report.servers, &report.waiting);
+    tcp::listeners(&mut text, &report.tcp);
     commands(&mut text, &report.commands);
     digests(&mut text, report);
     reasons(&mut text, report);
@@ -218,7 +220,7 @@ fn digests(text: &mut String, report: &Report) {
             duration(sums.max_time),
             count(sums.sum_rows_sent.saturating_add(sums.sum_rows_affected)),
             count(sums.errors),
-            row.hostgroup.to_string(),
+            trunkline_stats::hostgroup_shown(row.hostgroup).to_string(),
             row.username.clone(),
             row.digest_text.clone(),
         ]);

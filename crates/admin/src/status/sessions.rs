@@ -24,6 +24,7 @@ pub fn sessions_text(list: &SessionList) -> String {
         Column::new("id", Right),
         Column::limited("user", Left, 16),
         Column::limited("client", Left, 22),
+        Column::new("tls", Left),
         Column::limited("schema", Left, 16),
         Column::new("doing", Left),
         Column::new("for", Right),
@@ -34,6 +35,7 @@ pub fn sessions_text(list: &SessionList) -> String {
             row.id.to_string(),
             row.user.clone(),
             row.client.clone(),
+            version(&row.tls),
             row.schema.clone(),
             row.doing.clone(),
             duration(row.doing_us),
@@ -46,12 +48,19 @@ pub fn sessions_text(list: &SessionList) -> String {
     text
 }
 
+/// The version alone: `1.3`, or `-` in clear.
+fn version(tls: &str) -> String {
+    let version = tls.split_whitespace().next();
+    version.map_or("-", |version| version.trim_start_matches("TLSv")).to_owned()
+}
+
 /// What is held, and why.
 fn held(text: &mut String, sessions: &[SessionRow]) {
     let mut table = Table::new(vec![
         Column::new("id", Right),
         Column::new("group", Right),
         Column::limited("server", Left, 24),
+        Column::new("tls", Left),
         Column::limited("held for", Left, 34),
         Column::new("since", Right),
         Column::flexible("statement", Left),
@@ -63,6 +72,7 @@ fn held(text: &mut String, sessions: &[SessionRow]) {
                 row.id.to_string(),
                 conn.hostgroup.to_string(),
                 conn.server.clone(),
+                version(&conn.tls),
                 conn.reasons.join(", "),
                 duration(conn.held_us),
                 conn.digest_text.clone(),
@@ -84,6 +94,7 @@ mod tests {
         let held = HeldConn {
             hostgroup: 10,
             server: "10.0.0.1:3306".into(),
+            tls: "TLSv1.3 AES_128_GCM_SHA256".into(),
             reasons: vec!["transaction".into(), "temporary_table".into()],
             held_us: 12_000_000,
             digest: 7,

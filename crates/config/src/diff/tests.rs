@@ -144,7 +144,7 @@ fn every_column_of_a_rule_is_compared() {
         "log = true",
         "apply = true",
         "attributes = '{}'",
-        "pipeline = true",
+        "pipeline = 16",
         "shadow = true",
         "comment = 'c'",
     ];
@@ -156,4 +156,12 @@ fn every_column_of_a_rule_is_compared() {
         assert_eq!(lines.len(), 1, "{column}");
         assert!(lines[0].starts_with(&format!("rule 9: {name} ")), "{column}: {}", lines[0]);
     }
+}
+
+#[test]
+fn what_is_said_of_a_hostgroup_is_compared() {
+    let with = |lines: &str| config(&format!("{NEW}[[hostgroup]]\nhostgroup_id = 10\n{lines}"));
+    let running = with("").snapshot(None);
+    assert_eq!(lines(&running, &with("pipeline = 16")), ["hostgroup 10: pipeline auto -> 16"]);
+    assert_eq!(lines(&running, &config(NEW)), ["hostgroup 10: removed"]);
 }

@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, ServerEntry, Settings,
+    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, TcpListener,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -30,12 +30,17 @@ pub(super) struct Placed<T> {
 #[derive(Default)]
 pub(super) struct Entries {
     pub(super) servers: Vec<Placed<ServerEntry>>,
+    pub(super) hostgroup_entries: Vec<Placed<HostgroupEntry>>,
     /// With the place of the user's hostgroup, unless that could not be read.
     pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
     /// With the place of the reader hostgroup.
     pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
+    pub(super) tls_params: Vec<ServerTlsEntry>,
     pub(super) rules: Vec<Placed<RuleEntry>>,
     pub(super) fast: FastEntries,
+    pub(super) guards: Guards,
+    /// With the places of its hostgroup, its backup hostgroup and its control address.
+    pub(super) tcp_listeners: Vec<(Placed<TcpListener>, [usize; 3])>,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
     /// Some table could not be read well enough to say which hostgroups have servers.
@@ -52,11 +57,15 @@ impl Entries {
         Config {
             settings,
             servers: self.servers.into_iter().map(|placed| placed.value).collect(),
+            hostgroups: self.hostgroup_entries.into_iter().map(|placed| placed.value).collect(),
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
+            tcp_listeners: self.tcp_listeners.into_iter().map(|(it, _)| it.value).collect(),
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
+            tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
             fast_routes: Arc::new(fast_routes),
+            guards: Arc::new(self.guards),
         }
     }
 
@@ -73,8 +82,10 @@ pub(super) fn check(
     report: &mut Report<'_>,
 ) -> Option<RuleSet> {
     check_servers(entries, report);
+    check_hostgroups(entries, report);
     check_users(entries, report);
     check_replication(entries, report);
+    check_tcp_listeners(entries, settings, report);
     check_rules(entries, settings, report)
 }
 
@@ -87,7 +98,7 @@ pub(super) fn check_presence(entries: &Entries, report: &mut Report<'_>) {
     if entries.servers.is_empty() {
         report.add(0, "server", "there is no [[server]]".to_owned());
     }
-    if entries.users.is_empty() {
+    if entries.users.is_empty() && entries.tcp_listeners.is_empty() {
         report.add(0, "user", "there is no [[user]]".to_owned());
     }
 }
@@ -98,6 +109,19 @@ fn check_servers(entries: &Entries, report: &mut Report<'_>) {
         let key = &server.value.key;
         let what = format_args!("server {} in hostgroup {}", key.address, key.hostgroup);
         seen.once(report, key, what, server.at, || format!("server[{index}]"));
+    }
+}
+
+fn check_hostgroups(entries: &Entries, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, placed) in entries.hostgroup_entries.iter().enumerate() {
+        let id = placed.value.id;
+        let key = || format!("hostgroup[{index}].hostgroup_id");
+        seen.once(report, id, format_args!("hostgroup {id}"), placed.at, key);
+        if entries.is_empty(id) {
+            let message = format!("hostgroup {id} has no [[server]]");
+            report.add(placed.at, &key(), message);
+        }
     }
 }
 
@@ -134,6 +158,43 @@ fn check_replication(entries: &Entries, report: &mut Report<'_>) {
         writers.once(report, writer, what, group.at, || key("writer_hostgroup"));
         let what = format_args!("reader_hostgroup {reader}");
         readers.once(report, reader, what, *reader_at, || key("reader_hostgroup"));
+    }
+}
+
+fn check_tcp_listeners(entries: &Entries, settings: &Settings, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for (index, (listener, [hostgroup_at, backup_at, control_at])) in
+        entries.tcp_listeners.iter().enumerate()
+    {
+        let (at, listener) = (listener.at, &listener.value);
+        let key = |name: &str| format!("tcp_listener[{index}].{name}");
+        for (address, at, name) in [
+            (Some(&listener.address), at, "address"),
+            (listener.control.as_ref(), *control_at, "control"),
+        ] {
+            let Some(address) = address else { continue };
+            // Port 0 is another one each time.
+            if address.to_string().ends_with(":0") {
+                continue;
+            }
+            if settings.listen.contains(address) {
+                let message = format!("`{name}` {address} is in `listen`, for MySQL clients");
+                report.add(at, &key(name), message);
+            }
+            let what = format_args!("address {address} to listen on");
+            seen.once(report, address, what, at, || key(name));
+        }
+        let backup = listener.backup_hostgroup.map(|id| (id, *backup_at, "backup_hostgroup"));
+        let named = [(listener.hostgroup, *hostgroup_at, "hostgroup")].into_iter().chain(backup);
+        for (hostgroup, at, name) in named {
+            if entries.is_empty(hostgroup) {
+                let message = format!(
+                    "tcp_listener {}: {name} {hostgroup} has no [[server]]",
+                    listener.address
+                );
+                report.add(at, &key(name), message);
+            }
+        }
     }
 }
 

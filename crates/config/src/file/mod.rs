@@ -2,12 +2,15 @@
 
 mod check;
 mod fast;
+mod guard;
+mod hostgroup;
 mod replication;
 mod report;
 mod rows;
 mod rule;
 mod server;
 mod table;
+mod tcp;
 mod user;
 
 #[cfg(test)]
@@ -48,7 +51,19 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 5] = ["server", "user", "replication", "rule", "fast_routing"];
+const SECTIONS: [&str; 11] = [
+    "server",
+    "server_ssl_params",
+    "hostgroup",
+    "user",
+    "replication",
+    "rule",
+    "fast_routing",
+    "firewall_user",
+    "firewall_rule",
+    "limit",
+    "tcp_listener",
+];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
@@ -113,6 +128,9 @@ fn parse_from(
     let file_at = document.get("fast_routing_file").map_or(0, |value| value.span().start);
     fast::read_file(&settings, file_at, files, &mut report, &mut entries.fast);
     let rule_set = check::check(&entries, &settings, &mut report);
+    let firewall_at = document.get("firewall_user").map_or(0, |value| value.span().start);
+    let guards = std::mem::take(&mut entries.guards);
+    entries.guards = guard::finish(guards, firewall_at, &mut report);
     let mut fast = std::mem::take(&mut entries.fast);
     let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), file_at, &mut report);
     match rule_set {
@@ -189,9 +207,15 @@ fn read_section(
         let mut table = Table::new(section, index, fields, start);
         match section {
             "server" => server::read(&mut table, report, entries),
+            "hostgroup" => hostgroup::read(&mut table, report, entries),
+            "server_ssl_params" => server::read_ssl_params(&mut table, report, entries),
             "user" => user::read(&mut table, report, files, entries),
             "replication" => replication::read(&mut table, report, entries),
             "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
+            "firewall_user" => guard::read_user(&mut table, report, &mut entries.guards),
+            "firewall_rule" => guard::read_rule(&mut table, report, &mut entries.guards),
+            "limit" => guard::read_limit(&mut table, report, &mut entries.guards),
+            "tcp_listener" => tcp::read(&mut table, report, entries),
             _ => rule::read(&mut table, report, entries),
         }
     }

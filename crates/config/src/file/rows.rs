@@ -6,7 +6,7 @@ use super::{FileSource, SECTIONS, parse, table::given};
 use crate::{
     ConfigError, Settings,
     settings::Given,
-    variable::{self, value_of},
+    variable::{self, quoted, value_of},
 };
 
 /// One row.
@@ -57,7 +57,7 @@ pub fn table_rows(
             _ => rows.extend(setting_row(name, &config.settings)),
         }
     }
-    if errors.is_empty() { Ok(rows) } else { Err(errors) }
+    if errors.is_empty() { Ok(merge_hostgroups(rows)) } else { Err(errors) }
 }
 
 fn setting_row(name: &str, settings: &Settings) -> Option<TableRow> {
@@ -84,30 +84,54 @@ fn section_rows(
 ) -> Result<Vec<TableRow>, String> {
     let table = match section {
         "server" => "mysql_servers",
+        "hostgroup" => "mysql_hostgroup_attributes",
+        "server_ssl_params" => "mysql_servers_ssl_params",
         "user" => "mysql_users",
         "replication" => "mysql_replication_hostgroups",
         "rule" => "mysql_query_rules",
         "fast_routing" => "mysql_query_rules_fast_routing",
-        other => return Err(format!("[[{other}]] has no table")),
+        "firewall_user" => "mysql_firewall_whitelist_users",
+        "firewall_rule" => "mysql_firewall_whitelist_rules",
+        "limit" => "trunkline_limits",
+        other => {
+            let message = format!("[[{other}]] has no table on the admin port: it needs file mode");
+            return Err(message);
+        }
     };
     let mut values = Fields::new();
     let mut split = Given::Text("auto".to_owned());
+    let mut members = Vec::new();
     for (name, value) in fields {
         match (section, name.as_str()) {
             ("replication", "read_write_split") => split = value,
+            ("hostgroup" | "rule", "pipeline") | ("rule", "shadow") => {
+                members.push(member(&name, &value));
+            }
             _ => values.extend(columns(section, &name, value, files)?),
         }
     }
-    let has = |values: &Fields, name: &str| values.iter().any(|(known, _)| known == name);
+    let has = |values: &Fields, name: &str| find(values, name).is_some();
     // What a file leaves out is not always what a table leaves out.
     if section == "rule" && !has(&values, "active") {
         values.push(("active".to_owned(), Given::Integer(1)));
     }
-    if section == "fast_routing" && !has(&values, "comment") {
-        values.push(("comment".to_owned(), Given::Text(String::new())));
+    // Columns without a default that a file may leave out.
+    let needed: &[&str] = match section {
+        "fast_routing" => &["comment"],
+        "firewall_user" => &["username", "client_address", "comment"],
+        "firewall_rule" => &["username", "client_address", "schemaname", "comment"],
+        _ => &[],
+    };
+    for name in needed {
+        if !has(&values, name) {
+            values.push(((*name).to_owned(), Given::Text(String::new())));
+        }
     }
-    let writer = values.iter().find(|(name, _)| name == "writer_hostgroup");
-    let writer = writer.map(|(_, value)| value.clone());
+    for member in members {
+        let column = if section == "rule" { "attributes" } else { "hostgroup_settings" };
+        add_member(&mut values, column, &member);
+    }
+    let writer = find(&values, "writer_hostgroup").cloned();
     let mut rows = vec![TableRow { table, values }];
     // ProxySQL's tables have no place for it, but for the settings of a hostgroup.
     if let (Some(writer), true) = (writer, split == Given::Text("auto".to_owned())) {
@@ -117,6 +141,60 @@ fn section_rows(
         rows.push(TableRow { table: "mysql_hostgroup_attributes", values });
     }
     Ok(rows)
+}
+
+/// What ProxySQL's tables have no column for, as a member of one of its JSON columns.
+fn member(name: &str, value: &Given) -> String {
+    match value {
+        Given::Text(text) => format!("\"{name}\":{}", quoted(text)),
+        Given::Integer(number) => format!("\"{name}\":{number}"),
+        Given::Boolean(_) | Given::List(_) | Given::Other(_) => {
+            format!("\"{name}\":{}", *value == Given::Boolean(true))
+        }
+    }
+}
+
+/// Adds a member to the JSON object of a column.
+fn add_member(values: &mut Fields, column: &str, member: &str) {
+    match values.iter_mut().find(|(name, _)| name == column) {
+        Some((_, Given::Text(object))) => match object.trim_end().strip_suffix('}') {
+            Some(open) if open.trim_end().ends_with('{') => *object = format!("{open}{member}}}"),
+            Some(open) => *object = format!("{open},{member}}}"),
+            None => *object = format!("{{{member}}}"),
+        },
+        _ => values.push((column.to_owned(), Given::Text(format!("{{{member}}}")))),
+    }
+}
+
+/// One row for each hostgroup, although several sections say something of it.
+fn merge_hostgroups(rows: Vec<TableRow>) -> Vec<TableRow> {
+    let mut merged: Vec<TableRow> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let is_same = |known: &&mut TableRow| {
+            known.table == "mysql_hostgroup_attributes"
+                && known.table == row.table
+                && find(&known.values, "hostgroup_id") == find(&row.values, "hostgroup_id")
+        };
+        let Some(known) = merged.iter_mut().find(is_same) else {
+            merged.push(row);
+            continue;
+        };
+        for (name, value) in row.values {
+            match (name.as_str(), value) {
+                ("hostgroup_id", _) => {}
+                ("hostgroup_settings", Given::Text(object)) => {
+                    let members = object.trim().trim_start_matches('{').trim_end_matches('}');
+                    add_member(&mut known.values, &name, members);
+                }
+                (_, value) => known.values.push((name, value)),
+            }
+        }
+    }
+    merged
+}
+
+fn find<'a>(values: &'a Fields, name: &str) -> Option<&'a Given> {
+    values.iter().find(|(known, _)| known == name).map(|(_, value)| value)
 }
 
 /// One key as columns.
@@ -133,7 +211,7 @@ fn columns(
     let one = |name: &str, value: Given| Ok(vec![(name.to_owned(), value)]);
     match (section, name, value) {
         ("server", "hostgroup", value) => one("hostgroup_id", value),
-        ("server", "address", Given::Text(text)) => {
+        ("server" | "server_ssl_params", "address", Given::Text(text)) => {
             let address = text.parse().map_err(|error| format!("`address` is wrong: {error}"))?;
             let (host, port) = match address {
                 trunkline_topology::Address::Tcp { host, port } => (host, i128::from(port)),
@@ -151,6 +229,22 @@ fn columns(
                 Err(format!("`compression` can't be `{word}` in mysql_servers, which has 0 and 1"))
             }
         },
+        ("server", "tls" | "use_ssl", Given::Text(word)) => match word.as_str() {
+            "disabled" => one("use_ssl", Given::Integer(0)),
+            _ => Err(format!(
+                "`{name}` can't be `{word}` in mysql_servers, which has 0 and 1; the setting \
+                 `ssl_p2s_mode` says what 1 means"
+            )),
+        },
+        ("server", "tls", value) => one("use_ssl", value),
+        ("user", "require", Given::Text(word)) => match word.as_str() {
+            "none" => one("use_ssl", Given::Integer(0)),
+            "tls" => one("use_ssl", Given::Integer(1)),
+            _ => Err(format!("`require` can't be `{word}` in mysql_users, which has use_ssl")),
+        },
+        ("user", "require", _) => {
+            Err("`require` can't be a table in mysql_users; write attributes there".to_owned())
+        }
         ("user", "name", value) => one("username", value),
         ("user", "password_hash", value) => one("password", value),
         ("user", "password_file", Given::Text(path)) => {
@@ -180,6 +274,10 @@ mod tests {
         [[replication]]
         writer_hostgroup = 10
         reader_hostgroup = 20
+        [[hostgroup]]
+        hostgroup_id = 10
+        pipeline = 16
+        comment = \"writers\"
         [[user]]
         name = \"app\"
         password_hash = \"*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19\"
@@ -189,6 +287,9 @@ mod tests {
         id = 1
         match_digest = \"^SELECT\"
         destination_hostgroup = 20
+        attributes = \"{}\"
+        pipeline = \"off\"
+        shadow = true
         ";
 
     fn row(rows: &[TableRow], table: &str, index: usize) -> String {
@@ -216,7 +317,8 @@ mod tests {
         check(
             "mysql_hostgroup_attributes",
             0,
-            "hostgroup_id=10 hostgroup_settings='{\"read_write_split\":\"auto\"}'",
+            "comment='writers' hostgroup_id=10 \
+             hostgroup_settings='{\"pipeline\":16,\"read_write_split\":\"auto\"}'",
         );
         check(
             "mysql_users",
@@ -227,7 +329,8 @@ mod tests {
         check(
             "mysql_query_rules",
             0,
-            "active=1 destination_hostgroup=20 match_digest='^SELECT' rule_id=1",
+            "active=1 attributes='{\"pipeline\":\"off\",\"shadow\":true}' \
+             destination_hostgroup=20 match_digest='^SELECT' rule_id=1",
         );
         let variables: Vec<String> =
             (0..3).map(|index| row(&rows, "global_variables", index)).collect();

@@ -5,6 +5,7 @@ use trunkline_topology::HostgroupId;
 
 use crate::file::{
     check::{Entries, HOSTGROUPS, Placed},
+    hostgroup::read_pipeline,
     report::Report,
     table::Table,
 };
@@ -96,7 +97,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         log: table.flag(report, "log"),
         apply: table.flag(report, "apply").unwrap_or(false),
         attributes: table.text(report, "attributes"),
-        pipeline: table.flag(report, "pipeline"),
+        pipeline: table.value(report, "pipeline", read_pipeline),
         shadow: table.flag(report, "shadow").unwrap_or(false),
         comment: table.text(report, "comment"),
     };

@@ -1,11 +1,13 @@
 //! `[[server]]`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
-use trunkline_topology::{Address, HostgroupId, ServerCompression, ServerKey, ServerState};
+use trunkline_topology::{
+    Address, HostgroupId, ServerCompression, ServerKey, ServerState, TlsMode, TlsParams,
+};
 
 use crate::{
-    ServerEntry,
+    ServerEntry, ServerTlsEntry, ServerTlsWish,
     file::{
         check::{Entries, HOSTGROUPS, Placed},
         report::Report,
@@ -15,7 +17,7 @@ use crate::{
 };
 
 /// Columns of ProxySQL's `mysql_servers` that come with later features.
-const LATER: [&str; 4] = ["gtid_port", "max_replication_lag", "use_ssl", "max_latency_ms"];
+const LATER: [&str; 3] = ["gtid_port", "max_replication_lag", "max_latency_ms"];
 
 /// The default port of `hostname` without `port`.
 const DEFAULT_PORT: u32 = 3_306;
@@ -31,6 +33,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
     let max_connections = table.number(report, "max_connections", 0..=1_000_000);
     let status = table.value(report, "status", |given| read_status(read_text(given)?));
     let compression = table.value(report, "compression", read_compression);
+    let tls = read_tls(table, report);
     let comment = table.text(report, "comment");
     table.finish(report, &LATER);
 
@@ -45,6 +48,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         weight: weight.unwrap_or(1),
         max_connections: max_connections.unwrap_or(1_000),
         compression: compression.unwrap_or_default(),
+        tls,
         status: status.unwrap_or(ServerState::Online),
         comment: comment.unwrap_or_default(),
     };
@@ -121,6 +125,61 @@ fn read_compression(given: &Given) -> Result<ServerCompression, String> {
             Err(format!("must be 0, 1, zlib or zstd, not {}", given.type_name()))
         }
     }
+}
+
+/// `tls`, or ProxySQL's `use_ssl`.
+fn read_tls(table: &mut Table<'_>, report: &mut Report<'_>) -> ServerTlsWish {
+    let name = table.either(report, "tls", "use_ssl");
+    let wish = table.value(report, name, |given| {
+        let words = TlsMode::WORDS.map(|(word, _)| word).join(", ");
+        match given {
+            Given::Integer(0) | Given::Boolean(false) => Ok(ServerTlsWish::Mode(TlsMode::Disabled)),
+            Given::Integer(1) | Given::Boolean(true) => Ok(ServerTlsWish::Default),
+            Given::Text(text) => TlsMode::WORDS
+                .into_iter()
+                .find(|(word, _)| word == text)
+                .map(|(_, mode)| ServerTlsWish::Mode(mode))
+                .ok_or_else(|| format!("must be {words}, 0 or 1, not `{text}`")),
+            Given::Integer(other) => Err(format!("must be {words}, 0 or 1, not {other}")),
+            Given::List(_) | Given::Other(_) => {
+                Err(format!("must be {words}, 0 or 1, not {}", given.type_name()))
+            }
+        }
+    });
+    wish.unwrap_or_default()
+}
+
+/// `[[server_ssl_params]]`: what TLS to one server works with, as in ProxySQL's
+/// `mysql_servers_ssl_params`.
+pub(super) fn read_ssl_params(
+    table: &mut Table<'_>,
+    report: &mut Report<'_>,
+    entries: &mut Entries,
+) {
+    let address = read_address(table, report);
+    let username = table.text(report, "username").unwrap_or_default();
+    let mut text = |name| table.text(report, name).unwrap_or_default();
+    let params = TlsParams {
+        ca: text("ssl_ca"),
+        cert: text("ssl_cert"),
+        key: text("ssl_key"),
+        capath: text("ssl_capath"),
+        crl: text("ssl_crl"),
+        crlpath: text("ssl_crlpath"),
+        cipher: text("ssl_cipher"),
+        tls_version: text("tls_version"),
+    };
+    let _comment = table.text(report, "comment");
+    table.finish(report, &[]);
+    let Some(address) = address else { return };
+    let entry = ServerTlsEntry { address, username, params: Arc::new(params) };
+    let is_same =
+        |other: &ServerTlsEntry| other.address == entry.address && other.username == entry.username;
+    if entries.tls_params.iter().any(is_same) {
+        let message = format!("[[server_ssl_params]] for {} is there twice", entry.address);
+        return table.error(report, "address", message);
+    }
+    entries.tls_params.push(entry);
 }
 
 fn read_status(word: &str) -> Result<ServerState, String> {

@@ -92,6 +92,24 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Whether `name` is a table itself.
+    pub(super) fn is_table(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
+    }
+
+    /// The fields of a table within this one: names, and values where they are texts.
+    pub(super) fn fields_of(&mut self, name: &'static str) -> Vec<(String, Option<String>)> {
+        self.asked.push(name);
+        let Some(DeValue::Table(fields)) = self.fields.get(name).map(Spanned::get_ref) else {
+            return Vec::new();
+        };
+        let pair = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let key: &std::borrow::Cow<'_, str> = key.get_ref();
+            (key.clone().into_owned(), read_text(&given(value.get_ref())).ok().map(str::to_owned))
+        };
+        fields.iter().map(pair).collect()
+    }
+
     /// The one of two names for the same thing that the table uses: `name` unless only `other`
     /// is there. Both at once are reported.
     pub(super) fn either(

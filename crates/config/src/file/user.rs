@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use trunkline_topology::{HostgroupId, Password, Secret, User};
+use trunkline_topology::{
+    CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
+};
 
 use crate::{
     file::{
@@ -15,7 +17,7 @@ use crate::{
 };
 
 /// Columns of ProxySQL's `mysql_users` that come with later features.
-const LATER: [&str; 5] = ["use_ssl", "schema_locked", "backend", "frontend", "attributes"];
+const LATER: [&str; 4] = ["schema_locked", "backend", "frontend", "attributes"];
 
 /// The longest user name; MariaDB allows 128 characters, MySQL 32.
 const NAME_BYTES_MAX: usize = 512;
@@ -44,6 +46,7 @@ pub(super) fn read(
     let transaction_persistent = table.flag(report, "transaction_persistent");
     let fast_forward = table.flag(report, "fast_forward");
     let active = table.flag(report, "active");
+    let require = read_requirement(table, report);
     let _comment = table.text(report, "comment");
     table.finish(report, &LATER);
 
@@ -59,11 +62,54 @@ pub(super) fn read(
         transaction_persistent: transaction_persistent.unwrap_or(true),
         fast_forward: fast_forward.unwrap_or(false),
         active: active.unwrap_or(true),
+        require,
     };
     let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
     let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));
     let place = Placed { value: Arc::new(user), at: table.place(name_key) };
     entries.users.push((place, hostgroup_at));
+}
+
+/// What connections must have: `require`, or ProxySQL's `use_ssl`.
+fn read_requirement(table: &mut Table<'_>, report: &mut Report<'_>) -> TlsRequirement {
+    let use_ssl = table.flag(report, "use_ssl").unwrap_or(false);
+    let least = if use_ssl { TlsRequirement::Tls } else { TlsRequirement::None };
+    if !table.is_table("require") {
+        let require = table.value(report, "require", |given| match read_text(given)? {
+            "none" => Ok(least.clone()),
+            "tls" => Ok(TlsRequirement::Tls),
+            "x509" => Ok(TlsRequirement::Certificate(CertificateRequirement::default())),
+            other => Err(format!(
+                "must be none, tls, x509 or a table of issuer, subject, san and spiffe, not \
+                 `{other}`"
+            )),
+        });
+        return require.unwrap_or(least);
+    }
+    let mut required = CertificateRequirement::default();
+    for (name, value) in table.fields_of("require") {
+        let place = match name.as_str() {
+            "issuer" => &mut required.issuer,
+            "subject" => &mut required.subject,
+            "san" => &mut required.san,
+            "spiffe" => &mut required.spiffe,
+            _ => {
+                let message = format!(
+                    "unknown key `{name}` in `require`; it has issuer, subject, san and spiffe"
+                );
+                table.error(report, "require", message);
+                continue;
+            }
+        };
+        match value.as_deref() {
+            None | Some("") => {
+                let message = format!("`{name}` of `require` must be a string that is not empty");
+                table.error(report, "require", message);
+            }
+            Some(text) => *place = Some(text.to_owned()),
+        }
+    }
+    TlsRequirement::Certificate(required)
 }
 
 /// The password from the one of three keys that the table has.

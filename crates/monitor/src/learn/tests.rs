@@ -12,6 +12,7 @@ fn server(hostgroup: u32, port: u16) -> Arc<Server> {
         weight: 1,
         max_connections: 1,
         compression: Default::default(),
+        tls: Default::default(),
         health: Arc::new(ServerHealth::default()),
     })
 }

@@ -10,6 +10,7 @@
 //! Source: MySQL internals "Secure Password Authentication".
 
 use sha1::{Digest, Sha1};
+use sha2::Sha256;
 
 use super::{is_equal, xor};
 use crate::packet::greeting::NONCE_LEN;
@@ -46,6 +47,32 @@ pub fn verify(
 
 fn mask(stage2: &[u8; DIGEST_LEN], nonce: &[u8; NONCE_LEN]) -> [u8; DIGEST_LEN] {
     Sha1::new().chain_update(nonce).chain_update(stage2).finalize().into()
+}
+
+/// What tells a client that knows the password that nobody sits between: a hash of what both know
+/// and of the certificate that the server showed. MariaDB 11.4 and later end a login through TLS
+/// with it, as the info of the OK packet.
+///
+/// | bytes | meaning |
+/// |---|---|
+/// | 1 | 0x01 |
+/// | 64 | SHA-256 of stage 2, nonce and SHA-256 of the certificate, in upper-case hex digits |
+///
+/// Source: MariaDB knowledge base "Zero-Configuration SSL"; what Connector/C 3.4 checks.
+pub fn certificate_proof(
+    stage2: &[u8; DIGEST_LEN],
+    nonce: &[u8; NONCE_LEN],
+    fingerprint: &[u8; 32],
+) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut hash = Sha256::new();
+    hash.update(stage2);
+    hash.update(nonce);
+    hash.update(fingerprint);
+    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
+    let digest = hash.finalize();
+    let digits = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    std::iter::once(1).chain(digits).collect()
 }
 
 #[cfg(test)]

@@ -191,6 +191,20 @@ impl<'a> HandshakeResponse<'a> {
     }
 }
 
+/// Appends a request to begin TLS as the packet numbered `seq`: the first fields of a response.
+pub fn put_tls_request(
+    out: &mut Vec<u8>,
+    seq: u8,
+    capabilities: Capabilities,
+    packet_len_max: u32,
+    charset: u8,
+) {
+    debug_assert!(capabilities.contains(Capabilities::SSL));
+    let start = frame::begin_packet(out, seq);
+    Fixed { capabilities, packet_len_max, charset }.put(out);
+    frame::end_packet(out, start);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,7 +63,7 @@ pub fn rule_of(row: &Row) -> Rule {
         log: flag(row, "log"),
         apply: flag(row, "apply").unwrap_or(false),
         attributes: text(row, "attributes"),
-        pipeline: flag(row, "pipeline"),
+        pipeline: text(row, "pipeline").and_then(|word| word.parse().ok()),
         shadow: flag(row, "shadow").unwrap_or(false),
         comment: text(row, "comment"),
     }

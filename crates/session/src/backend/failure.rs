@@ -58,6 +58,16 @@ impl ServerFailure {
         }
     }
 
+    /// CR_SSL_CONNECTION_ERROR.
+    pub(super) fn without_tls() -> Self {
+        Self {
+            code: 2026,
+            sqlstate: GENERAL_SQLSTATE,
+            message: "TLS is required and the server does not offer it".to_owned(),
+            kind: FailureKind::Protocol,
+        }
+    }
+
     pub(super) fn needs_password(user: &str, plugin: &str) -> Self {
         Self {
             code: 1045,

@@ -43,8 +43,22 @@ pub struct ServerLogin {
     /// Connection attributes; none are sent when they exceed [`ATTRIBUTES_LEN_MAX`] bytes.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether nobody can listen on the transport (a Unix socket), so that the password itself
-    /// may be sent.
+    /// may be sent. It is sent over TLS too.
     pub is_local: bool,
+    /// Whether TLS is begun on a new connection.
+    pub tls: TlsWish,
+}
+
+/// Whether a new connection is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsWish {
+    /// It is not.
+    #[default]
+    Never,
+    /// Where the server offers it.
+    Offered,
+    /// Always; a server that does not offer it is left.
+    Always,
 }
 
 impl ServerLogin {
@@ -58,11 +72,19 @@ impl ServerLogin {
             wanted.insert(Capabilities::CONNECT_ATTRS);
         }
         let mut agreed = wanted & offered;
+        if self.begins_tls(offered) {
+            agreed.insert(Capabilities::SSL);
+        }
         if agreed.contains(Capabilities::ZSTD_COMPRESSION_ALGORITHM) {
             // Servers take zlib where both are set.
             agreed.remove(Capabilities::COMPRESS);
         }
         agreed
+    }
+
+    /// Whether TLS is begun with a server that offers `offered`.
+    pub(super) fn begins_tls(&self, offered: Capabilities) -> bool {
+        self.tls != TlsWish::Never && offered.contains(Capabilities::SSL)
     }
 
     /// The user name; empty, hence refused, when a NUL would end it early.

@@ -8,9 +8,9 @@ use trunkline_protocol::{Capabilities, codec::frame::Header, packet::greeting::G
 use trunkline_topology::Secret;
 
 pub use failure::{FailureKind, ServerFailure};
-pub use login::{ATTRIBUTES_LEN_MAX, ServerLogin};
+pub use login::{ATTRIBUTES_LEN_MAX, ServerLogin, TlsWish};
 
-use state::{AwaitAuthReply, AwaitEncryption, AwaitGreeting, AwaitPublicKey, Exchange};
+use state::{AwaitAuthReply, AwaitEncryption, AwaitGreeting, AwaitPublicKey, AwaitTls, Exchange};
 
 /// What the caller does after feeding the machine.
 #[derive(Debug)]
@@ -25,6 +25,9 @@ pub enum ServerStep {
         /// The password, combined with the nonce.
         plaintext: Secret<Vec<u8>>,
     },
+    /// Flush what was written, begin TLS in the client's role, then call
+    /// [`ServerHandshake::on_tls`]. All bytes that follow belong to TLS.
+    StartTls,
     /// Logged in: the connection awaits a command.
     Ready(Box<ServerIdentity>),
     /// Close the connection.
@@ -55,6 +58,7 @@ pub struct ServerHandshake {
 #[derive(Debug)]
 enum State {
     Greeting(AwaitGreeting),
+    Tls(AwaitTls),
     AuthReply(AwaitAuthReply),
     PublicKey(AwaitPublicKey),
     Encryption(AwaitEncryption),
@@ -85,13 +89,26 @@ impl ServerHandshake {
             State::Greeting(state) => state.on_opening(payload, out),
             State::AuthReply(state) => state.on_reply(payload, out),
             State::PublicKey(state) => state.on_key(payload),
-            State::Encryption(_) | State::Finished => {
+            State::Tls(_) | State::Encryption(_) | State::Finished => {
                 let failure = ServerFailure::protocol("packet while none was due");
                 (State::Finished, ServerStep::Failed(failure))
             }
         };
         self.state = next;
         step
+    }
+
+    /// Whether TLS is being begun: what comes is not a packet.
+    pub fn awaits_tls(&self) -> bool {
+        matches!(self.state, State::Tls(_))
+    }
+
+    /// TLS, asked for by [`ServerStep::StartTls`], is up: the login goes on through it.
+    pub fn on_tls(&mut self, out: &mut Vec<u8>) {
+        self.state = match std::mem::replace(&mut self.state, State::Finished) {
+            State::Tls(state) => state.resume(out),
+            state => state,
+        };
     }
 
     /// Hands back what [`ServerStep::Encrypt`] asked for; `None` when the key was no good.
@@ -113,7 +130,7 @@ impl State {
             Self::Greeting(_) => Some(0),
             Self::AuthReply(state) => Some(state.exchange.seq),
             Self::PublicKey(state) => Some(state.exchange.seq),
-            Self::Encryption(_) | Self::Finished => None,
+            Self::Tls(_) | Self::Encryption(_) | Self::Finished => None,
         }
     }
 }

@@ -10,20 +10,24 @@ use trunkline_protocol::{
         change_user::ChangeUser,
         err,
         greeting::{Greeting, Opening},
-        handshake_response::HandshakeResponse,
+        handshake_response::{HandshakeResponse, put_tls_request},
         ok,
     },
 };
 use trunkline_topology::Secret;
 
 use super::{
-    FailureKind, ServerFailure, ServerIdentity, ServerLogin, ServerStep, State, login::REQUIRED,
+    FailureKind, ServerFailure, ServerIdentity, ServerLogin, ServerStep, State, TlsWish,
+    login::REQUIRED,
 };
 
 /// What the server is told of the longest packet: the most it can be configured to send.
 const PACKET_LEN_MAX: u32 = 1 << 30;
 /// Servers switch the plug-in once; one that goes on asking is not obeyed.
 const SWITCHES_MAX: u8 = 2;
+
+/// The longest first answer, which has one byte for its length.
+const CLEAR_ANSWER_LEN_MAX: usize = 250;
 
 type Transition = (State, ServerStep);
 
@@ -46,10 +50,11 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Answers a greeting.
-    fn respond(login: ServerLogin, greeting: Greeting, out: &mut Vec<u8>) -> Box<Self> {
+    /// Answers a greeting as the packet numbered `seq`.
+    fn respond(login: ServerLogin, greeting: Greeting, seq: u8, out: &mut Vec<u8>) -> Box<Self> {
         let capabilities = login.negotiate(greeting.capabilities);
-        let (plugin, answer) = first_answer(&login, &greeting);
+        let is_encrypted = capabilities.contains(Capabilities::SSL);
+        let (plugin, answer) = first_answer(&login, &greeting, is_encrypted);
         let raw = login.encoded_attributes();
         let charset = login.charset();
         let response = HandshakeResponse {
@@ -63,7 +68,7 @@ impl Exchange {
             attributes: Attributes::parse(&raw).unwrap_or_default(),
             zstd_level: Some(login.zstd_level),
         };
-        let seq = response.put(out, 1);
+        let seq = response.put(out, seq);
         let collation = u16::from(charset);
         Box::new(Self { login, greeting, capabilities, collation, plugin, switches: 0, seq })
     }
@@ -74,7 +79,8 @@ impl Exchange {
         out: &mut Vec<u8>,
     ) -> Box<Self> {
         let ServerIdentity { greeting, capabilities, .. } = identity;
-        let (plugin, answer) = first_answer(&login, &greeting);
+        let is_encrypted = capabilities.contains(Capabilities::SSL);
+        let (plugin, answer) = first_answer(&login, &greeting, is_encrypted);
         let raw = login.encoded_attributes();
         let request = ChangeUser {
             user: login.user(),
@@ -142,7 +148,8 @@ impl Exchange {
             Err(malformed) => return fail(malformed),
         }
         self.plugin = plugin;
-        let Some(answer) = answer(&self.login, &self.greeting, plugin) else {
+        let is_encrypted = self.capabilities.contains(Capabilities::SSL);
+        let Some(answer) = answer(&self.login, &self.greeting, plugin, is_encrypted) else {
             return self.needs_password(plugin);
         };
         self.put(out, &answer);
@@ -154,7 +161,7 @@ impl Exchange {
         let Some(password) = self.login.credential.clear() else {
             return self.needs_password(Plugin::CachingSha2);
         };
-        if self.login.is_local {
+        if self.login.is_local || self.capabilities.contains(Capabilities::SSL) {
             let mut text = Vec::with_capacity(password.len() + 1);
             clear::put(&mut text, password);
             self.put(out, &text);
@@ -178,24 +185,34 @@ impl Exchange {
 /// The greeting's plug-in when its answer is known, else one whose answer is: the server then
 /// switches, or the user's plug-in was not the default one. With nothing known the answer is
 /// native's empty one, which opens only an account without a password.
-fn first_answer(login: &ServerLogin, greeting: &Greeting) -> (Plugin, Vec<u8>) {
+fn first_answer(login: &ServerLogin, greeting: &Greeting, is_encrypted: bool) -> (Plugin, Vec<u8>) {
     let default = Plugin::from_name(greeting.auth_plugin.as_bytes())
         .filter(|plugin| *plugin != Plugin::Clear);
     default
         .into_iter()
         .chain([Plugin::Native, Plugin::CachingSha2])
-        .find_map(|plugin| Some((plugin, answer(login, greeting, plugin)?)))
+        .find_map(|plugin| Some((plugin, answer(login, greeting, plugin, is_encrypted)?)))
         .unwrap_or((Plugin::Native, Vec::new()))
 }
 
 /// The first answer to the greeting's nonce; `None` when too little is known of the password.
-fn answer(login: &ServerLogin, greeting: &Greeting, plugin: Plugin) -> Option<Vec<u8>> {
+fn answer(
+    login: &ServerLogin,
+    greeting: &Greeting,
+    plugin: Plugin,
+    is_encrypted: bool,
+) -> Option<Vec<u8>> {
     let credential = &login.credential;
     match plugin {
         Plugin::Native => credential.native_answer(&greeting.nonce),
         Plugin::CachingSha2 => credential.sha2_answer(&greeting.nonce),
         Plugin::Sha256 => {
             let password = credential.clear()?;
+            if is_encrypted && !password.is_empty() {
+                let mut text = Vec::with_capacity(password.len() + 1);
+                clear::put(&mut text, password);
+                return Some(text).filter(|text| text.len() <= CLEAR_ANSWER_LEN_MAX);
+            }
             // Unlike its successor this plug-in takes a Unix socket for an open transport.
             let is_empty = password.is_empty();
             Some(vec![if is_empty { 0 } else { caching_sha2::REQUEST_KEY_SHA256 }])
@@ -224,8 +241,36 @@ impl AwaitGreeting {
             // An attempt without a password could only count against the proxy's address.
             return fail(ServerFailure::needs_password(&self.login.user, &greeting.auth_plugin));
         }
-        let exchange = Exchange::respond(*self.login, greeting, out);
+        let tls = AwaitTls { login: self.login, greeting };
+        if tls.login.begins_tls(tls.greeting.capabilities) {
+            tls.request(out);
+            return (State::Tls(tls), ServerStep::StartTls);
+        }
+        if tls.login.tls == TlsWish::Always {
+            return fail(ServerFailure::without_tls());
+        }
+        let exchange = Exchange::respond(*tls.login, tls.greeting, 1, out);
         (State::AuthReply(AwaitAuthReply { exchange }), ServerStep::Continue)
+    }
+}
+
+/// TLS is being begun.
+#[derive(Debug)]
+pub(super) struct AwaitTls {
+    login: Box<ServerLogin>,
+    greeting: Greeting,
+}
+
+impl AwaitTls {
+    fn request(&self, out: &mut Vec<u8>) {
+        let capabilities = self.login.negotiate(self.greeting.capabilities);
+        put_tls_request(out, 1, capabilities, PACKET_LEN_MAX, self.login.charset());
+    }
+
+    /// Answers the greeting through TLS.
+    pub(super) fn resume(self, out: &mut Vec<u8>) -> State {
+        let exchange = Exchange::respond(*self.login, self.greeting, 2, out);
+        State::AuthReply(AwaitAuthReply { exchange })
     }
 }
 

@@ -35,6 +35,10 @@ pub struct ClientIdentity {
     /// logins the slow path. Keep it with the hash that it was proven against, and forget it
     /// when that changes.
     pub proven_sha2: Option<[u8; 32]>,
+    /// `SHA1(SHA1(password))`, when the client has proven a password by the native plug-in.
+    pub native_stage2: Option<[u8; 20]>,
+    /// The nonce that it proved it with.
+    pub nonce: [u8; 20],
     /// Number of the OK or ERR packet that ends the handshake.
     pub next_seq: u8,
 }

@@ -52,6 +52,7 @@ impl Login {
         response: &HandshakeResponse<'_>,
         offered: Capabilities,
         nonce: Nonce,
+        seq: u8,
         accounts: &dyn Accounts,
     ) -> Box<Self> {
         let (name, user) = look_up(response.user, accounts);
@@ -65,7 +66,7 @@ impl Login {
             attributes: keep_attributes(response.attributes),
             nonce,
             has_password: !caching_sha2::is_empty_answer(response.auth),
-            seq: 2,
+            seq,
         })
     }
 
@@ -261,7 +262,9 @@ impl Login {
                 if plugin == Plugin::CachingSha2 && !credential.is_empty_password() {
                     self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
                 }
-                (State::Finished, self.accept(credential, None, accounts, out))
+                let native_stage2 = self.native_stage2(plugin, &credential);
+                let step = self.accept(credential, None, native_stage2, accounts, out);
+                (State::Finished, step)
             }
             Verdict::Undecided => {
                 self.seq = put_more_data(out, self.seq, &[caching_sha2::FULL_AUTH]);
@@ -275,6 +278,7 @@ impl Login {
         self,
         credential: Credential,
         proven_sha2: Option<[u8; 32]>,
+        native_stage2: Option<[u8; 20]>,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> Step {
@@ -292,8 +296,22 @@ impl Login {
             attributes: self.attributes,
             credential,
             proven_sha2,
+            native_stage2,
+            nonce: self.nonce,
             next_seq: self.seq,
         }))
+    }
+
+    /// What a client that proved its password by the native plug-in can be shown a proof with.
+    fn native_stage2(&self, plugin: Plugin, proven: &Credential) -> Option<[u8; 20]> {
+        if plugin != Plugin::Native || proven.is_empty_password() {
+            return None;
+        }
+        let stored = match self.user.as_ref().map(|user| &user.password) {
+            Some(Password::NativeHash(stage2)) => Some(*stage2.expose()),
+            Some(Password::Clear(_) | Password::Sha2Hash(_)) | None => None,
+        };
+        stored.or_else(|| proven.clear().map(|clear| native::stage2(&native::stage1(clear))))
     }
 
     pub(super) fn deny(&self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {

@@ -24,7 +24,8 @@ pub use refusal::Refusal;
 use crate::credential::Nonce;
 use login::Login;
 use state::{
-    AwaitDecryption, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitVerification,
+    AwaitDecryption, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls,
+    AwaitVerification,
 };
 
 /// The longest payload, in bytes, that a client may send before it is authenticated: attributes
@@ -55,6 +56,9 @@ pub enum Step {
     /// Decrypt these bytes with the private key (RSA-OAEP, SHA-1), then call
     /// [`ClientHandshake::on_decrypted`].
     Decrypt(Vec<u8>),
+    /// Begin TLS in the server's role, then call [`ClientHandshake::on_tls`]. All bytes that came
+    /// behind this packet belong to TLS, and no packet may be fed meanwhile.
+    StartTls,
     /// Check the password against the hash with
     /// [`sha256_crypt::verify`](trunkline_protocol::auth::sha256_crypt::verify), away from threads
     /// that serve others, then call [`ClientHandshake::on_verified`].
@@ -81,6 +85,7 @@ pub struct ClientHandshake {
 #[derive(Debug)]
 enum State {
     Response(AwaitResponse),
+    Tls(AwaitTls),
     SwitchResponse(AwaitSwitchResponse),
     Sha2Answer(AwaitSha2Answer),
     Decryption(AwaitDecryption),
@@ -90,8 +95,9 @@ enum State {
 
 impl ClientHandshake {
     /// Writes the greeting as packet 0. What it offers is what the client gets: its capabilities,
-    /// its nonce, and its plug-in as the default.
-    pub fn start(greeting: &Greeting, out: &mut Vec<u8>) -> Self {
+    /// its nonce, and its plug-in as the default. A client that `must_encrypt` is refused when it
+    /// does not begin TLS.
+    pub fn start(greeting: &Greeting, must_encrypt: bool, out: &mut Vec<u8>) -> Self {
         greeting.put(out, 0);
         let default_plugin = match Plugin::from_name(greeting.auth_plugin.as_bytes()) {
             Some(Plugin::CachingSha2) => Plugin::CachingSha2,
@@ -102,8 +108,23 @@ impl ClientHandshake {
                 offered: greeting.capabilities,
                 nonce: greeting.nonce,
                 default_plugin,
+                must_encrypt,
+                seq: 1,
             }),
         }
+    }
+
+    /// Whether TLS is being begun: what comes is not a packet.
+    pub fn awaits_tls(&self) -> bool {
+        matches!(self.state, State::Tls(_))
+    }
+
+    /// TLS, asked for by [`Step::StartTls`], is up: what comes from now on came through it.
+    pub fn on_tls(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Finished) {
+            State::Tls(state) => State::Response(state.resume()),
+            state => state,
+        };
     }
 
     /// Begins again on a live connection: `body` is what follows the code of a
@@ -154,7 +175,7 @@ impl ClientHandshake {
             State::SwitchResponse(state) => state.on_answer(payload, accounts, out),
             State::Sha2Answer(state) => state.on_answer(payload, accounts, out),
             // The client has to wait here: a packet now was sent without regard to the protocol.
-            State::Decryption(_) | State::Verification(_) | State::Finished => {
+            State::Tls(_) | State::Decryption(_) | State::Verification(_) | State::Finished => {
                 (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq))
             }
         };
@@ -197,10 +218,10 @@ impl State {
     /// The number that the client's next packet must have, where one is awaited.
     fn expected_seq(&self) -> Option<u8> {
         match self {
-            Self::Response(_) => Some(1),
+            Self::Response(state) => Some(state.seq),
             Self::SwitchResponse(state) => Some(state.login.seq),
             Self::Sha2Answer(state) => Some(state.login.seq),
-            Self::Decryption(_) | Self::Verification(_) | Self::Finished => None,
+            Self::Tls(_) | Self::Decryption(_) | Self::Verification(_) | Self::Finished => None,
         }
     }
 }

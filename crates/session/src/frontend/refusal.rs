@@ -15,6 +15,8 @@ pub enum Refusal {
     BadHandshake,
     /// The client asked for TLS, which was not offered (1043).
     TlsNotOffered,
+    /// The client did not ask for TLS, which is required (3159).
+    TlsRequired,
     /// A packet with another number than the next (1156).
     OutOfOrder,
 }
@@ -29,6 +31,12 @@ impl Refusal {
                 b"08004",
                 "Client does not support authentication protocol requested by server; consider \
                  upgrading MySQL client",
+            ),
+            Self::TlsRequired => (
+                3159,
+                b"HY000",
+                "Connections using insecure transport are prohibited while \
+                 --require_secure_transport=ON.",
             ),
             Self::BadHandshake | Self::TlsNotOffered => (1043, b"08S01", "Bad handshake"),
             Self::OutOfOrder => (1156, b"08S01", "Got packets out of order"),

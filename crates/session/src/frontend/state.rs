@@ -19,6 +19,10 @@ pub(super) struct AwaitResponse {
     pub(super) offered: Capabilities,
     pub(super) nonce: Nonce,
     pub(super) default_plugin: Plugin,
+    /// Refuse a response in clear.
+    pub(super) must_encrypt: bool,
+    /// The number that the response must have: 2 within TLS.
+    pub(super) seq: u8,
 }
 
 impl AwaitResponse {
@@ -28,17 +32,40 @@ impl AwaitResponse {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
+        let next_seq = self.seq.wrapping_add(1);
         let response = match ClientOpening::parse(payload) {
             Ok(ClientOpening::Response(response)) => response,
+            Ok(ClientOpening::TlsRequest(_)) if self.seq > 1 => {
+                return (State::Finished, Refusal::BadHandshake.refuse(out, next_seq));
+            }
+            Ok(ClientOpening::TlsRequest(_)) if self.offered.contains(Capabilities::SSL) => {
+                return (State::Tls(AwaitTls { response: self }), Step::StartTls);
+            }
             Ok(ClientOpening::TlsRequest(_)) => {
-                return (State::Finished, Refusal::TlsNotOffered.refuse(out, 2));
+                return (State::Finished, Refusal::TlsNotOffered.refuse(out, next_seq));
             }
             Ok(ClientOpening::Outdated) | Err(_) => {
-                return (State::Finished, Refusal::BadHandshake.refuse(out, 2));
+                return (State::Finished, Refusal::BadHandshake.refuse(out, next_seq));
             }
         };
-        let login = Login::from_response(&response, self.offered, self.nonce, accounts);
+        if self.must_encrypt && self.seq == 1 {
+            return (State::Finished, Refusal::TlsRequired.refuse(out, next_seq));
+        }
+        let login = Login::from_response(&response, self.offered, self.nonce, next_seq, accounts);
         login.begin(response.plugin, response.auth, self.default_plugin, accounts, out)
+    }
+}
+
+/// The client has asked for TLS, which is being begun.
+#[derive(Debug)]
+pub(super) struct AwaitTls {
+    response: AwaitResponse,
+}
+
+impl AwaitTls {
+    /// The response is due again, through TLS.
+    pub(super) fn resume(self) -> AwaitResponse {
+        AwaitResponse { seq: self.response.seq.wrapping_add(1), ..self.response }
     }
 }
 
@@ -145,7 +172,7 @@ impl AwaitVerification {
         }
         let password = self.password.expose();
         let proven = caching_sha2::stage2(&caching_sha2::stage1(password));
-        self.login.accept(Credential::from_clear(password), Some(proven), accounts, out)
+        self.login.accept(Credential::from_clear(password), Some(proven), None, accounts, out)
     }
 }
 

@@ -202,10 +202,12 @@ fn clients_that_cannot_be_switched_are_told_so() {
         old_greeting.capabilities = old;
         old_greeting.auth_plugin.clear();
         let mut to_client = Vec::new();
-        let client = ClientHandshake::start(&old_greeting, &mut to_client);
+        let client = ClientHandshake::start(&old_greeting, false, &mut to_client);
         let login = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
         let server = ServerHandshake::new(login);
-        let wire = Wire { users: &users, client, server, to_client, to_proxy: Vec::new() };
+        let to_proxy = Vec::new();
+        let is_encrypted = false;
+        let wire = Wire { users: &users, client, server, to_client, to_proxy, is_encrypted };
         assert_eq!(wire.run(None).client.err(), expected);
     };
     check(clear(PASSWORD), None);

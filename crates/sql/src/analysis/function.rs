@@ -18,6 +18,26 @@ pub(super) fn is_harmless(upper: &[u8], is_mariadb: bool) -> bool {
     BOTH.binary_search(&upper).is_ok() || family.binary_search(&upper).is_ok()
 }
 
+/// Whether a word makes an answer vary though no data changes: what tells the time or who asks,
+/// what is left to chance, and what takes time on purpose. `SQL_NO_CACHE` says so itself.
+pub(super) fn varies(upper: &[u8], is_call: bool, has_arguments: bool) -> bool {
+    match upper {
+        b"CURRENT_DATE" | b"CURRENT_TIME" | b"CURRENT_TIMESTAMP" | b"LOCALTIME"
+        | b"LOCALTIMESTAMP" | b"UTC_DATE" | b"UTC_TIME" | b"UTC_TIMESTAMP" | b"CURRENT_USER"
+        | b"CURRENT_ROLE" | b"SQL_NO_CACHE" => true,
+        b"UNIX_TIMESTAMP" => is_call && !has_arguments,
+        _ => is_call && VARYING.binary_search(&upper).is_ok(),
+    }
+}
+
+/// Calls that vary, sorted.
+#[rustfmt::skip]
+const VARYING: [&[u8]; 20] = [
+    b"BENCHMARK", b"CURDATE", b"CURTIME", b"DES_ENCRYPT", b"ENCRYPT", b"ETAG", b"NOW", b"RAND",
+    b"RANDOM_BYTES", b"ROLES_GRAPHML", b"SESSION_USER", b"SLEEP", b"SYSDATE", b"SYSTEM_USER",
+    b"SYS_GUID", b"USER", b"UUID", b"UUID_SHORT", b"UUID_V4", b"UUID_V7",
+];
+
 /// Functions of both families, types and keywords, sorted.
 #[rustfmt::skip]
 const BOTH: [&[u8]; 440] = [
@@ -140,8 +160,26 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted() {
-        for table in [&BOTH[..], &MYSQL, &MARIADB] {
+        for table in [&BOTH[..], &MYSQL, &MARIADB, &VARYING] {
             assert!(table.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+    }
+
+    #[test]
+    fn what_tells_time_chance_or_who_asks_varies() {
+        for (name, is_call, has_arguments, expected) in [
+            ("NOW", true, false, true),
+            ("NOW", false, false, false),
+            ("CURRENT_TIMESTAMP", false, false, true),
+            ("UNIX_TIMESTAMP", true, false, true),
+            ("UNIX_TIMESTAMP", true, true, false),
+            ("RAND", true, true, true),
+            ("UUID_V7", true, false, true),
+            ("SQL_NO_CACHE", false, false, true),
+            ("COUNT", true, true, false),
+            ("FROM_UNIXTIME", true, true, false),
+        ] {
+            assert_eq!(varies(name.as_bytes(), is_call, has_arguments), expected, "{name}");
         }
     }
 

@@ -32,6 +32,9 @@ pub struct Analysis {
     pub transaction: TransactionEffect,
     /// What of the connection's own past the answer depends on.
     pub depends: Depends,
+    /// Whether the answer may be another one the next time though no data has changed: the time,
+    /// chance, who asks. Also when the text asks not to be answered from a cache.
+    pub varies: bool,
     /// What stays behind in the session of the server that runs it, in order. When the text holds
     /// several statements, their transaction effects are among them.
     pub effects: Vec<Effect>,
@@ -151,6 +154,7 @@ fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, text: &[u8], modes
         analysis.access = Access::MayWrite;
     }
     analysis.depends.insert(skipped.depends);
+    analysis.varies |= skipped.varies;
     let mut known = analysis.effects.iter();
     let is_covered = skipped.effects.iter().all(|effect| known.any(|other| other == effect));
     let merged = merge(analysis.transaction, skipped.transaction);
@@ -190,6 +194,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         access: Access::MayWrite,
         transaction: TransactionEffect::None,
         depends: Depends::empty(),
+        varies: false,
         effects: Vec::new(),
         statements: 0,
         is_complete: true,
@@ -218,6 +223,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         }
         analysis.statements = analysis.statements.saturating_add(1);
         analysis.depends.insert(statement.depends);
+        analysis.varies |= statement.varies;
         reads_only &= statement.reads_only;
     }
     if reads_only && analysis.statements > 0 {

@@ -13,6 +13,8 @@ pub(super) struct Facts {
     /// A user variable gets a value.
     pub(super) assigns_user_variable: bool,
     pub(super) depends: Depends,
+    /// The answer depends on the time, on chance or on who asks.
+    pub(super) varies: bool,
     /// The first SELECT, INSERT, REPLACE, UPDATE or DELETE outside parentheses.
     pub(super) verb: Option<Verb>,
 }
@@ -220,10 +222,16 @@ impl Walk<'_> {
             }
             _ => {}
         }
+        self.facts.varies |= function::varies(upper, is_before_open, self.has_arguments(window));
         self.end_target(upper);
         if is_before_open && !self.known_call(upper, window) {
             self.call(window);
         }
+    }
+
+    /// Whether something stands in the parentheses behind the current word.
+    fn has_arguments(&self, window: &Window<'_>) -> bool {
+        window.after.is_some_and(|token| token.kind != TokenKind::Close)
     }
 
     /// Behind the last `)` of common table expressions: a query that does not begin with `SELECT`,

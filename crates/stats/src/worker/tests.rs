@@ -27,10 +27,13 @@ fn server(slot: usize, hostgroup: u32) -> ServerGauges {
 
 fn gauges(worker: u32) -> WorkerGauges {
     WorkerGauges {
+        clients_encrypted: 2,
+        server_connections_encrypted: 1,
         worker,
         servers: vec![server(1, 20), server(0, 10)],
         pins: BTreeMap::from([("temporary table".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, u64::from(worker))]),
+        limits: BTreeMap::new(),
         rule_hits: BTreeMap::from([(5, 2)]),
     }
 }

@@ -1,6 +1,6 @@
 //! Tables that only Trunkline has.
 
-use super::{DISK, MAIN, STATS, Table, int, integer, text};
+use super::{DISK, MAIN, MAIN_AND_DISK, STATS, Table, int, integer, text};
 
 pub(super) const TABLES: &[Table] = &[
     // What each variable does here: implemented, mapped or ignored, and how.
@@ -15,6 +15,21 @@ pub(super) const TABLES: &[Table] = &[
             text("meaning").needed(),
         ],
         &[],
+    ),
+    // Token buckets: for each user or digest when the name is empty.
+    Table::new(
+        "trunkline_limits",
+        MAIN_AND_DISK,
+        &[
+            int("active").needed().or("1").check("active IN (0,1)"),
+            text("scope").needed().check("scope IN ('user','rule','digest')"),
+            text("name").needed().or("''"),
+            int("rate").needed().check("rate BETWEEN 1 AND 10000000"),
+            int("burst").check("burst >= 1"),
+            int("wait_max_ms").needed().or("0").check("wait_max_ms BETWEEN 0 AND 3600000"),
+            text("comment").needed().or("''"),
+        ],
+        &["PRIMARY KEY (scope, name)"],
     ),
     // Every change of what runs.
     Table::new(
@@ -77,6 +92,33 @@ pub(super) const TABLES: &[Table] = &[
             int("p99_us").needed(),
             int("max_us").needed(),
             int("now").needed(),
+        ],
+        &[],
+    ),
+    Table::new(
+        "stats_limits",
+        STATS,
+        &[
+            text("scope").needed(),
+            text("name").needed(),
+            int("passed").needed(),
+            int("delayed").needed(),
+            int("refused").needed(),
+        ],
+        &[],
+    ),
+    Table::new(
+        "stats_cache",
+        STATS,
+        &[
+            int("rule_id").needed().key(),
+            int("hits").needed(),
+            int("misses").needed(),
+            int("waits").needed(),
+            int("stored").needed(),
+            int("stored_bytes").needed(),
+            int("sent_bytes").needed(),
+            int("mean_age_ms").needed(),
         ],
         &[],
     ),

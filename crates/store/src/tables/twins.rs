@@ -55,6 +55,7 @@ pub(super) const TWINS: &[Twin] = &[
         of: "mysql_firewall_whitelist_sqli_fingerprints",
         schemas: MAIN,
     },
+    Twin { name: "runtime_trunkline_limits", of: "trunkline_limits", schemas: MAIN },
     Twin { name: "runtime_restapi_routes", of: "restapi_routes", schemas: MAIN },
     Twin { name: "runtime_coredump_filters", of: "coredump_filters", schemas: MAIN },
     Twin { name: "runtime_clickhouse_users", of: "clickhouse_users", schemas: MAIN },

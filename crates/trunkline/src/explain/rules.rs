@@ -63,7 +63,7 @@ pub(super) fn orders(out: &mut String, effects: &Effects) -> fmt::Result {
     number("mirror_flagOUT", effects.mirror_flag, "");
     number("gtid_from_hostgroup", effects.gtid_from_hostgroup.map(|hostgroup| hostgroup.0), "");
     number("log", effects.log.map(u32::from), "");
-    number("pipeline", effects.pipeline.map(u32::from), "");
+    orders.extend(effects.pipeline.map(|pipeline| format!("pipeline {pipeline}")));
     match orders.is_empty() {
         true => Ok(()),
         false => writeln!(out, "{:<12}{}", "orders", orders.join(", ")),

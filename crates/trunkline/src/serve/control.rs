@@ -19,9 +19,11 @@ pub(super) enum Request {
         config: Box<Config>,
         /// Where it comes from.
         source: String,
-        /// Gets a line for each change.
-        done: oneshot::Sender<Vec<String>>,
+        /// Gets a line for each change, or why nothing has changed.
+        done: oneshot::Sender<Result<Vec<String>, String>>,
     },
+    /// Read certificates and keys anew.
+    ReloadTls { done: oneshot::Sender<Result<Vec<String>, String>> },
     /// End the process.
     Stop { is_slow: bool },
 }
@@ -65,12 +67,26 @@ impl Runtime for Control {
             let request = Request::Apply { config: Box::new(config), source, done };
             let stopping = || "the process stops".to_owned();
             self.requests.send(request).await.map_err(|_| stopping())?;
-            changes.await.map_err(|_| stopping())
+            changes.await.map_err(|_| stopping())?
+        })
+    }
+
+    fn reload_tls(&self) -> ApplyFuture<'_> {
+        Box::pin(async move {
+            let (done, changes) = oneshot::channel();
+            let stopping = || "the process stops".to_owned();
+            let request = Request::ReloadTls { done };
+            self.requests.send(request).await.map_err(|_| stopping())?;
+            changes.await.map_err(|_| stopping())?
         })
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshots.borrow())
+    }
+
+    fn flush_cache(&self) -> u64 {
+        self.reporter.cache().flush()
     }
 
     fn stop(&self, is_slow: bool) {

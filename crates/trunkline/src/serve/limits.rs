@@ -1,4 +1,7 @@
-//! How many files and sockets the process may open.
+//! How many files and sockets the process may open, and how exact its pauses are.
+
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_config::Config;
@@ -19,9 +22,23 @@ pub fn raise_open_files() -> Option<u64> {
     }
 }
 
+/// Lets the pauses of threads that begin after this end within a microsecond of their time: by
+/// default the kernel adds up to 50 µs, and workers pause for less (`coalesce_max_us`).
+#[cfg(target_os = "linux")]
+pub fn sharpen_pauses() {
+    if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000)) {
+        tracing::debug!("pauses of workers stay coarse: {error}");
+    }
+}
+
+/// Pauses are as exact as the system makes them.
+#[cfg(not(target_os = "linux"))]
+pub fn sharpen_pauses() {}
+
 /// What an operator should hear when the limit is below what the configuration allows.
 pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
-    let clients = u64::from(config.settings.max_connections);
+    let relayed = config.tcp_listeners.iter().map(|it| u64::from(it.max_connections));
+    let clients = u64::from(config.settings.max_connections).saturating_add(relayed.sum());
     let servers: u64 = config.servers.iter().map(|entry| u64::from(entry.max_connections)).sum();
     let needed = clients.saturating_add(servers).saturating_add(OTHER_FILES);
     let limit = limit.filter(|limit| *limit < needed)?;

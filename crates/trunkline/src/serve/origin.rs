@@ -6,6 +6,7 @@ use trunkline_admin::{
     desk::{self, Start},
     import::Imported,
 };
+use trunkline_proxy::TlsFolders;
 use trunkline_store::Store;
 
 use crate::{
@@ -37,6 +38,16 @@ impl Origin {
         match self {
             Self::File(file) => file.path().to_owned(),
             Self::Database(folder) => folder.join(trunkline_store::open::DISK_FILE),
+        }
+    }
+}
+
+impl Origin {
+    /// Where certificates and keys are.
+    pub(super) fn tls_folders(&self) -> TlsFolders {
+        match self {
+            Self::File(file) => file.tls_folders(),
+            Self::Database(folder) => TlsFolders { base: folder.clone(), own: folder.clone() },
         }
     }
 }

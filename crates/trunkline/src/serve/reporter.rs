@@ -6,9 +6,10 @@ use std::{
 };
 
 use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
+use trunkline_cache::Cache;
 use trunkline_config::Snapshot;
-use trunkline_proxy::DataPlane;
-use trunkline_stats::{DigestQuery, Process, Report, SessionList, SessionQuery};
+use trunkline_proxy::{DataPlane, TlsSetup};
+use trunkline_stats::{CacheFigures, DigestQuery, Process, Report, SessionList, SessionQuery};
 
 /// How long the workers may take for their numbers.
 const WORKERS_TIME_MAX: Duration = Duration::from_secs(1);
@@ -17,6 +18,7 @@ const WORKERS_TIME_MAX: Duration = Duration::from_secs(1);
 pub struct Reporter {
     plane: Arc<RwLock<DataPlane>>,
     known: Mutex<Known>,
+    cache: Arc<Cache>,
 }
 
 struct Known {
@@ -28,7 +30,13 @@ impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
         let known = Mutex::new(Known { process, health: Health::Ready });
-        Self { plane, known }
+        let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
+        Self { plane, known, cache: Arc::clone(shared.cache()) }
+    }
+
+    /// The workers' result cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// A configuration is in force from now on.
@@ -39,6 +47,11 @@ impl Reporter {
         configuration.users = u64::try_from(snapshot.users.len()).unwrap_or(u64::MAX);
         configuration.rules = u64::try_from(snapshot.rules.len()).unwrap_or(u64::MAX);
         configuration.version = snapshot.version;
+    }
+
+    /// Clients are shown another certificate from now on.
+    pub fn encrypts(&self, setup: &TlsSetup) {
+        self.known().process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
     }
 
     /// The version alone has changed: other addresses, the same configuration.
@@ -72,6 +85,13 @@ impl StatusSource for Reporter {
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
             report.process = self.known().process.clone();
+            let figures = self.cache.figures();
+            report.process.cache = CacheFigures {
+                entries: figures.entries,
+                bytes: figures.bytes,
+                bytes_max: figures.bytes_max,
+                purged: figures.purged,
+            };
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report
         })

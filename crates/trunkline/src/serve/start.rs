@@ -13,14 +13,15 @@ use anyhow::{Context, Result, anyhow};
 use tokio::{net::TcpListener, sync::watch};
 use trunkline_admin::{
     desk::{Desk, FileReader},
+    glb,
     port::AdminListener,
 };
-use trunkline_config::{ListenAddress, Settings, Snapshot};
+use trunkline_config::{Config, ListenAddress, Settings, Snapshot};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, PlaneOptions};
+use trunkline_proxy::{DataPlane, PlaneOptions, TlsSetup};
 use trunkline_stats::{Configuration, Process};
 
 use crate::{
@@ -54,8 +55,10 @@ pub(super) async fn start(
     let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
+    limits::sharpen_pauses();
     warn(&read, open_files);
     let summary = summary(&read.config);
+    let tls = Arc::new(load_tls(&origin, &read.config)?);
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
     let admin = bind_admin(database.as_ref()).await?;
@@ -70,8 +73,12 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
-    let options =
-        PlaneOptions { snapshot: Arc::clone(&snapshot), greeting: Arc::clone(&greeting), workers };
+    let options = PlaneOptions {
+        snapshot: Arc::clone(&snapshot),
+        greeting: Arc::clone(&greeting),
+        tls: Arc::clone(&tls),
+        workers,
+    };
     let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
     for address in &listen {
@@ -88,11 +95,14 @@ pub(super) async fn start(
     let plane = Arc::new(RwLock::new(plane));
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
     reporter.applied(&snapshot);
+    reporter.encrypts(&tls);
     if let Some(listener) = http {
         serve_http(listener, Arc::clone(&reporter))?;
     }
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
+    let control = Arc::new(control);
+    tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
     serve_admin(database, control, admin);
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
@@ -105,12 +115,24 @@ pub(super) async fn start(
         reporter,
         known,
         greeting,
+        tls,
         signals,
         notifier,
         log,
         snapshots,
         requests,
     })))
+}
+
+/// Reads certificates and keys; what is wrong with them ends the start.
+fn load_tls(origin: &Origin, config: &Config) -> Result<TlsSetup> {
+    match TlsSetup::load(config, &origin.tls_folders(), None) {
+        Ok(tls) => {
+            tls.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+            Ok(tls)
+        }
+        Err(errors) => Err(anyhow!(errors.join("; "))),
+    }
 }
 
 /// Fails when a port is not to be had; the listener for HTTP.
@@ -145,10 +167,10 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
 }
 
 /// Answers administrators until the process ends, when there is a database.
-fn serve_admin(database: Option<Database>, control: Control, listeners: Vec<AdminListener>) {
+fn serve_admin(database: Option<Database>, control: Arc<Control>, listeners: Vec<AdminListener>) {
     let Some(Database { store, file, .. }) = database else { return };
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
-    let desk = Arc::new(Desk::new(store, Arc::new(control), file));
+    let desk = Arc::new(Desk::new(store, control, file));
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
         tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
@@ -190,7 +212,7 @@ async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
         }
     }
     if !is_leader_known(&known, &snapshot) {
-        let servers: Vec<_> = snapshot.servers().map(Arc::clone).collect();
+        let servers: Vec<_> = snapshot.mysql_servers().map(Arc::clone).collect();
         let wanted = Duration::from_millis(snapshot.settings.connect_timeout_server);
         let time_max = wanted.min(PREPARATION_TIME_MAX);
         let account = Account::of(&snapshot);

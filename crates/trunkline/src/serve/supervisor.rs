@@ -17,10 +17,11 @@ use tokio::{
 use trunkline_admin::Health;
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, greeting_for_clients, keep_learning, keep_resolving, resolve,
+    Knowledge, Resolution, greeting_for_clients, keep_checking, keep_learning, keep_resolving,
+    resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::DataPlane;
+use trunkline_proxy::{DataPlane, TlsSetup};
 use trunkline_stats::DigestQuery;
 use trunkline_topology::Address;
 
@@ -63,6 +64,7 @@ pub(super) struct Parts {
     pub reporter: Arc<Reporter>,
     pub known: Knowledge,
     pub greeting: Arc<Greeting>,
+    pub tls: Arc<TlsSetup>,
     pub signals: Signals,
     pub notifier: Notifier,
     pub log: Log,
@@ -89,6 +91,7 @@ impl Supervisor {
         let resolve_now = Arc::new(Notify::new());
         let (learned, news) = mpsc::channel(OUTCOMES_MAX);
         let on_demand = Arc::clone(&resolve_now);
+        tokio::spawn(keep_checking(seen.clone()));
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
         resolve_now.notify_one();
@@ -112,6 +115,11 @@ impl Supervisor {
                         let changes = self.apply(*config, &source).await;
                         // Who asked may have gone; it runs all the same.
                         drop(done.send(changes));
+                    }
+                    Request::ReloadTls { done } => {
+                        let config = Arc::clone(&self.parts.snapshot.config);
+                        let loaded = self.load_tls(&config).map(|tls| self.encrypt(tls));
+                        drop(done.send(loaded.map(|line| vec![line.to_owned()])));
                     }
                     Request::Stop { is_slow } => {
                         let within = (!is_slow).then_some(Duration::ZERO);
@@ -137,13 +145,18 @@ impl Supervisor {
         self.resolve_now.notify_one();
         let Origin::File(file) = &self.parts.origin else {
             tracing::info!("host names are resolved again; a database is loaded on the admin port");
+            let config = Arc::clone(&self.parts.snapshot.config);
+            if let Ok(tls) = self.load_tls(&config) {
+                self.encrypt(tls);
+            }
             return self.say_ready();
         };
         let source = file.path().display().to_string();
         match file.read() {
             Ok(read) => {
                 read.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-                self.apply(read.config, &source).await;
+                // What is wrong is logged.
+                drop(self.apply(read.config, &source).await);
             }
             Err(errors) => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
@@ -163,9 +176,45 @@ impl Supervisor {
         self.parts.notifier.ready(&format!("serving {}", summary(&self.parts.snapshot.config)));
     }
 
+    /// Reads the certificates and keys of a configuration. What is wrong is logged, and leaves
+    /// everything as it is.
+    fn load_tls(&self, config: &Config) -> Result<Arc<TlsSetup>, String> {
+        let folders = self.parts.origin.tls_folders();
+        match TlsSetup::load(config, &folders, Some(&self.parts.tls)) {
+            Ok(tls) => {
+                tls.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+                Ok(Arc::new(tls))
+            }
+            Err(errors) => {
+                errors.iter().for_each(|error| tracing::error!("{error}"));
+                let count = counted(errors.len(), "error");
+                tracing::error!("configuration unchanged: {count} in what TLS works with");
+                let text = errors.join("; ");
+                self.parts.reporter.attempted(Some(text.clone()));
+                Err(text)
+            }
+        }
+    }
+
+    /// Has new connections encrypted with this, if it is anything new.
+    fn encrypt(&mut self, tls: Arc<TlsSetup>) -> &'static str {
+        if tls.is_same(&self.parts.tls) {
+            return "certificates and keys are as before";
+        }
+        self.plane().encrypt(&tls);
+        self.parts.reporter.encrypts(&tls);
+        self.parts.tls = tls;
+        tracing::info!("certificates and keys are in force as read now");
+        "certificates and keys are in force as read now"
+    }
+
     /// Serves by another configuration from now on. A line for each change.
-    async fn apply(&mut self, config: Config, source: &str) -> Vec<String> {
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    async fn apply(&mut self, config: Config, source: &str) -> Result<Vec<String>, String> {
         let running = Arc::clone(&self.parts.snapshot);
+        let tls = self.load_tls(&config)?;
         let changes = difference(&running, &config);
         for change in changes.iter().take(CHANGES_LOGGED_MAX) {
             tracing::info!("{change}");
@@ -176,8 +225,9 @@ impl Supervisor {
         if changes.iter().all(|change| change.needs_restart) {
             let what = if changes.is_empty() { "nothing new" } else { "nothing new for now" };
             tracing::info!("configuration unchanged: {source} has {what}");
+            self.encrypt(tls);
             self.parts.reporter.attempted(None);
-            return changes.iter().map(ToString::to_string).collect();
+            return Ok(changes.iter().map(ToString::to_string).collect());
         }
         if let Some(warning) = limits::open_files_warning(self.parts.open_files, &config) {
             tracing::warn!("{warning}");
@@ -194,18 +244,20 @@ impl Supervisor {
             None => next,
         };
         self.parts.log.set_level(next.settings.log_level);
+        self.encrypt(tls);
         self.publish(next);
         self.parts.reporter.applied(&self.parts.snapshot);
         self.greet();
         let count = counted(changes.len(), "change");
         tracing::info!("configuration {} in force: {count}", self.parts.snapshot.version);
-        changes.iter().map(ToString::to_string).collect()
+        Ok(changes.iter().map(ToString::to_string).collect())
     }
 
     fn publish(&mut self, next: Snapshot) {
         debug_assert!(next.version > self.parts.snapshot.version);
         self.parts.snapshot = Arc::new(next);
-        self.plane().publish(&self.parts.snapshot);
+        let problems = self.plane().publish(&self.parts.snapshot);
+        problems.iter().for_each(|problem| tracing::error!("{problem}"));
         self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
     }
 

@@ -1,6 +1,6 @@
 //! What clients ask of their prepared statements.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use trunkline_protocol::{
     capability::Capabilities,
@@ -12,7 +12,7 @@ use trunkline_protocol::{
     packet::greeting::Flavor,
     response::ResponseShape,
 };
-use trunkline_session::tracker::PinReason;
+use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_sql::analysis::Effect;
 
 use crate::{
@@ -57,6 +57,35 @@ pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
         Some(types) => Fit::Types { types, nulls: execution.nulls },
         // The server says what it thinks of types that never came.
         None => Fit::Unused,
+    }
+}
+
+impl ClientStmt {
+    /// Appends what decides the answer to an execution; `None` when that is not for the cache:
+    /// with a cursor or long data, for many rows, or when the text was read in another state than
+    /// the session's own (`reading_of`).
+    pub(crate) fn put_key(
+        &self,
+        statement: &Statement,
+        reading_of: impl FnOnce(bool) -> Arc<SessionState>,
+        key: &mut Vec<u8>,
+    ) -> Option<()> {
+        let entry = &self.entry;
+        let is_bulk = statement.frames.get(HEADER_LEN) == Some(&BULK_EXECUTE);
+        if is_bulk || self.long.is_some() || statement.opens_cursor() || !entry.has_rows {
+            return None;
+        }
+        if !Arc::ptr_eq(&reading_of(entry.has_literals), &entry.reading) {
+            return None;
+        }
+        let execution = execution_in(&statement.frames, entry.params)?;
+        let types = self.types.as_deref()?;
+        for part in [&*entry.text, types, execution.nulls] {
+            key.extend_from_slice(&u32::try_from(part.len()).ok()?.to_le_bytes());
+            key.extend_from_slice(part);
+        }
+        key.extend_from_slice(execution.values());
+        Some(())
     }
 }
 

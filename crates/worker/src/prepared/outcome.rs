@@ -12,7 +12,7 @@ use trunkline_sql::analysis::Depends;
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Stage, Statement},
+    client::{Phase, Purpose, Stage, Statement},
     conn::Owner,
 };
 
@@ -235,6 +235,17 @@ impl Worker {
             if let Some(lease) = session.lease_mut(conn_id) {
                 lease.pins.pin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
             }
+        }
+    }
+
+    /// A client's execution was answered without a server.
+    pub(crate) fn stmt_answered(&mut self, id: ClientId, statement: &Statement, outcome: &Outcome) {
+        let Some(stmt_id) = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute)
+        else {
+            return;
+        };
+        if let Some(stmts) = self.stmts_mut(id) {
+            stmts.columns_sent(stmt_id, outcome);
         }
     }
 

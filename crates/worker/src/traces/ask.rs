@@ -45,7 +45,8 @@ impl Worker {
             return;
         };
         let analysis = &known.analysis;
-        if analysis.statements != 1 || matches!(route, Route::Ok(_) | Route::Error(_)) {
+        let is_answered = matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_));
+        if analysis.statements != 1 || is_answered {
             return self.follow(id, route, statement);
         }
         let depends = analysis.depends;
@@ -219,7 +220,9 @@ pub(super) fn route_hostgroup(route: &Route) -> trunkline_topology::HostgroupId 
         Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
             *hostgroup
         }
-        Route::Error(_) | Route::Ok(_) => trunkline_topology::HostgroupId::default(),
+        Route::Error(_) | Route::Limited(_) | Route::Ok(_) => {
+            trunkline_topology::HostgroupId::default()
+        }
     }
 }
 

@@ -38,7 +38,7 @@ impl Worker {
         };
         let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else { return };
-        if matches!(route, Route::Ok(_) | Route::Error(_)) {
+        if matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_)) {
             return self.follow(id, route, statement);
         }
         let depends = known.analysis.depends;

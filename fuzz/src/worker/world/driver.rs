@@ -92,6 +92,10 @@ impl World {
             }
             Action::CloseClient { client, now } => self.close_asked(index, client, now),
             Action::CloseServer { conn, .. } => self.forget_server(index, conn),
+            // Nobody here has a certificate, and no server is asked for one.
+            Action::StartClientTls(_) | Action::StartServerTls { .. } => {
+                unreachable!("TLS is offered to nobody")
+            }
             Action::Pause(side) => self.set_paused(index, side, true),
             Action::Resume(side) => self.set_paused(index, side, false),
             Action::Probe(conn) => {
@@ -119,6 +123,7 @@ impl World {
             Action::Killed { asker, answer } => {
                 self.worker(asker.worker).kill_answered(asker, answer);
             }
+            Action::WakeCached { to, clients } => self.worker(to).cache_woken(clients),
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {

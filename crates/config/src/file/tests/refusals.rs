@@ -112,7 +112,11 @@ fn a_wrong_server_is_named() {
         "address='a'\nstatus='SHUNNED'",
         "t:3:8: `status` in [[server]] must be ONLINE, OFFLINE_SOFT or OFFLINE_HARD, not `SHUNNED`",
     );
-    check("address='a'\nuse_ssl=1", "t:3:1: `use_ssl` in [[server]] is not supported yet");
+    check(
+        "address='a'\nuse_ssl=2",
+        "t:3:9: `use_ssl` in [[server]] must be disabled, preferred, required, verify-ca, \
+         verify-identity, 0 or 1, not 2",
+    );
     check(
         "address='a'\nworkers=1",
         "t:3:1: `workers` is a setting; it must stand above the first [[server]]",
@@ -196,6 +200,32 @@ fn a_wrong_replication_group_is_named() {
         twice,
         "t:5:18: writer_hostgroup 0 is defined twice (first on line 2)\n\
          t:6:18: reader_hostgroup 1 is defined twice (first on line 3)",
+    );
+}
+
+#[test]
+fn a_wrong_hostgroup_is_named() {
+    let check = |keys: &str, expected: &str| {
+        let text = format!("[[hostgroup]]\n{keys}");
+        assert_eq!(errors(&whole(&text)), expected, "{keys}");
+    };
+    check("pipeline='off'", "t:1:1: `hostgroup_id` is missing in [[hostgroup]]");
+    check(
+        "hostgroup_id=0\npipeline='on'",
+        "t:3:10: `pipeline` in [[hostgroup]] must be auto, off or 1 to 1024, not `on`",
+    );
+    check(
+        "hostgroup_id=0\npipeline=false",
+        "t:3:10: `pipeline` in [[hostgroup]] must be \"auto\", \"off\" or 1 to 1024",
+    );
+    check("hostgroup_id=7", "t:2:14: hostgroup 7 has no [[server]]");
+    check(
+        "hostgroup_id=0\ninit_connect=''",
+        "t:3:1: `init_connect` in [[hostgroup]] is not supported yet",
+    );
+    check(
+        "hostgroup_id=0\n[[hostgroup]]\nhostgroup_id=0",
+        "t:4:14: hostgroup 0 is defined twice (first on line 2)",
     );
 }
 

@@ -19,6 +19,7 @@ pub(super) struct Statement {
     pub(super) kind: StatementKind,
     pub(super) transaction: TransactionEffect,
     pub(super) depends: Depends,
+    pub(super) varies: bool,
     pub(super) reads_only: bool,
 }
 
@@ -100,6 +101,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statem
         kind: head.kind,
         transaction: head.transaction,
         depends: head.depends,
+        varies: false,
         reads_only: false,
     };
     let mut assigns_user_variable = head.assigns_user_variable;
@@ -107,6 +109,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statem
         Body::Plain(calls) => {
             let facts = walk(tokens, calls, effects);
             statement.depends.insert(facts.depends);
+            statement.varies = facts.varies;
             statement.reads_only = head.is_read && !facts.may_write;
             assigns_user_variable |= facts.assigns_user_variable;
             if is_with {

@@ -1,0 +1,592 @@
+//! Step 6: a statement that a rule makes cacheable is answered with an equal one's answer.
+//!
+//! An answer is stored as its server sent it, and goes through the same relay again for each
+//! client, so that everybody gets its own framing. Found is only what agrees in everything that
+//! changes an answer ([`Worker::put_key`]); stored is only what is complete, without an error, and
+//! left nothing behind ([`Worker::stored`]). A hit takes no lease and touches no server.
+//! `docs/decisions/0019`.
+
+use std::sync::Arc;
+
+use trunkline_cache::{Begun, Cache, Reply, Ticket, Waiter};
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::{
+        Malformed,
+        frame::{HEADER_LEN, Header},
+    },
+    packet::{
+        ok::{self, OkPacket, put_result_end},
+        status,
+        track::{Change, Changes},
+    },
+    response::{Fed, Outcome, Relay, ReplyFormat, ResponseShape},
+};
+use trunkline_rules::Effects;
+use trunkline_session::tracker::{Charset, PinReason, SessionState, reports_change};
+use trunkline_sql::analysis::{Depends, StatementKind};
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    Action, ClientId, Worker,
+    analysis::Known,
+    client::{Phase, Purpose, Session, Statement, Waiting},
+    command::is_split,
+    prepared::know_columns,
+    route::Route,
+};
+
+/// A longer command is not cached, bytes.
+const COMMAND_LEN_MAX: usize = 64 * 1024;
+/// How long a statement waits for the answer to an equal one, where its rule does not say so, ms.
+const WAIT_MS: u32 = 1_000;
+/// What may hold a session on its connection while it is answered from the cache: none of it
+/// changes an answer.
+const HARMLESS_PINS: [PinReason; 3] = [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
+/// Status flags of an answer that means something for its own connection only.
+const UNSTORED_STATUS: u16 = status::IN_TRANS | status::MORE_RESULTS | status::CURSOR_EXISTS;
+
+/// What a rule or a hint says of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CacheOrder {
+    /// How old an answer may be, ms; not 0.
+    ttl_ms: u32,
+    /// Whether answers without rows are stored; `None` as the setting says.
+    stores_empty: Option<bool>,
+    /// How long to wait for an equal statement's answer, ms.
+    wait_ms: u32,
+    /// The rule; 0 for a hint.
+    rule: u32,
+    /// What varies is cached too.
+    is_always: bool,
+}
+
+impl CacheOrder {
+    /// What rules say; `None` when they do not make the statement cacheable.
+    pub(crate) fn of_effects(effects: &Effects) -> Option<Self> {
+        Some(Self {
+            ttl_ms: effects.cache_ttl_ms.filter(|ttl_ms| *ttl_ms > 0)?,
+            stores_empty: effects.cache_empty_result,
+            wait_ms: effects.cache_timeout_ms.unwrap_or(WAIT_MS),
+            rule: effects.cache_rule.unwrap_or_default(),
+            is_always: effects.cache_always == Some(true),
+        })
+    }
+
+    /// What a hint makes of it: another time, or none.
+    pub(crate) fn hinted(before: Option<Self>, ttl_ms: u32) -> Option<Self> {
+        let plain =
+            Self { ttl_ms, stores_empty: None, wait_ms: WAIT_MS, rule: 0, is_always: false };
+        (ttl_ms > 0).then(|| Self { ttl_ms, ..before.unwrap_or(plain) })
+    }
+
+    fn ttl_us(self) -> u64 {
+        u64::from(self.ttl_ms) * 1_000
+    }
+}
+
+/// A statement whose answer is to be stored.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    cache: Arc<Cache>,
+    key: Box<[u8]>,
+    ticket: Ticket,
+    /// What has come of the answer, as the server sends it.
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    is_too_long: bool,
+}
+
+impl Fill {
+    /// Takes a part of the answer.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        if self.is_too_long || self.bytes.len() + bytes.len() > self.bytes_max {
+            self.is_too_long = true;
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The statement is sent, perhaps once more: what came before does not count.
+    pub(crate) fn restart(&mut self) {
+        self.bytes.clear();
+        self.is_too_long = false;
+    }
+}
+
+/// What the cache has for a statement.
+enum Found {
+    Answer(Arc<Reply>),
+    /// Its answer is to be stored.
+    Fill(Ticket),
+    /// An equal one is under way, and it waits for that one's answer.
+    Wait,
+    /// It goes on as any other.
+    Nothing,
+}
+
+impl Worker {
+    /// Answers a statement from the cache, has it wait for an equal one's answer, or gives it
+    /// back, perhaps with the order to store its answer.
+    pub(crate) fn ask_cache(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+    ) -> Option<(Route, Statement)> {
+        let Some(order) = statement.orders.cache else {
+            return Some((route, statement));
+        };
+        let mut key = std::mem::take(&mut self.cache_key);
+        key.clear();
+        let found = match self.put_key(id, &route, &statement, text_len, order, &mut key) {
+            Some(()) => self.look_up(id, &key, order, order.wait_ms > 0),
+            None => Found::Nothing,
+        };
+        let given_back = match found {
+            Found::Answer(reply) => {
+                self.answer_cached(id, &mut statement, order, &reply);
+                self.buffers.give(statement.frames);
+                None
+            }
+            Found::Wait => {
+                self.await_cached(id, Waiting { route, text_len }, statement, order, &key);
+                None
+            }
+            Found::Fill(ticket) => {
+                statement.fill = Some(self.new_fill(&key, ticket));
+                Some((route, statement))
+            }
+            Found::Nothing => Some((route, statement)),
+        };
+        self.cache_key = key;
+        given_back
+    }
+
+    fn new_fill(&self, key: &[u8], ticket: Ticket) -> Box<Fill> {
+        let settings_max = self.snapshot.settings.query_cache_result_max;
+        let share = usize::try_from(self.cache.reply_max()).unwrap_or(usize::MAX);
+        Box::new(Fill {
+            cache: Arc::clone(&self.cache),
+            key: key.into(),
+            ticket,
+            bytes: Vec::new(),
+            bytes_max: settings_max.min(share.saturating_sub(key.len())),
+            is_too_long: false,
+        })
+    }
+
+    fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
+        let now_us = self.now.us;
+        let found = self.cache.get(key, order.ttl_us(), now_us);
+        self.stats.counters.cache_lookups += 1;
+        let figures = self.stats.cache_mut(order.rule);
+        match found {
+            Some(reply) if !reply.is_soft(now_us) => Found::Answer(reply),
+            // The first one renews it.
+            Some(reply) => match self.cache.begin(key, None, now_us) {
+                Begun::Fill(ticket) => {
+                    figures.misses += 1;
+                    Found::Fill(ticket)
+                }
+                Begun::Wait | Begun::Busy => Found::Answer(reply),
+            },
+            None => {
+                let (worker, ClientId { index, generation }) = (self.options.index, id);
+                let waiter = may_wait.then_some(Waiter { worker, index, generation });
+                match self.cache.begin(key, waiter, now_us) {
+                    Begun::Fill(ticket) => {
+                        figures.misses += 1;
+                        Found::Fill(ticket)
+                    }
+                    Begun::Wait => Found::Wait,
+                    Begun::Busy => {
+                        figures.misses += 1;
+                        Found::Nothing
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers a statement with what the cache has.
+    fn answer_cached(
+        &mut self,
+        id: ClientId,
+        statement: &mut Statement,
+        order: CacheOrder,
+        reply: &Reply,
+    ) {
+        let flavor = self.greeting.flavor();
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let shape = ResponseShape::Query;
+        let mut relay = Relay::new(shape, reply.format, session.format, true).numbered_from(1);
+        relay.set_told(session.told);
+        relay.set_without_cursor();
+        know_columns(&mut relay, statement, session);
+        let before = client.outbox.position();
+        let fed = relay.feed(&reply.bytes, client.outbox.buf(&mut self.buffers));
+        let sent = client.outbox.position() - before;
+        self.touch_client(id);
+        if !matches!(fed, Ok(Fed { ended: true, .. })) {
+            debug_assert!(false, "a stored answer is whole");
+            return self.close_client_now(id);
+        }
+        let outcome = relay.into_outcome();
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            // No connection has what this statement left: there is nothing but the counts.
+            session.past.learn(statement, &outcome, flavor);
+            session.last_conn = None;
+        }
+        self.stmt_answered(id, statement, &outcome);
+        self.count_waiting(id);
+        let age_us = reply.age_us(self.now.us);
+        let counters = &mut self.stats.counters;
+        counters.cache_hits += 1;
+        counters.cache_sent_bytes += sent;
+        counters.statements_answered += 1;
+        let figures = self.stats.cache_mut(order.rule);
+        figures.hits += 1;
+        figures.sent_bytes += sent;
+        figures.age_us += age_us;
+        statement.hostgroup = HostgroupId(trunkline_stats::HOSTGROUP_CACHE);
+        // It has not waited for a connection.
+        statement.sent_us = statement.begun_us;
+        self.sample(id, statement, None, Some(&outcome), None);
+    }
+
+    /// Waits until an equal statement has been answered, or for as long as its rule says.
+    fn await_cached(
+        &mut self,
+        id: ClientId,
+        waiting: Waiting,
+        mut statement: Statement,
+        order: CacheOrder,
+        key: &[u8],
+    ) {
+        self.stats.counters.cache_waits += 1;
+        self.stats.cache_mut(order.rule).waits += 1;
+        let mut wait_ms = u64::from(order.wait_ms);
+        if statement.orders.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.orders.timeout_ms);
+        }
+        statement.held_back = Some(Box::new(waiting));
+        statement.awaits_cache = Some(key.into());
+        self.begin(id, statement);
+        self.set_timer(id, self.now.ms() + wait_ms);
+    }
+
+    /// Answers that clients of this worker wait for were stored, or will not be.
+    pub fn cache_woken(&mut self, clients: Vec<ClientId>) {
+        self.cache_woken.extend(clients);
+    }
+
+    /// Lets those go on whose answers were stored. What they do then may wake others, which come
+    /// with the next call.
+    pub(crate) fn go_on_cached(&mut self) {
+        for _ in 0..self.cache_woken.len() {
+            if let Some(id) = self.cache_woken.pop_front() {
+                self.go_on_with(id);
+            }
+        }
+    }
+
+    fn go_on_with(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Phase::Running(statement) = &mut client.phase else {
+            return;
+        };
+        let (Some(key), Some(order)) = (statement.awaits_cache.take(), statement.orders.cache)
+        else {
+            return;
+        };
+        let Some(waiting) = statement.held_back.take() else {
+            return;
+        };
+        let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
+        else {
+            return;
+        };
+        self.set_timer(id, 0);
+        let Waiting { route, text_len } = *waiting;
+        match self.look_up(id, &key, order, false) {
+            Found::Answer(reply) => {
+                self.answer_cached(id, &mut statement, order, &reply);
+                self.retire(statement);
+                return self.after_statement(id);
+            }
+            Found::Fill(ticket) => statement.fill = Some(self.new_fill(&key, ticket)),
+            Found::Wait | Found::Nothing => {}
+        }
+        self.set_off(id, route, *statement, text_len);
+    }
+
+    /// The statement has been answered: its answer is stored if it is fit for that.
+    pub(crate) fn finish_fill(
+        &mut self,
+        conn_id: ConnId,
+        statement: &mut Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
+        let Some(fill) = statement.fill.take() else {
+            return;
+        };
+        let reply = match was_run && statement.ending.is_none() {
+            true => self.stored(conn_id, statement, &fill, outcome),
+            false => None,
+        };
+        if let (Some(reply), Some(order)) = (&reply, statement.orders.cache) {
+            let len = reply.bytes.len() as u64;
+            self.stats.counters.cache_stored += 1;
+            self.stats.counters.cache_stored_bytes += len;
+            let figures = self.stats.cache_mut(order.rule);
+            figures.stored += 1;
+            figures.stored_bytes += len;
+        }
+        let waiters = fill.cache.finish(&fill.key, fill.ticket, reply);
+        self.wake_waiters(waiters);
+    }
+
+    /// The statement is over without an answer to store.
+    pub(crate) fn drop_fill(&mut self, statement: &mut Statement) {
+        if let Some(fill) = statement.fill.take() {
+            let waiters = fill.cache.finish(&fill.key, fill.ticket, None);
+            self.wake_waiters(waiters);
+        }
+    }
+
+    fn wake_waiters(&mut self, waiters: Vec<Waiter>) {
+        let mut others: Vec<(usize, Vec<ClientId>)> = Vec::new();
+        for Waiter { worker, index, generation } in waiters {
+            let id = ClientId { index, generation };
+            if worker == self.options.index {
+                self.cache_woken.push_back(id);
+                continue;
+            }
+            match others.iter_mut().find(|(to, _)| *to == worker) {
+                Some((_, clients)) => clients.push(id),
+                None => others.push((worker, vec![id])),
+            }
+        }
+        for (to, clients) in others {
+            self.act(Action::WakeCached { to, clients });
+        }
+    }
+
+    /// What is stored of an answer: all of it, numbered from 1. `None` when it is not fit.
+    fn stored(
+        &self,
+        conn_id: ConnId,
+        statement: &Statement,
+        fill: &Fill,
+        outcome: &Outcome,
+    ) -> Option<Reply> {
+        let order = statement.orders.cache?;
+        let settings = &self.snapshot.settings;
+        let flags = outcome.status?;
+        let has_warnings = outcome.warnings > 0;
+        let stores_empty = order.stores_empty.unwrap_or(settings.query_cache_stores_empty_result);
+        let is_fit = !fill.is_too_long
+            && outcome.error.is_none()
+            && outcome.result_sets == 1
+            && Changes::new(&outcome.changes).all(is_passing)
+            && !reports_change(outcome)
+            && flags & UNSTORED_STATUS == 0
+            && flags & status::AUTOCOMMIT != 0
+            && (!has_warnings || settings.query_cache_handle_warnings != 0)
+            && (outcome.rows > 0 || stores_empty);
+        if !is_fit {
+            return None;
+        }
+        let format = self.conns.get(conn_id)?.format;
+        let mut bytes = numbered(&fill.bytes, format)?;
+        if has_warnings || !outcome.changes.is_empty() {
+            bytes = bare(bytes, format)?;
+        }
+        let sent_us = statement.sent_us;
+        let soft_us = match u64::from(settings.query_cache_soft_ttl_pct) {
+            0 => order.ttl_us(),
+            percent => order.ttl_us() * percent / 100,
+        };
+        Some(Reply {
+            bytes: bytes.into(),
+            format,
+            sent_us,
+            soft_us: sent_us + soft_us,
+            expires_us: sent_us + order.ttl_us(),
+        })
+    }
+
+    /// Appends everything that changes the answer to a statement; `None` when it is not to be
+    /// cached, or its session is in a state that no other one can be in.
+    fn put_key(
+        &mut self,
+        id: ClientId,
+        route: &Route,
+        statement: &Statement,
+        text_len: usize,
+        order: CacheOrder,
+        key: &mut Vec<u8>,
+    ) -> Option<()> {
+        let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
+            route
+        else {
+            return None;
+        };
+        let known = statement.known.as_deref()?;
+        let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
+        let is_fit = self.cache.is_on()
+            && is_cacheable(known, order)
+            && is_free(session)
+            && statement.attributes.is_none()
+            && statement.frames.len() <= COMMAND_LEN_MAX
+            && !is_split(&statement.frames);
+        if !is_fit {
+            return None;
+        }
+        key.extend_from_slice(&hostgroup.0.to_le_bytes());
+        put(key, session.user.name.as_bytes());
+        let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
+        key.extend_from_slice(&behaviour.bits().to_le_bytes());
+        key.push(u8::from(session.modes.no_backslash_escapes));
+        put_state(key, &session.state);
+        match statement.purpose {
+            Purpose::Query => {
+                let text = statement.frames.get(statement.frames.len().checked_sub(text_len)?..)?;
+                key.push(b't');
+                key.extend_from_slice(text);
+            }
+            Purpose::Execute => {
+                let reading_of = |has_literals| {
+                    session.reading.of(&session.state, has_literals, &mut self.states)
+                };
+                let stmt = session.prepared.get(statement.stmt_id?)?;
+                key.push(b'b');
+                stmt.put_key(statement, reading_of, key)?;
+            }
+            Purpose::InitDb(_)
+            | Purpose::LoginSchema(..)
+            | Purpose::Prepare
+            | Purpose::Fetch
+            | Purpose::Reset
+            | Purpose::Register
+            | Purpose::Dump
+            | Purpose::Other => return None,
+        }
+        Some(())
+    }
+}
+
+/// Whether answers to such a statement may be stored at all.
+fn is_cacheable(known: &Known, order: CacheOrder) -> bool {
+    let analysis = &known.analysis;
+    let is_select = analysis.kind == StatementKind::Select;
+    let is_one = analysis.statements == 1 && analysis.is_complete;
+    let is_read = known.is_read();
+    let calls_only = analysis.effects.is_empty()
+        && (analysis.depends == Depends::UNKNOWN_FUNCTION || analysis.depends == Depends::empty());
+    match order.is_always {
+        false => is_one && is_select && is_read && !analysis.varies,
+        true => is_one && (is_read || is_select && calls_only),
+    }
+}
+
+/// Whether a session's answers are those that any other one in its state would get.
+fn is_free(session: &Session) -> bool {
+    let is_held = |pins: &trunkline_session::tracker::Pins| pins.has_other_than(&HARMLESS_PINS);
+    !session.state.is_autocommit_off()
+        && session.status & status::IN_TRANS == 0
+        && !session.leases.iter().any(|lease| is_held(&lease.pins))
+}
+
+/// Appends a part of a key, so that no two lists of parts are one key.
+fn put(key: &mut Vec<u8>, part: &[u8]) {
+    let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
+    key.extend_from_slice(&len.to_le_bytes());
+    key.extend_from_slice(part);
+}
+
+/// Variables that change no answer to a statement that is cached. `autocommit` is on for all.
+const WITHOUT_PART: [&str; 7] = [
+    "autocommit",
+    "foreign_key_checks",
+    "interactive_timeout",
+    "net_read_timeout",
+    "net_write_timeout",
+    "unique_checks",
+    "wait_timeout",
+];
+
+/// Appends a session's state. User variables are left out: a statement that reads any is not
+/// cached.
+fn put_state(key: &mut Vec<u8>, state: &SessionState) {
+    put(key, state.schema.name());
+    let (kind, bytes) = match &state.charset {
+        Charset::Collation(id) => (b'c', id.to_le_bytes().to_vec()),
+        Charset::Names(text) => (b'n', text.to_vec()),
+        Charset::CharacterSet(text) => (b's', text.to_vec()),
+        Charset::Unknown => (b'u', Vec::new()),
+    };
+    key.push(kind);
+    put(key, &bytes);
+    let matters = |name: &str| !WITHOUT_PART.contains(&name);
+    for (name, value) in state.variables().iter().filter(|(name, _)| matters(name)) {
+        put(key, name.as_bytes());
+        put(key, value);
+    }
+    key.push(0xFF);
+}
+
+/// An answer with its packets numbered from 1; `None` when it is not one whole answer.
+fn numbered(bytes: &[u8], format: ReplyFormat) -> Option<Vec<u8>> {
+    let mut relay = Relay::new(ResponseShape::Query, format, format, true);
+    relay.renumber_from(1);
+    relay.set_without_cursor();
+    let mut out = Vec::with_capacity(bytes.len());
+    let fed = relay.feed(bytes, &mut out).ok()?;
+    (fed.ended && fed.consumed == bytes.len()).then_some(out)
+}
+
+/// Whether a change of session state is none: the server numbers its statements.
+fn is_passing(change: Result<Change<'_>, Malformed>) -> bool {
+    matches!(change, Ok(Change::SystemVariable { name: b"statement_id", .. }))
+}
+
+/// The same answer without the number of its warnings, in its EOF packets or in the OK at its end,
+/// and without session state.
+fn bare(mut bytes: Vec<u8>, format: ReplyFormat) -> Option<Vec<u8>> {
+    let mut at = 0;
+    let mut last = None;
+    while let Some(header) = bytes.get(at..).and_then(Header::read) {
+        let payload = at + HEADER_LEN..at + HEADER_LEN + header.payload_len;
+        // No row of five bytes begins so: it is an EOF packet.
+        if let Some([0xFE, low, high, _, _]) = bytes.get_mut(payload.clone()) {
+            (*low, *high) = (0, 0);
+        }
+        last = Some((at, header.seq));
+        at = payload.end;
+    }
+    let (at, seq) = last?;
+    if !format.deprecate_eof {
+        return Some(bytes);
+    }
+    let payload = bytes.get(at + HEADER_LEN..)?.to_vec();
+    let ok = ok::parse(&payload, format.session_track).ok()?;
+    bytes.truncate(at);
+    put_result_end(&mut bytes, seq, &OkPacket { warnings: 0, changes: b"", ..ok }, format);
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;
