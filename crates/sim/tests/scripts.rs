@@ -1,6 +1,5 @@
 //! Short runs that are written down, for what a seed has found: seeds mean other runs when the
 //! code that draws plans changes.
-#![expect(clippy::indexing_slicing, reason = "a test; an index out of bounds is a failure")]
 
 use trunkline_sim::{
     Outcome,
