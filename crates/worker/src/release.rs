@@ -66,6 +66,10 @@ impl Worker {
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
+            // Its client was told that it failed: there are no rows to be fetched.
+            self.close_cursor(id, stmt_id);
+        }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
