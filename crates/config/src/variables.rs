@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use trunkline_rules::ITERATIONS_MAX;
 
 use crate::{
-    ListenAddress, ListenTls,
+    ListenAddress, ListenTls, WorkerCpus,
     settings::{
         Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile, TlsDefault,
         TlsVersionMin,
@@ -88,8 +88,14 @@ settings! {
     listen: Vec<ListenAddress> = vec![ListenAddress::Tcp(every_address(6033))],
         Range::All, "", Restart, "0.1.0";
 
-    /// Threads that serve clients. 0 takes one per core that the process may use.
+    /// Threads that serve clients. 0 takes one per core that the process may use, or one for each
+    /// that `worker_cpus` lists.
     workers: usize = 0, Range::Numbers(0, 1_024), "threads", Restart, "0.1.0";
+
+    /// Whether each worker stays on one CPU. `auto` takes those that the process may use, in their
+    /// order; a list like `0-3,6` names them. Worth a try where servers or network interrupts have
+    /// CPUs of their own; elsewhere the kernel knows better. Linux only.
+    worker_cpus: WorkerCpus = WorkerCpus::Off, Range::All, "", Restart, "0.1.0";
 
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";

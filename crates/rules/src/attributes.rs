@@ -1,5 +1,5 @@
-//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline` and `shadow`
-//! mean something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline` and
+//! `shadow` mean something.
 
 use serde_json::Value;
 use trunkline_topology::Pipeline;
@@ -33,10 +33,10 @@ pub(crate) struct Attributes {
     pub(crate) flags: Option<WeightedFlags>,
     /// `"cache": "always"`.
     pub(crate) caches_always: bool,
-    /// `"mirror": "compare"`.
-    pub(crate) compares_mirror: bool,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) is_shadow: Option<bool>,
+    /// `"mirror": "compare"`.
+    pub(crate) compares_mirror: bool,
 }
 
 /// Reads the column. The error says what is wrong.

@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
 //! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
-//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for Prometheus and the manual).
+//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for
+//! Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod command;

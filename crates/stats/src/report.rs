@@ -337,8 +337,8 @@ impl Report {
         let mut commands = BTreeMap::new();
         let mut servers = BTreeMap::new();
         let mut digests = BTreeMap::new();
-        let mut mirrors = BTreeMap::new();
         let mut tcp = BTreeMap::new();
+        let mut mirrors = BTreeMap::new();
         for report in reports {
             if merged.process == Process::default() {
                 merged.process = report.process;

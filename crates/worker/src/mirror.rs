@@ -3,7 +3,7 @@
 //! A copy is a client without a socket ([`Client::is_mirror`]): it has its original's user and
 //! state, runs the one statement as any other client would, and is gone. Copies wait in a queue
 //! that is bounded in number and bytes, and few of them run at once; what finds no place is
-//! dropped. An original never waits for its copy nor hears of it. `docs/decisions/0021`.
+//! dropped. An original never waits for its copy nor hears of it. `docs/decisions/0022`.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -65,12 +65,11 @@ impl Worker {
         }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
-        if let (Some(Ending::TimedOut), Some(error)) = (statement.ending, &outcome.error) {
-            // The server has another error to tell of than its client was told.
-            let text = String::from_utf8_lossy(&error.message);
-            self.note_error(id, error.code, &error.sqlstate, &text);
-        }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
+            // Its client was told that it failed: there are no rows to be fetched.
+            self.close_cursor(id, stmt_id);
+        }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);

@@ -297,6 +297,8 @@ fn sessions(rows: &[SessionRow]) -> Vec<Vec<Value>> {
             held.map_or(Value::Null, |held| text(&held.server)),
             held.map_or(Value::Null, |held| text(&held.reasons.join(", "))),
             held.map_or(Value::Null, |held| number(held.held_us)),
+            text(&row.tls),
+            held.map_or(Value::Null, |held| text(&held.tls)),
         ]
     };
     rows.iter().map(row).collect()

@@ -43,6 +43,8 @@ pub enum Command {
         /// Only the statement.
         is_query: bool,
     },
+    /// Reads certificates and keys anew.
+    ReloadTls,
     /// Says how a statement would be routed.
     ExplainRoute {
         /// Who would send it; needed when there are several.
@@ -52,8 +54,6 @@ pub enum Command {
         /// The statement.
         sql: String,
     },
-    /// Reads certificates and keys anew.
-    ReloadTls,
     /// Writes a line to the log.
     LogEntry(String),
     /// A command of ProxySQL without a meaning here; it is answered with OK.

@@ -62,6 +62,8 @@ pub(super) const TABLES: &[Table] = &[
             text("server"),
             text("pin_reasons"),
             int("held_us"),
+            text("client_tls").needed(),
+            text("server_tls"),
         ],
         &[],
     ),

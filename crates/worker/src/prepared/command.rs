@@ -305,7 +305,7 @@ impl Worker {
 
     /// Closes the cursor of a client's statement, if one is open, by closing the server's
     /// statement: nobody answers that.
-    fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
+    pub(crate) fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
         let stmt = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id));
         let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
             return;
