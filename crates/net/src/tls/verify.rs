@@ -32,8 +32,8 @@ struct Lenient {
 }
 
 impl Lenient {
-    /// Where any certificate is taken, one that the library can't read (of version 1, as old recipes
-    /// make them) is good for its key.
+    /// Where any certificate is taken, one that the library can't read (of version 1, as old
+    /// recipes make them) is good for its key.
     fn or_by_key(
         &self,
         checked: Result<HandshakeSignatureValid, Error>,
