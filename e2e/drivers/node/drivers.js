@@ -241,7 +241,7 @@ class MariaDbDriver {
   constructor(verb) {
     this.verb = verb;
     this.mariadb = require('mariadb');
-    this.options = { ...target, charset: 'utf8mb4', allowPublicKeyRetrieval: true, ssl: tls };
+    this.options = { ...target, charset: 'utf8mb4', allowPublicKeyRetrieval: true, ssl: tls && { rejectUnauthorized: false } };
     this.options.checkDuplicate = false;
   }
 

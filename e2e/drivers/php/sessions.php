@@ -44,7 +44,8 @@ final class MysqliSession extends Session
     {
         mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
         $this->raw = mysqli_init();
-        $flags = getenv('DRIVER_TLS') === 'on' ? MYSQLI_CLIENT_SSL_DONT_VERIFY_SERVER_CERT : 0;
+        $tls = MYSQLI_CLIENT_SSL | MYSQLI_CLIENT_SSL_DONT_VERIFY_SERVER_CERT;
+        $flags = getenv('DRIVER_TLS') === 'on' ? $tls : 0;
         $this->raw->real_connect(
             getenv('DRIVER_HOST'), getenv('DRIVER_USER'), getenv('DRIVER_PASSWORD'),
             getenv('DRIVER_SCHEMA'), (int) getenv('DRIVER_PORT'), null, $flags,

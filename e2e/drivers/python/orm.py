@@ -52,6 +52,7 @@ def run(name, attempt):
     tls = os.environ["DRIVER_TLS"] == "on"
     c = name == "sqlalchemy-c"
     off = {"ssl_mode": "DISABLED"} if c else {"ssl_disabled": True}
+    on = {"ssl_mode": "REQUIRED"} if c else {}
     url = URL.create(
         DIALECTS[name],
         username=os.environ["DRIVER_USER"],
@@ -62,7 +63,7 @@ def run(name, attempt):
         query={"charset": "utf8mb4"},
     )
     engine = create_engine(
-        url, connect_args={} if tls else off, pool_size=4, max_overflow=2, pool_pre_ping=True
+        url, connect_args=on if tls else off, pool_size=4, max_overflow=2, pool_pre_ping=True
     )
     for step, action in STEPS.items():
         attempt(step, lambda action=action: action(engine))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import ssl
 import threading
 
 from values import show_rows, summary, show
@@ -18,6 +19,15 @@ TARGET = {
 TLS = os.environ["DRIVER_TLS"] == "on"
 # CLIENT_MULTI_STATEMENTS
 MULTI_STATEMENTS = 1 << 16
+
+
+def unverified():
+    """TLS that takes any certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
 
 
 class Session:
@@ -164,7 +174,7 @@ class PyMySql(Session):
         import pymysql.cursors
 
         self.unbuffered = {"cursor": pymysql.cursors.SSCursor}
-        tls = {} if TLS else {"ssl_disabled": True}
+        tls = {"ssl": unverified()} if TLS else {"ssl_disabled": True}
         super().__init__(
             pymysql.connect(
                 charset="utf8mb4", autocommit=True, client_flag=MULTI_STATEMENTS, **TARGET, **tls
@@ -347,7 +357,7 @@ class AsyncMy(Session):
             "charset": "utf8mb4",
             "autocommit": True,
             "client_flag": MULTI_STATEMENTS,
-            "ssl": {} if TLS else None,
+            "ssl": unverified() if TLS else None,
         }
 
     def cursor(self, **kwargs):

@@ -1,4 +1,5 @@
-//! Real drivers, each run directly and through Trunkline: what they print must be the same.
+//! Real drivers, each run directly, through Trunkline, and through Trunkline encrypted: what they
+//! print must be the same.
 //!
 //! A binary of its own, because its programs take whole cores (virtual machines that start, batches
 //! of inserts) and the other end-to-end tests watch the clock: cargo runs binaries one after the
@@ -118,13 +119,56 @@ fn check(run: &Run, flavour: Flavour) -> Result<()> {
     let schema = format!("drv_{}", run.name);
     let proxy = servers::before(server, known::holds_connections(run.name, flavour)?)?;
     servers::fresh_schema(server, &schema)?;
-    let direct = program(run, server.port(), &schema).context("directly")?;
+    let direct = program(run, server.port(), &schema, Tls::Off).context("directly")?;
     compare::check_meaningful(&direct)?;
-    servers::fresh_schema(server, &schema)?;
-    let through = program(run, proxy.port(), &schema)
-        .with_context(|| format!("through Trunkline, whose log is:\n{}", tail(&proxy)))?;
-    let differences = compare::differences(&direct, &through);
-    known::judge(run.name, flavour, &differences)
+    for tls in [Tls::Off, Tls::On] {
+        if tls == Tls::On && !run.ecosystem_has_tls() {
+            continue;
+        }
+        servers::fresh_schema(server, &schema)?;
+        let through = program(run, proxy.port(), &schema, tls)
+            .with_context(|| format!("through Trunkline, whose log is:\n{}", tail(&proxy)))?;
+        let differences = compare::differences(&direct, &through);
+        known::judge(run.name, flavour, &differences).with_context(|| format!("TLS {tls:?}"))?;
+        ensure!(is_encrypted(&proxy)? == (tls == Tls::On), "TLS {tls:?} was not as asked for");
+    }
+    Ok(())
+}
+
+/// Whether a program encrypts its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tls {
+    Off,
+    On,
+}
+
+impl Run {
+    /// Whether its program can be told to encrypt.
+    fn ecosystem_has_tls(&self) -> bool {
+        match self.ecosystem {
+            // Built without it, so that no second library has to be compiled; and with MariaDB's
+            // library, which Ruby's driver can't tell to encrypt.
+            Ecosystem::Rust | Ecosystem::Ruby => false,
+            Ecosystem::Python
+            | Ecosystem::Go
+            | Ecosystem::Node
+            | Ecosystem::Java
+            | Ecosystem::Php => true,
+        }
+    }
+}
+
+/// Whether any client of the proxy has encrypted its connection.
+fn is_encrypted(proxy: &Trunkline) -> Result<bool> {
+    let results = ["tls12", "tls12_resumed", "tls13", "tls13_resumed"];
+    for result in results {
+        let labels = format!("result=\"{result}\"");
+        let count = proxy.metric("trunkline_client_tls_handshakes_total", &labels)?;
+        if count.is_some_and(|count| count > 0.0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether the program of this language is there; an error when it was made from other files.
@@ -147,14 +191,14 @@ fn can_run(ecosystem: Ecosystem) -> Result<Result<(), String>> {
 }
 
 /// Runs the program to its end; its lines.
-fn program(run: &Run, port: u16, schema: &str) -> Result<Vec<Line>> {
+fn program(run: &Run, port: u16, schema: &str, tls: Tls) -> Result<Vec<Line>> {
     let folder = TempFolder::new("driver")?;
     let mut command = run.ecosystem.command(&tree());
     command.arg(run.driver).arg(tree().join("scenario.json")).current_dir(folder.path());
     command.env("DRIVER_HOST", "127.0.0.1").env("DRIVER_PORT", port.to_string());
     command.env("DRIVER_USER", USER).env("DRIVER_PASSWORD", PASSWORD);
-    // The axis of TLS: programs take `on` too.
-    command.env("DRIVER_SCHEMA", schema).env("DRIVER_TLS", "off");
+    let tls = if tls == Tls::On { "on" } else { "off" };
+    command.env("DRIVER_SCHEMA", schema).env("DRIVER_TLS", tls);
     let log = folder.path().join("log");
     let mut process = Process::spawn(run.driver, command, &log, Some(folder.path()))?;
     let ended = process.wait(PROGRAM_TIMEOUT);

@@ -9,7 +9,7 @@ use trunkline_protocol::Capabilities;
 use trunkline_protocol::auth::native;
 use trunkline_protocol::packet::ok;
 use trunkline_testkit::{
-    Signal, TempFolder, Trunkline, drivers_dir, find_program, skipped, wait_until,
+    MySqlTree, Signal, TempFolder, Trunkline, drivers_dir, find_program, skipped, wait_until,
 };
 
 use super::certs::{Ca, Wanted, client};
@@ -85,6 +85,22 @@ fn real_clients_are_encrypted() -> Result<()> {
                 let said = run(client)?;
                 assert!(said.starts_with("5\n"), "{said}");
                 assert!(said.contains("Cipher in use is"), "{said}");
+            }
+        }
+    }
+    match MySqlTree::find() {
+        Err(reason) => skipped("real_clients_are_encrypted", &reason),
+        Ok(tree) => {
+            let labels = "result=\"tls13\"";
+            let count = || proxy.metric("trunkline_client_tls_handshakes_total", labels);
+            for (mode, handshakes) in [("DISABLED", 0.0), ("PREFERRED", 1.0), ("REQUIRED", 1.0)] {
+                let before = count()?.context("a count")?;
+                let mut client = tree.command("usr/bin/mysql");
+                client.args(["--no-defaults", "-h127.0.0.1", "-utls_real", "-P", &port, "-Ne"]);
+                client.arg("SELECT 5").arg(format!("--password={PASSWORD}"));
+                client.arg(format!("--ssl-mode={mode}"));
+                assert_eq!(run(client)?, "5\n", "{mode}");
+                assert_eq!(count()?, Some(before + handshakes), "{mode}");
             }
         }
     }
