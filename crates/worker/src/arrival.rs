@@ -197,9 +197,9 @@ impl Worker {
         let is_header = matches!(client.phase, Phase::Login(_))
             && !matches!(proxy_header::scan(&client.inbox), Ok(Opening::Absent));
         let host = client.peer.host();
-        let cause = match is_header {
-            true => ClientRefusal::ProxyHeader,
-            false => ClientRefusal::HandshakeMalformed,
+        let (cause, seq) = match is_header {
+            true => (ClientRefusal::ProxyHeader, FIRST_ANSWER_SEQ),
+            false => (ClientRefusal::HandshakeMalformed, 1),
         };
         if is_header {
             self.log(true, || {
@@ -207,7 +207,7 @@ impl Worker {
             });
         }
         self.stats.counters.client_refused(cause);
-        self.refuse(id, 1, 1043, b"08S01", "Bad handshake");
+        self.refuse(id, seq, 1043, b"08S01", "Bad handshake");
     }
 
     /// A login failed: too many of them, and the address has to wait.
