@@ -4,6 +4,7 @@ mod backends;
 mod charsets;
 mod wire;
 
+mod access;
 mod admin;
 mod auth;
 mod bad_input;

@@ -1,7 +1,7 @@
 //! Encryption: of clients, of servers, and what nobody should send or show.
 
 mod bad;
-mod certs;
+pub mod certs;
 mod clients;
 mod servers;
 

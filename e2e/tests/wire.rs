@@ -164,6 +164,20 @@ impl Wire {
         Ok(wire)
     }
 
+    /// Logs in behind bytes that a balancer sends first.
+    pub fn login_behind(
+        endpoint: impl Into<Endpoint>,
+        header: &[u8],
+        mut login: ServerLogin,
+    ) -> Result<Wire> {
+        let endpoint = endpoint.into();
+        login.is_local = matches!(endpoint, Endpoint::Unix(_));
+        let mut wire = Wire::open(endpoint)?;
+        wire.send_bytes(header)?;
+        wire.shake(ServerHandshake::new(login), Vec::new())?;
+        Ok(wire)
+    }
+
     /// Logs in through TLS.
     pub fn login_tls(
         endpoint: impl Into<Endpoint>,

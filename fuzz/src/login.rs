@@ -47,6 +47,7 @@ impl OneUser {
             fast_forward: false,
             active: how & 4 == 0,
             require: Default::default(),
+            allow_from: Default::default(),
         };
         Self { user: Arc::new(user), is_secure: how & 8 != 0, is_verified: how & 16 != 0 }
     }

@@ -200,7 +200,8 @@ impl Stage {
             client_addr: Some(address),
             proxy_addr: Some(address),
             proxy_port: Some(6_033),
-            tls: None,
+            is_local: true,
+            ..Peer::default()
         });
         self.begin_batch();
         let nonce = [b'm'; NONCE_LEN];

@@ -40,7 +40,7 @@ pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
 pub use guards::Guards;
-pub use listen::{ListenAddress, ListenTls};
+pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use settings::{
     Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
 };

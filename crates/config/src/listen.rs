@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
-use trunkline_topology::TlsOffer;
+use trunkline_topology::{Origins, TlsOffer};
 
 /// An address to listen on: `ip:port`, `[ipv6]:port`, or `unix:/path` (or the path alone).
 ///
@@ -76,5 +76,37 @@ impl fmt::Display for ListenTls {
             TlsOffer::Required => "required",
         };
         write!(f, "{}={word}", self.address)
+    }
+}
+
+/// Who may connect to a listener: its address, `=`, and networks with commas between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenAllow {
+    /// The listener.
+    pub address: ListenAddress,
+    /// Where its clients come from.
+    pub origins: Origins,
+}
+
+impl FromStr for ListenAllow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.rsplit_once('=');
+        let (address, list) =
+            parts.ok_or_else(|| format!("must name networks behind `=`, not `{text}`"))?;
+        let address = address.parse().map_err(|reason| format!("is wrong: {reason}"))?;
+        let origins: Origins = list.parse().map_err(|reason| format!("is wrong: {reason}"))?;
+        match origins.is_empty() {
+            // It would let everybody in.
+            true => Err(format!("names no network behind `=` in `{text}`")),
+            false => Ok(Self { address, origins }),
+        }
+    }
+}
+
+impl fmt::Display for ListenAllow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.address, self.origins)
     }
 }

@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{ListenAddress, ListenTls};
+use trunkline_topology::Origins;
+
+use crate::{ListenAddress, ListenAllow, ListenTls};
 
 /// A value as a file or an operator gave it, before its setting has judged it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,19 +223,57 @@ impl SettingValue for Vec<ListenAddress> {
     }
 }
 
+/// The texts of a list; as a variable it is one text with `;` between them.
+fn read_words(given: &Given) -> Result<Vec<&str>, String> {
+    match given {
+        Given::List(items) => items.iter().map(read_text).collect(),
+        Given::Text(text) => Ok(text.split(';').filter(|word| !word.is_empty()).collect()),
+        Given::Integer(_) | Given::Boolean(_) | Given::Other(_) => {
+            Err(wrong_type("a list of strings", given))
+        }
+    }
+}
+
 impl SettingValue for Vec<ListenTls> {
     const KIND: &'static str = "list of listeners with their TLS";
 
     fn read(given: &Given, _: Range) -> Result<Self, String> {
-        let words: Vec<&str> = match given {
-            Given::List(items) => items.iter().map(read_text).collect::<Result<_, _>>()?,
+        read_words(given)?.into_iter().map(|word| word.trim().parse()).collect()
+    }
+
+    fn show(&self) -> String {
+        let words: Vec<String> = self.iter().map(ToString::to_string).collect();
+        words.join(";")
+    }
+}
+
+impl SettingValue for Origins {
+    const KIND: &'static str = "list of networks";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        let Given::List(items) = given else {
             // As a variable it is one text.
-            Given::Text(text) => text.split(';').filter(|word| !word.is_empty()).collect(),
-            Given::Integer(_) | Given::Boolean(_) | Given::Other(_) => {
-                return Err(wrong_type("a list of strings", given));
-            }
+            return read_text(given)?.parse().map_err(|reason| format!("is wrong: {reason}"));
         };
-        words.into_iter().map(|word| word.trim().parse()).collect()
+        let mut origins = Self::default();
+        for item in items {
+            let entry = read_text(item)
+                .map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
+            origins.add(entry).map_err(|reason| format!("is wrong: {reason}"))?;
+        }
+        Ok(origins)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl SettingValue for Vec<ListenAllow> {
+    const KIND: &'static str = "list of listeners with their networks";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        read_words(given)?.into_iter().map(|word| word.trim().parse()).collect()
     }
 
     fn show(&self) -> String {

@@ -4,9 +4,10 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_rules::ITERATIONS_MAX;
+use trunkline_topology::Origins;
 
 use crate::{
-    ListenAddress, ListenTls, WorkerCpus,
+    ListenAddress, ListenAllow, ListenTls, WorkerCpus,
     settings::{
         Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile, TlsDefault,
         TlsVersionMin,
@@ -117,6 +118,32 @@ settings! {
     /// The most clients connected at once, over all workers. One more is refused with error
     /// 1040.
     max_connections: u32 = 10_000, Range::Numbers(1, 1_000_000), "clients", Live, "0.1.0";
+
+    /// The most clients connected at once from one address, over all workers; 0 is no limit. One
+    /// more is refused with error 1040. Unix sockets are not limited.
+    max_connections_per_address: u32 = 0, Range::Numbers(0, 1_000_000), "clients", Live, "0.1.0";
+
+    /// Failed logins in a row from one address before further ones from there have to wait; 0 is
+    /// no limit. Who comes meanwhile is refused with error 1129. Clients behind a balancer have one
+    /// address, unless it tells theirs (`proxy_protocol_networks`).
+    failed_logins_max: u32 = 0, Range::Numbers(0, 1_000_000), "logins", Live, "0.1.0";
+
+    /// How long an address waits after `failed_logins_max` failed logins; twice as long after each
+    /// further one. A login that succeeds ends it.
+    failed_login_delay: u64 = 1_000, Range::Numbers(1, DAY_MS), "ms", Live, "0.1.0";
+
+    /// The longest such wait.
+    failed_login_delay_max: u64 = 300_000, Range::Numbers(1, DAY_MS), "ms", Live, "0.1.0";
+
+    /// Listeners with their own list of who may connect: entries of `listen`, each with `=` and
+    /// networks (`10.0.0.0/8,192.0.2.7`) behind it; `localhost` is who comes over a Unix socket.
+    /// Others are refused with error 1130. Listeners without an entry take everybody.
+    listen_allow: Vec<ListenAllow> = Vec::new(), Range::All, "", Live, "0.1.0";
+
+    /// Networks of balancers that may tell their clients' addresses by the PROXY protocol, versions
+    /// 1 and 2: `10.0.0.0/8`, one address, `localhost` for Unix sockets, `*` for all. A connection
+    /// from there without a header is served as it is; a header from elsewhere is refused.
+    proxy_protocol_networks: Origins = Origins::default(), Range::All, "", Live, "0.1.0";
 
     /// The longest statement taken from a client. A longer one is answered with error 1153.
     max_allowed_packet: usize = 67_108_864, Range::Numbers(8_192, 1_073_741_824), "bytes", Live,

@@ -15,6 +15,7 @@ pub mod codec;
 pub mod collation;
 pub mod command;
 pub mod packet;
+pub mod proxy_header;
 pub mod response;
 
 pub use capability::Capabilities;

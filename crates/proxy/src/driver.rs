@@ -204,6 +204,8 @@ impl Driver {
             client_addr: accepted.client_addr,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
+            listener,
+            is_local: accepted.client_addr.is_none_or(|addr| addr.is_loopback()),
             tls: self.parts.worker.listener_tls(listener),
         });
         let Some(id) = self.parts.worker.accept(peer, trunkline_crypto::nonce()) else {

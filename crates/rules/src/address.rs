@@ -5,6 +5,8 @@ use std::{
     net::IpAddr,
 };
 
+use trunkline_topology::Network;
+
 /// A compiled `client_addr`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AddrTest {
@@ -14,16 +16,8 @@ pub(crate) enum AddrTest {
     Exact(IpAddr),
     /// Addresses whose text begins so.
     Prefix(Box<[u8]>),
-    /// Addresses of a network: its number, and a mask of the bits that count. IPv4 addresses
-    /// are the last 32 bits, told apart by `is_v4`.
-    Network {
-        /// The bits that count.
-        bits: u128,
-        /// Which bits count.
-        mask: u128,
-        /// Whether it is one of IPv4.
-        is_v4: bool,
-    },
+    /// Addresses of a network.
+    Network(Network),
     /// `localhost`, which no IP address is called.
     Local,
 }
@@ -34,8 +28,8 @@ impl AddrTest {
         if text == "localhost" {
             return Ok(Self::Local);
         }
-        if let Some((addr, len)) = text.split_once('/') {
-            return network(addr, len).ok_or_else(|| format!("`{text}` is not a network"));
+        if text.contains('/') {
+            return text.parse().map(Self::Network);
         }
         match text.split_once('%') {
             None => exact(text).map(Self::Exact),
@@ -54,33 +48,10 @@ impl AddrTest {
             Self::Any => true,
             Self::Exact(wanted) => *wanted == addr.to_canonical(),
             Self::Prefix(head) => AddrText::of(addr.to_canonical()).bytes().starts_with(head),
-            Self::Network { bits, mask, is_v4 } => {
-                let (number, v4) = number_of(addr.to_canonical());
-                *is_v4 == v4 && number & mask == *bits
-            }
+            Self::Network(network) => network.contains(addr),
             Self::Local => false,
         }
     }
-}
-
-/// An address's bits, and whether it is one of IPv4.
-fn number_of(addr: IpAddr) -> (u128, bool) {
-    match addr {
-        IpAddr::V4(addr) => (addr.to_bits().into(), true),
-        IpAddr::V6(addr) => (addr.to_bits(), false),
-    }
-}
-
-/// Reads `addr/len`. Bits behind the length must be 0, since they would mean nothing.
-fn network(addr: &str, len: &str) -> Option<AddrTest> {
-    let (bits, is_v4) = number_of(addr.parse::<IpAddr>().ok()?);
-    let whole = if is_v4 { 32 } else { 128 };
-    let is_plain = len.bytes().all(|byte| byte.is_ascii_digit());
-    let len: u32 = len.parse().ok().filter(|len| is_plain && *len <= whole)?;
-    let all = if is_v4 { u128::from(u32::MAX) } else { u128::MAX };
-    let host = all.checked_shr(len).unwrap_or(0);
-    let mask = all & !host;
-    (bits & host == 0).then_some(AddrTest::Network { bits, mask, is_v4 })
 }
 
 /// Reads an address that is compared as a whole. An IPv4 address written as IPv6

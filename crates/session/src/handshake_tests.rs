@@ -65,6 +65,7 @@ impl Users {
             fast_forward: false,
             active: true,
             require: Default::default(),
+            allow_from: Default::default(),
         };
         Self {
             users: HashMap::from([(name.to_owned(), Arc::new(user))]),

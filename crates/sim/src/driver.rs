@@ -621,6 +621,7 @@ pub fn peer_of(number: usize) -> Peer {
         client_addr: (!is_local).then_some(client),
         proxy_addr: (!is_local).then_some(proxy),
         proxy_port: (!is_local).then_some(6_033),
-        tls: None,
+        is_local,
+        ..Peer::default()
     }
 }

@@ -89,6 +89,22 @@ counters! {
         clients_refused_tls_failed:
             "trunkline_client_refusals_total", cause = "tls_failed";
             "Clients turned away because their TLS handshake failed."
+        clients_refused_address_limit:
+            "trunkline_client_refusals_total", cause = "address_connections";
+            "Clients turned away because their address is at max_connections_per_address."
+        clients_refused_not_allowed:
+            "trunkline_client_refusals_total", cause = "address_not_allowed";
+            "Clients turned away because listen_allow does not name their address."
+        clients_refused_blocked:
+            "trunkline_client_refusals_total", cause = "address_blocked";
+            "Clients turned away because of failed logins from their address."
+        clients_refused_proxy_header:
+            "trunkline_client_refusals_total", cause = "proxy_header";
+            "Clients turned away because their PROXY header is malformed, late, or not from proxy_protocol_networks."
+        failed_login_blocks: "trunkline_failed_login_blocks_total";
+            "Times that failed logins made an address wait."
+        proxy_headers: "trunkline_proxy_headers_total";
+            "Connections whose client's address came with a PROXY header."
         client_tls_12:
             "trunkline_client_tls_handshakes_total", result = "tls12";
             "TLS handshakes with clients, by what came of them."
@@ -350,6 +366,10 @@ impl Counters {
             ClientRefusal::HandshakeMalformed => &mut self.clients_refused_handshake,
             ClientRefusal::TlsRequired => &mut self.clients_refused_tls_required,
             ClientRefusal::TlsFailed => &mut self.clients_refused_tls_failed,
+            ClientRefusal::AddressConnections => &mut self.clients_refused_address_limit,
+            ClientRefusal::AddressNotAllowed => &mut self.clients_refused_not_allowed,
+            ClientRefusal::AddressBlocked => &mut self.clients_refused_blocked,
+            ClientRefusal::ProxyHeader => &mut self.clients_refused_proxy_header,
             ClientRefusal::HandshakeTimeout => &mut self.clients_refused_handshake_timeout,
         };
         *counter = counter.saturating_add(1);
@@ -384,6 +404,14 @@ pub enum ClientRefusal {
     TlsRequired,
     /// Its TLS handshake failed.
     TlsFailed,
+    /// Its address is at `max_connections_per_address`.
+    AddressConnections,
+    /// Its listener does not let its address in.
+    AddressNotAllowed,
+    /// Its address has to wait because of failed logins.
+    AddressBlocked,
+    /// Its PROXY header is malformed, late, or not from a balancer.
+    ProxyHeader,
     /// The handshake took too long.
     HandshakeTimeout,
 }

@@ -1,4 +1,4 @@
-//! HAProxy as a plain TCP relay, to be compared with.
+//! HAProxy as a plain TCP relay: to be compared with, and as a balancer before the proxy.
 
 use std::process::Command;
 use std::time::Duration;
@@ -29,12 +29,20 @@ impl HaProxy {
     /// # Errors
     /// When HAProxy isn't installed or doesn't get ready.
     pub fn start(server_port: u16) -> Result<HaProxy> {
+        HaProxy::start_with(server_port, "")
+    }
+
+    /// The same with further words for its server, such as `send-proxy`.
+    ///
+    /// # Errors
+    /// When HAProxy isn't installed or doesn't get ready.
+    pub fn start_with(server_port: u16, words: &str) -> Result<HaProxy> {
         let program = find_program("haproxy")
             .context("haproxy is not installed (cargo xtask servers installs it)")?;
         let folder = TempFolder::new("haproxy")?;
         let port = free_port()?;
         let file = folder.path().join("haproxy.cfg");
-        std::fs::write(&file, config(port, server_port))?;
+        std::fs::write(&file, config(port, server_port, words))?;
         let mut command = Command::new(program);
         // Without -D and -W it stays one process in the foreground.
         command.arg("-db").arg("-f").arg(&file);
@@ -73,12 +81,12 @@ impl HaProxy {
     }
 }
 
-fn config(port: u16, server_port: u16) -> String {
+fn config(port: u16, server_port: u16, words: &str) -> String {
     format!(
         "global\n    nbthread 1\n    maxconn {CONNECTIONS_MAX}\n\
          defaults\n    mode tcp\n    timeout connect 10s\n    timeout client 1h\n    \
          timeout server 1h\n\
          listen relay\n    bind 127.0.0.1:{port}\n    maxconn {CONNECTIONS_MAX}\n    \
-         server one 127.0.0.1:{server_port}\n"
+         server one 127.0.0.1:{server_port} {words}\n"
     )
 }

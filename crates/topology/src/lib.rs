@@ -5,6 +5,7 @@
 mod address;
 mod gate;
 mod health;
+mod network;
 mod pipeline;
 mod secret;
 mod server;
@@ -14,6 +15,7 @@ mod user;
 pub use address::{Address, AddressError};
 pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use network::{Network, Origins};
 pub use pipeline::Pipeline;
 pub use secret::Secret;
 pub use server::{

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{HostgroupId, Secret, TlsRequirement};
+use crate::{HostgroupId, Origins, Secret, TlsRequirement};
 
 /// A user's password as the configuration holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,9 @@ pub struct User {
     pub active: bool,
     /// What the user's connections must have.
     pub require: TlsRequirement,
+    /// Where the user's clients may come from; empty for everywhere. From elsewhere the user is
+    /// unknown.
+    pub allow_from: Origins,
 }
 
 #[cfg(test)]

@@ -18,14 +18,18 @@ pub enum Side {
 }
 
 /// Where a client comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// The client's address; `None` over a Unix socket.
+    /// The client's address, as its balancer told it or the socket's; `None` over a Unix socket.
     pub client_addr: Option<IpAddr>,
     /// The listener's address; `None` for a Unix socket.
     pub proxy_addr: Option<IpAddr>,
     /// The listener's port; `None` for a Unix socket.
     pub proxy_port: Option<u16>,
+    /// The listener's place in `listen`.
+    pub listener: usize,
+    /// Whether nobody can listen on the way: a Unix socket, or the loopback network.
+    pub is_local: bool,
     /// The listener's own word on TLS, if it has one.
     pub tls: Option<TlsOffer>,
 }

@@ -19,7 +19,9 @@ use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
 
 use crate::{
     action::Peer,
+    addresses::AddressPlace,
     analysis::Known,
+    arrival::Arrival,
     cache::Fill,
     compressed::Packing,
     infile::Upload,
@@ -50,6 +52,10 @@ pub(crate) struct Client {
     /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
     pub nonce: [u8; 20],
     pub phase: Phase,
+    /// What is settled of where it comes from.
+    pub arrival: Arrival,
+    /// Its address's place under the cap; given back with the client.
+    pub _address_place: Option<AddressPlace>,
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
     pub inbox: Vec<u8>,
     pub outbox: Outbox,

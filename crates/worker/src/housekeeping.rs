@@ -88,7 +88,7 @@ impl Worker {
                 break;
             }
             self.logging_in.pop_front();
-            if logs_in {
+            if logs_in && !self.refuse_late_header(id) {
                 self.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
                 self.close_client_now(id);
             }

@@ -27,6 +27,7 @@ macro_rules! has_plant {
 pub mod plants;
 
 mod action;
+mod addresses;
 mod client;
 mod compressed;
 mod conn;
@@ -37,6 +38,7 @@ mod time;
 
 mod worker;
 
+mod arrival;
 mod login;
 
 mod command;

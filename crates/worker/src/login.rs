@@ -1,6 +1,6 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use trunkline_protocol::{
     capability::Capabilities,
@@ -24,6 +24,7 @@ use trunkline_topology::{Password, User};
 use crate::{
     Action, ClientId, Shared, Worker,
     action::Peer,
+    arrival::Arrival,
     client::{Client, Phase, Purpose, Session},
     conn::AccountKey,
     modes::modes_of,
@@ -67,25 +68,27 @@ impl Worker {
         if self.may_encrypt(&peer) {
             greeting.capabilities.insert(Capabilities::SSL);
         }
+        let (arrival, place, refusal) = self.arrive(&peer, has_room);
         let mut outbox = Outbox::default();
-        let phase = match has_room {
-            true => {
-                let out = outbox.buf(&mut self.buffers);
-                Phase::Login(Box::new(ClientHandshake::start(&greeting, must_encrypt, out)))
-            }
-            false => {
-                let out = outbox.buf(&mut self.buffers);
-                put_err(out, 0, 1040, b"08004", "Too many connections");
-                self.stats.counters.client_refused(ClientRefusal::TooManyConnections);
+        let out = outbox.buf(&mut self.buffers);
+        let phase = match refusal {
+            None => Phase::Login(Box::new(ClientHandshake::start(&greeting, must_encrypt, out))),
+            Some((cause, turned)) => {
+                let (code, state, text) = turned.error(&peer.host());
+                put_err(out, 0, code, state, &text);
+                self.stats.counters.client_refused(cause);
                 Phase::Closing
             }
         };
+        let is_greeted = matches!(phase, Phase::Login(_));
         let active_ms = self.now.ms();
         let id = self.clients.insert_with(|_| Client {
             peer,
             number,
             nonce,
             phase,
+            arrival,
+            _address_place: place,
             inbox: Vec::new(),
             outbox,
             packing: None,
@@ -101,7 +104,7 @@ impl Worker {
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
-        match has_room {
+        match is_greeted {
             true => {
                 let deadline = active_ms + self.snapshot.settings.connect_timeout_client;
                 self.logging_in.push_back((deadline, id));
@@ -118,6 +121,9 @@ impl Worker {
         };
         client.inbox.extend_from_slice(bytes);
         let too_long = client.inbox.len() > LOGIN_BYTES_MAX;
+        if !self.settle_arrival(id) {
+            return;
+        }
         while let Some(client) = self.clients.get_mut(id) {
             let Phase::Login(handshake) = &mut client.phase else {
                 break;
@@ -128,11 +134,14 @@ impl Worker {
             }
             let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
                 if too_long || is_oversized(&client.inbox) {
-                    self.stats.counters.client_refused(ClientRefusal::HandshakeMalformed);
-                    self.refuse(id, 1, 1043, b"08S01", "Bad handshake");
+                    self.refuse_garbage(id);
                 }
                 return;
             };
+            let answer_seq = header.seq.wrapping_add(1);
+            if let Arrival::TurnedAway(turned) = client.arrival {
+                return self.turn_away(id, turned, answer_seq);
+            }
             let consumed = client.inbox.len() - rest.len();
             let accounts = LoginAccounts::new(
                 &self.snapshot.users,
@@ -196,6 +205,9 @@ impl Worker {
             }
             Step::Accepted(identity) => self.authenticated(id, *identity),
             Step::Refused(because) => {
+                if because == Refusal::AccessDenied {
+                    self.count_failed_login(id);
+                }
                 self.stats.counters.client_refused(match because {
                     Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
                         ClientRefusal::AccessDenied
@@ -224,6 +236,7 @@ impl Worker {
         if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
             return;
         }
+        self.count_good_login(id);
         self.prepare_proof(id, &identity);
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
@@ -480,6 +493,7 @@ struct LoginAccounts<'a> {
     users: &'a std::collections::HashMap<String, Arc<User>>,
     shared: &'a Shared,
     host: String,
+    client_addr: Option<IpAddr>,
     is_secure: bool,
 }
 
@@ -490,14 +504,16 @@ impl<'a> LoginAccounts<'a> {
         peer: &Peer,
         is_encrypted: bool,
     ) -> Self {
-        let is_local = peer.client_addr.is_none_or(|addr| addr.is_loopback());
-        Self { users, shared, host: peer.host(), is_secure: is_local || is_encrypted }
+        let is_secure = peer.is_local || is_encrypted;
+        Self { users, shared, host: peer.host(), client_addr: peer.client_addr, is_secure }
     }
 }
 
 impl Accounts for LoginAccounts<'_> {
     fn user(&self, name: &str) -> Option<Arc<User>> {
-        self.users.get(name).filter(|user| user.active).cloned()
+        // From elsewhere a user is as unknown as one that is not there.
+        let may_enter = |user: &Arc<User>| user.active && user.allow_from.allows(self.client_addr);
+        self.users.get(name).filter(|user| may_enter(user)).cloned()
     }
 
     fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {

@@ -13,6 +13,8 @@ use std::{
 use trunkline_cache::Cache;
 use trunkline_session::{Credential, frontend::Attribute};
 
+use crate::addresses::Addresses;
+
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -22,6 +24,7 @@ pub struct Shared {
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
     attributes: Vec<Attribute>,
+    addresses: Arc<Addresses>,
     cache: Arc<Cache>,
 }
 
@@ -81,6 +84,11 @@ impl Shared {
     /// Clients connected over all workers, those that log in among them.
     pub fn clients(&self) -> u32 {
         self.clients.load(Relaxed)
+    }
+
+    /// What is known of the addresses that clients come from.
+    pub(crate) fn addresses(&self) -> &Arc<Addresses> {
+        &self.addresses
     }
 
     /// A schema was made or has got other defaults.

@@ -184,7 +184,8 @@ impl World {
             client_addr: (!is_local).then_some(address),
             proxy_addr: (!is_local).then_some(address),
             proxy_port: (!is_local).then_some(6_033),
-            tls: None,
+            is_local,
+            ..Peer::default()
         });
         let has_place = self.shared.clients() < self.snapshot.settings.max_connections;
         let nonce = [b'm'; 20];

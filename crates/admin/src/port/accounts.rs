@@ -103,6 +103,7 @@ fn user(name: &str, password: &str) -> User {
         fast_forward: false,
         active: true,
         require: TlsRequirement::None,
+        allow_from: Default::default(),
     }
 }
 

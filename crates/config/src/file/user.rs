@@ -13,7 +13,7 @@ use crate::{
         report::Report,
         table::Table,
     },
-    settings::read_text,
+    settings::{Range, SettingValue, read_text},
 };
 
 /// Columns of ProxySQL's `mysql_users` that come with later features.
@@ -47,6 +47,8 @@ pub(super) fn read(
     let fast_forward = table.flag(report, "fast_forward");
     let active = table.flag(report, "active");
     let require = read_requirement(table, report);
+    let allow_from =
+        table.value(report, "allow_from", |given| SettingValue::read(given, Range::All));
     let _comment = table.text(report, "comment");
     table.finish(report, &LATER);
 
@@ -63,6 +65,7 @@ pub(super) fn read(
         fast_forward: fast_forward.unwrap_or(false),
         active: active.unwrap_or(true),
         require,
+        allow_from: allow_from.unwrap_or_default(),
     };
     let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
     let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));

@@ -518,8 +518,8 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-proxy_protocol_networks",
         default: "",
         values: Values::Text,
-        support: Support::Ignored,
-        meaning: "sources whose PROXY v1 header is honoured (an invalid list is accepted with no change)",
+        support: Support::Setting("proxy_protocol_networks"),
+        meaning: "sources whose PROXY header is honoured",
     },
     Variable {
         name: "mysql-query_cache_handle_warnings",
