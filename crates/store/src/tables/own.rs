@@ -110,6 +110,23 @@ pub(super) const TABLES: &[Table] = &[
         &[],
     ),
     Table::new(
+        "stats_mirrors",
+        STATS,
+        &[
+            int("hostgroup").needed(),
+            int("mirror_hostgroup").needed(),
+            text("digest").needed(),
+            text("digest_text").needed(),
+            int("compared").needed(),
+            int("errors_differ").needed(),
+            int("rows_differ").needed(),
+            int("values_differ").needed(),
+            int("time_us").needed(),
+            int("mirror_time_us").needed(),
+        ],
+        &["PRIMARY KEY (hostgroup, mirror_hostgroup, digest)"],
+    ),
+    Table::new(
         "stats_cache",
         STATS,
         &[
