@@ -245,6 +245,8 @@ fn build_hostgroups(
                 }
                 if server.tls != tls.of(entry) {
                     server.health.retire_connections();
+                    // What failed may have been what has changed.
+                    server.health.count_success();
                 }
                 Arc::clone(&server.health)
             }

@@ -373,7 +373,9 @@ impl Worker {
         let servers = slots.len();
         match cause {
             RefusalCause::NoServer => "the hostgroup has no server".to_owned(),
-            RefusalCause::NoneOnline => format!("none of its {servers} servers is online"),
+            RefusalCause::NoneOnline => {
+                format!("none of its {servers} servers is online{}", self.last_failure(hostgroup))
+            }
             RefusalCause::AllAtMaxConnections => {
                 format!("its {online} online servers are at max_connections")
             }
@@ -382,11 +384,18 @@ impl Worker {
                 format!("{} statements wait already", self.snapshot.settings.queue_max)
             }
             RefusalCause::ConnectTimeout => {
-                format!("no connection to its {online} online servers came up in time")
+                let why = self.last_failure(hostgroup);
+                format!("no connection to its {online} online servers came up in time{why}")
             }
             RefusalCause::AuthenticationFailed => "a server refused the account".to_owned(),
             RefusalCause::Stopping => "the proxy is stopping".to_owned(),
         }
+    }
+
+    /// Why the last connection to the hostgroup did not come up, if none did since.
+    fn last_failure(&self, hostgroup: HostgroupId) -> String {
+        let why = self.last_failures.get(&hostgroup);
+        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
     }
 
     /// The cause that a session which has waited in vain is told.

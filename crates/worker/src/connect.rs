@@ -292,12 +292,13 @@ impl Worker {
         let capabilities = identity.capabilities;
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
-        let (slot, forwards) = (conn.slot, conn.forwards);
+        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
         let slot_index = slot.index();
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.leave(ConnState::Connecting);
             slot.server.health.count_success();
         }
+        self.last_failures.remove(&hostgroup);
         self.stats.server_mut(slot_index).connect_ok += 1;
         match forwards {
             Some(client) => self.forward_ready(id, client),

@@ -64,6 +64,7 @@ impl Worker {
                 self.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
+        self.last_failures.insert(hostgroup, reason.to_owned());
         self.side_conn_lost(id, 0, reason);
         self.drop_conn(id);
         if let Some(client) = forwards {

@@ -24,6 +24,7 @@ impl Worker {
         self.shared.retain_users(|name| users.contains_key(name));
         self.resize_cache();
         self.apply_servers();
+        self.last_failures.clear();
         self.stats.counters.snapshots_applied += 1;
         if has_plant!(self, SnapshotClearsLeases) {
             for id in self.clients.keys_where(|client| client.session.is_some()) {

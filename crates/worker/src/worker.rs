@@ -13,7 +13,7 @@ use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeti
 use trunkline_rules::Limits;
 use trunkline_session::tracker::StateTable;
 use trunkline_stats::WorkerStats;
-use trunkline_topology::ServerKey;
+use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     Action, ClientId, Now, Shared, Side,
@@ -109,6 +109,8 @@ pub struct Worker {
     pub(crate) stopping: Option<u64>,
     pub(crate) is_stopped: bool,
     pub(crate) log_budget: u32,
+    /// Why the last connection to each hostgroup did not come up, until one does.
+    pub(crate) last_failures: HashMap<HostgroupId, String, FixedState>,
     /// Whether the driver can show clients a certificate.
     pub(crate) offers_tls: bool,
     pub(crate) patience: Patience,
@@ -197,6 +199,7 @@ impl Worker {
             #[cfg(feature = "plants")]
             plant: None,
             log_budget: LOG_LINES_PER_SEC,
+            last_failures: HashMap::with_hasher(FixedState::default()),
             offers_tls: false,
             patience: Patience::default(),
             coalescing: Coalescing::default(),
