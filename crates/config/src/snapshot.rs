@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use foldhash::fast::FixedState;
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState,
@@ -58,7 +59,7 @@ pub struct Snapshot {
     /// What this was built from.
     pub config: Arc<Config>,
     /// Index into `replication` by writer hostgroup.
-    writers: HashMap<HostgroupId, usize>,
+    writers: HashMap<HostgroupId, usize, FixedState>,
 }
 
 impl Snapshot {

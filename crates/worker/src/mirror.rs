@@ -310,6 +310,9 @@ impl Worker {
 
     /// Copies that are over go, and others begin.
     pub(crate) fn pump_mirrors(&mut self) {
+        if self.mirrors.over.is_empty() && self.mirrors.queue.is_empty() {
+            return;
+        }
         for _ in 0..BEGUN_MAX {
             for id in std::mem::take(&mut self.mirrors.over) {
                 self.remove_client(id);

@@ -609,12 +609,15 @@ impl Worker {
         if statement.orders.is_logged {
             self.log_statement(id, statement, error);
         }
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+        let Some(client) = self.clients.get(id) else {
             return;
         };
-        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
+        if client.is_mirror {
             return self.count_mirrored(server, error);
         }
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),
