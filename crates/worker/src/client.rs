@@ -69,6 +69,8 @@ pub(crate) struct Client {
     pub waiting_len: usize,
     /// When its statement is looked at again, ms; 0 never.
     pub timer_ms: u64,
+    /// Commands since its worker last looked how busy it is.
+    pub recent_commands: u32,
 }
 
 impl Client {

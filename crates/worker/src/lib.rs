@@ -67,6 +67,7 @@ mod relay;
 
 mod release;
 
+mod balance;
 mod binlog;
 mod failure;
 mod forward;
@@ -75,6 +76,7 @@ mod held;
 mod housekeeping;
 mod infile;
 mod kill;
+mod moving;
 mod reload;
 mod report;
 mod side;
@@ -88,6 +90,7 @@ pub use analysis::digest_settings;
 pub use client::ClientId;
 pub use conn::MovedConn;
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
+pub use moving::MovedClient;
 pub use outbox::Outbox;
 pub use shared::Shared;
 pub use split::{Split, hinted, split};

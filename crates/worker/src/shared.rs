@@ -22,6 +22,8 @@ pub struct Shared {
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
     attributes: Vec<Attribute>,
+    /// Commands of the last second, by worker.
+    loads: Mutex<Vec<u64>>,
     cache: Arc<Cache>,
 }
 
@@ -91,6 +93,16 @@ impl Shared {
     /// How often that happened.
     pub(crate) fn schemas_defined(&self) -> u64 {
         self.schemas_defined.load(Relaxed)
+    }
+
+    /// Says how busy a worker is, and gives what all of them have said last. Once a second.
+    pub(crate) fn share_load(&self, worker: usize, workers: usize, load: u64) -> Vec<u64> {
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.resize(workers, 0);
+        if let Some(own) = loads.get_mut(worker) {
+            *own = load;
+        }
+        loads.clone()
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {

@@ -79,6 +79,16 @@ impl Default for ClientStmts {
 }
 
 impl ClientStmts {
+    /// None yet; the first one gets this id.
+    pub(crate) fn beginning_at(next_id: u32) -> Self {
+        Self { next_id, ..Self::default() }
+    }
+
+    /// The id that comes next.
+    pub(crate) fn after(&self) -> u32 {
+        self.next_id
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.stmts.len()
     }
