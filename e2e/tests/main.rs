@@ -20,6 +20,7 @@ mod protocol;
 
 mod stage;
 
+mod balance;
 mod concurrency;
 mod failover;
 mod guards;
