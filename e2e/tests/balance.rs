@@ -44,7 +44,7 @@ fn check(client: &mut Wire, own: u64, inserted: u64, turn: u64) -> Result<()> {
     // Two rows, and what they left is asked for later, perhaps elsewhere.
     let rows = client.query("SELECT 1 UNION ALL SELECT 2")?;
     ensure!(rows[0].text_rows().len() == 2);
-    if turn % 7 == 0 {
+    if turn.is_multiple_of(7) {
         thread::sleep(Duration::from_millis(1));
     }
     let found = client.value("SELECT FOUND_ROWS()")?;

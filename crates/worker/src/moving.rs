@@ -82,9 +82,9 @@ impl Worker {
         let loads = self.shared.share_load(self.options.index, self.options.workers, load);
         self.clients.for_each_mut(|client| client.recent_commands = 0);
         self.leaving.clear();
-        let Some(plan) = balance::plan(self.options.index, &loads, threshold, &mut sessions) else {
-            return;
-        };
+        let own = self.options.index;
+        let plan = loads.and_then(|loads| balance::plan(own, &loads, threshold, &mut sessions));
+        let Some(plan) = plan else { return };
         self.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
     }
 

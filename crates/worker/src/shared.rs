@@ -23,7 +23,7 @@ pub struct Shared {
     verified_max: usize,
     attributes: Vec<Attribute>,
     /// Commands of the last second, by worker.
-    loads: Mutex<Vec<u64>>,
+    loads: Mutex<Vec<Option<u64>>>,
     cache: Arc<Cache>,
 }
 
@@ -95,14 +95,15 @@ impl Shared {
         self.schemas_defined.load(Relaxed)
     }
 
-    /// Says how busy a worker is, and gives what all of them have said last. Once a second.
-    pub(crate) fn share_load(&self, worker: usize, workers: usize, load: u64) -> Vec<u64> {
+    /// Says how busy a worker is, and gives what all of them have said last, if all have. Once a
+    /// second.
+    pub(crate) fn share_load(&self, worker: usize, workers: usize, load: u64) -> Option<Vec<u64>> {
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        loads.resize(workers, 0);
+        loads.resize(workers, None);
         if let Some(own) = loads.get_mut(worker) {
-            *own = load;
+            *own = Some(load);
         }
-        loads.clone()
+        loads.iter().copied().collect()
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {
