@@ -14,6 +14,7 @@ pub mod counters;
 pub mod digest;
 pub mod histogram;
 pub mod metrics;
+pub mod mirror;
 pub mod report;
 pub mod sessions;
 pub mod tcp;
@@ -22,6 +23,7 @@ pub mod worker;
 pub use counters::{ClientRefusal, Counters, ServerCounters};
 pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
 pub use histogram::Histogram;
+pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     CacheFigures, CacheSums, CommandRow, Configuration, Connections, LimitSums, Process, Report,
     ServerRow, WorkerRow,

@@ -98,6 +98,7 @@ impl Worker {
             has_place: has_room,
             timer_ms: 0,
             recent_commands: 0,
+            is_mirror: false,
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
@@ -412,7 +413,10 @@ impl Worker {
                 client.inbox = Vec::new();
                 client.active_ms = now_ms;
             }
-            self.act(Action::CloseClient { client: id, now: false });
+            match self.clients.get(id).is_some_and(|client| client.is_mirror) {
+                true => self.mirrors.over.push(id),
+                false => self.act(Action::CloseClient { client: id, now: false }),
+            }
         }
     }
 
@@ -429,7 +433,10 @@ impl Worker {
             if client.has_place {
                 self.shared.give_back_client();
             }
-            self.stats.counters.clients_disconnected += 1;
+            match client.is_mirror {
+                true => self.mirrors.running -= 1,
+                false => self.stats.counters.clients_disconnected += 1,
+            }
         }
     }
 }

@@ -108,6 +108,7 @@ impl Worker {
     fn is_mobile(&self, client: &Client) -> bool {
         let session = client.session.as_ref();
         client.has_place
+            && !client.is_mirror
             && client.packing.is_none()
             && session.is_some_and(|session| {
                 session.leases.is_empty()
@@ -220,6 +221,7 @@ impl Worker {
             waiting_len: 0,
             timer_ms: 0,
             recent_commands: 0,
+            is_mirror: false,
         });
         self.numbers.insert(number, id);
         self.away.remove(&number);
@@ -251,7 +253,8 @@ impl Worker {
     /// Tells the worker that gave a client its number that nobody has it any more.
     pub(crate) fn tell_home(&mut self, number: u32) {
         let home = worker_of(number, self.options.workers);
-        if home != self.options.index {
+        // A copy of another client's statement has no number.
+        if number != 0 && home != self.options.index {
             self.act(Action::ClientLeft { to: home, number });
         }
     }

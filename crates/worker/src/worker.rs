@@ -23,6 +23,7 @@ use crate::{
     coalesce::Coalescing,
     conn::{AccountKey, Conn, ConnPhase},
     handover::Ask,
+    mirror::Mirrors,
     outbox::{Buffers, Dirty},
     prepared::Entries,
     share::Patience,
@@ -89,6 +90,8 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     pub(crate) spare_statements: Vec<Box<Statement>>,
     pub(crate) stats: WorkerStats,
+    /// Copies of statements for other hostgroups.
+    pub(crate) mirrors: Mirrors,
     /// Answers that are stored for all workers.
     pub(crate) cache: Arc<Cache>,
     /// Room for the key that is asked for.
@@ -182,6 +185,7 @@ impl Worker {
             compressor,
             unpacking: VecDeque::new(),
             spare_statements: Vec::new(),
+            mirrors: Mirrors::default(),
             cache: Arc::clone(shared.cache()),
             cache_key: Vec::new(),
             cache_woken: VecDeque::new(),
@@ -377,7 +381,7 @@ impl Worker {
 
     /// How many clients this worker has.
     pub fn clients(&self) -> usize {
-        self.clients.len()
+        self.clients.len() - self.mirrors.running
     }
 
     pub(crate) fn act(&mut self, action: Action) {
@@ -399,6 +403,9 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.is_mirror {
+            return client.outbox.discard(&mut self.buffers);
+        }
         if !client.outbox.is_listed {
             client.outbox.is_listed = true;
             self.dirty.0.push_back(Side::Client(id));
