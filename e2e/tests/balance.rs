@@ -52,24 +52,32 @@ fn check(client: &mut Wire, own: u64, inserted: u64, turn: u64) -> Result<()> {
     Ok(())
 }
 
+/// A session with its number and its last insert id.
+type Known = (u64, u64, Wire);
+
+/// Sessions with state of their own.
+fn log_in(proxy: &Trunkline) -> Result<Vec<Known>> {
+    let mut known = Vec::new();
+    for number in 0..BUSY * 4 {
+        let mut client = Wire::login(proxy, "moving", PASSWORD, "moving")?;
+        if number == 0 {
+            client.one("CREATE TABLE t (id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT)")?;
+        }
+        let id = client.value("SELECT CONNECTION_ID()")?.context("an id")?.parse::<u64>()?;
+        client.one("SET sql_mode = 'ANSI_QUOTES'")?;
+        client.one(&format!("SET time_zone = '+00:{:02}', @mine = {id}", id % 60))?;
+        client.one("INSERT INTO t (a) VALUES (DEFAULT)")?;
+        let inserted = client.value("SELECT LAST_INSERT_ID()")?.context("an id")?;
+        known.push((id, inserted.parse::<u64>()?, client));
+    }
+    Ok(known)
+}
+
 #[test]
 fn sessions_move_to_the_less_busy_worker_and_stay_what_they_are() -> Result<()> {
     for server in backends::each("sessions_move_to_the_less_busy_worker")? {
         let proxy = proxy_for(server, "moving", "rebalance_threshold = 20")?;
-        let mut clients = Vec::new();
-        for _ in 0..BUSY * 4 {
-            clients.push(Wire::login(&proxy, "moving", PASSWORD, "moving")?);
-        }
-        clients[0].one("CREATE TABLE t (id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT)")?;
-        let mut known = Vec::new();
-        for mut client in clients {
-            let id = client.value("SELECT CONNECTION_ID()")?.context("an id")?.parse::<u64>()?;
-            client.one("SET sql_mode = 'ANSI_QUOTES'")?;
-            client.one(&format!("SET time_zone = '+00:{:02}', @mine = {id}", id % 60))?;
-            client.one("INSERT INTO t (a) VALUES (DEFAULT)")?;
-            let inserted = client.value("SELECT LAST_INSERT_ID()")?.context("an id")?;
-            known.push((id, inserted.parse::<u64>()?, client));
-        }
+        let known = log_in(&proxy)?;
         let places = workers(&proxy)?;
         let of = |id: u64| places.iter().find(|(known, _)| *known == id).map(|(_, worker)| *worker);
         let (busy, idle): (Vec<_>, Vec<_>) =
