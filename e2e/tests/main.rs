@@ -22,6 +22,7 @@ mod protocol;
 
 mod stage;
 
+mod balance;
 mod concurrency;
 mod failover;
 mod guards;

@@ -209,3 +209,23 @@ fn a_fast_forward_client_that_reads_slowly_does_not_fill_memory() -> Result<()> 
     assert!(most - before < 32 << 20, "the proxy's memory grew by {} bytes", most - before);
     Ok(())
 }
+
+#[test]
+fn workers_stay_on_their_cpus() -> Result<()> {
+    // No server needs to be there.
+    let proxy = Config::at("worker_cpus = \"0\"", "127.0.0.1:1").user("nobody").start()?;
+    let mut seen = 0;
+    for task in std::fs::read_dir(format!("/proc/{}/task", proxy.pid()))? {
+        let status = std::fs::read_to_string(task?.path().join("status"))?;
+        let of = |key: &str| {
+            status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim).map(str::to_owned)
+        };
+        let is_worker = of("Name:").is_some_and(|name| name.starts_with("worker-"));
+        if is_worker {
+            seen += 1;
+            assert_eq!(of("Cpus_allowed_list:").as_deref(), Some("0"));
+        }
+    }
+    assert_eq!(seen, 2, "two workers");
+    Ok(())
+}

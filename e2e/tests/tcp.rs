@@ -582,24 +582,3 @@ fn a_server_is_told_of_its_client() -> Result<()> {
     assert_eq!(line(&mut stream)?, "first");
     Ok(())
 }
-
-#[test]
-fn workers_stay_on_their_cpus() -> Result<()> {
-    let echo = Echo::start("one")?;
-    let text = text(&[server(&echo.address(), "")], free_port()?, "");
-    let proxy = Trunkline::start(&format!("worker_cpus = \"0\"\n{text}"))?;
-    let mut seen = 0;
-    for task in std::fs::read_dir(format!("/proc/{}/task", proxy.pid()))? {
-        let status = std::fs::read_to_string(task?.path().join("status"))?;
-        let of = |key: &str| {
-            status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim).map(str::to_owned)
-        };
-        let is_worker = of("Name:").is_some_and(|name| name.starts_with("worker-"));
-        if is_worker {
-            seen += 1;
-            assert_eq!(of("Cpus_allowed_list:").as_deref(), Some("0"));
-        }
-    }
-    assert_eq!(seen, 2, "two workers");
-    Ok(())
-}

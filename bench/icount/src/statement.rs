@@ -300,7 +300,9 @@ impl Stage {
             | Action::Kill { .. }
             | Action::Killed { .. }
             | Action::WakeCached { .. }
-            | Action::HandOver { .. } => bail!("an action that does not belong here"),
+            | Action::HandOver { .. }
+            | Action::MoveClient { .. }
+            | Action::ClientLeft { .. } => bail!("an action that does not belong here"),
         }
         Ok(())
     }

@@ -12,12 +12,12 @@ use std::{
 use tracing::{error, info, warn};
 use trunkline_config::Snapshot;
 use trunkline_net::{
-    Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, TlsSetup, Token,
+    Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, Tls, TlsSetup, Token,
 };
 use trunkline_stats::Report;
 use trunkline_topology::{Address, Server};
 use trunkline_worker::{
-    Action, ClientId, ConnId, KillAnswer, KillRequest, MovedConn, Now, Peer, Side, Worker,
+    Action, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side, Worker,
 };
 
 use crate::{
@@ -286,6 +286,8 @@ impl Driver {
             };
             self.write(side);
         }
+        self.parts.worker.let_leave();
+        self.act();
     }
 
     pub(crate) fn write(&mut self, side: Side) {
@@ -400,6 +402,12 @@ impl Driver {
                 }
             }
             Action::HandOver { conn, moved, to } => self.hand_over(conn, moved, to),
+            Action::MoveClient { client, moved, to } => self.move_client(client, moved, to),
+            Action::ClientLeft { to, number } => {
+                if let Some(peer) = self.parts.peers.get(to) {
+                    peer.send(Mail::ClientLeft(number));
+                }
+            }
             Action::Kill { to, request } => self.ask_to_kill(to, request),
             Action::Killed { asker, answer } => {
                 if let Some(peer) = self.parts.peers.get(asker.worker) {
@@ -422,7 +430,7 @@ impl Driver {
         let asker = request.asker;
         let is_sent = self.parts.peers.get(to).is_some_and(|peer| peer.send(Mail::Kill(request)));
         if !is_sent {
-            self.parts.worker.kill_answered(asker, KillAnswer::Unknown);
+            self.parts.worker.kill_undelivered(asker);
         }
     }
 
@@ -523,6 +531,40 @@ impl Driver {
         }
     }
 
+    fn move_client(&mut self, client: ClientId, moved: Box<MovedClient>, to: usize) {
+        let Some(mut socket) = self.sockets.remove(Side::Client(client)) else {
+            return self.parts.worker.client_lost(*moved);
+        };
+        let is_free = self.parts.poller.remove_stream(&mut socket.stream).is_ok();
+        match self.parts.peers.get(to).filter(|_| is_free) {
+            Some(peer) => {
+                let has_ended = socket.has_ended;
+                peer.send(Mail::MovedClient(moved, socket.stream, socket.tls, has_ended));
+            }
+            None => self.parts.worker.client_lost(*moved),
+        }
+    }
+
+    /// Another worker's client: what it has sent meanwhile is read at once.
+    fn take_client(
+        &mut self,
+        moved: MovedClient,
+        stream: Stream,
+        tls: Option<Box<Tls>>,
+        has_ended: bool,
+    ) {
+        let side = Side::Client(self.parts.worker.adopt_client(moved));
+        let mut socket = Socket::new(stream, side);
+        socket.tls = tls;
+        socket.has_ended = has_ended;
+        self.add(socket);
+        if let Side::Client(id) = side {
+            self.parts.worker.client_adopted(id);
+        }
+        self.write(side);
+        self.unfinished.push(side);
+    }
+
     fn open_mail(&mut self) {
         while let Ok(mail) = self.parts.mail.try_recv() {
             self.mail(mail);
@@ -554,6 +596,10 @@ impl Driver {
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
+            Mail::MovedClient(moved, stream, tls, has_ended) => {
+                self.take_client(*moved, stream, tls, has_ended);
+            }
+            Mail::ClientLeft(number) => worker.client_left(number),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::Tls(setup) => self.apply_tls(setup),
             Mail::HandedOver(moved, stream, tls) => {

@@ -10,7 +10,9 @@ use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
 use trunkline_topology::ServerKey;
-use trunkline_worker::{ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedConn};
+use trunkline_worker::{
+    ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn,
+};
 
 /// A message to a worker.
 pub enum Mail {
@@ -36,6 +38,11 @@ pub enum Mail {
     PeerAsks(ServerKey, usize),
     /// Another worker's client asks to end a client of this one.
     Kill(Box<KillRequest>),
+    /// Another worker's client, which was busier; its socket and encryption, and whether the other
+    /// end has closed.
+    MovedClient(Box<MovedClient>, Stream, Option<Box<Tls>>, bool),
+    /// A client that had its number here and went to another worker has gone.
+    ClientLeft(u32),
     /// What came of a `KILL` of this worker's client.
     Killed(KillAsker, KillAnswer),
     /// Answers that these clients wait for were stored, or will not be.

@@ -14,8 +14,8 @@ use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
 use trunkline_stats::{DigestQuery, SessionQuery};
 use trunkline_topology::{Secret, Server, ServerHealth, ServerKey};
 use trunkline_worker::{
-    Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedConn, Now, Peer, Side,
-    Worker,
+    Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, Now,
+    Peer, Side, Worker,
 };
 
 use crate::{
@@ -60,6 +60,10 @@ pub enum Mail {
     PeerAsks(ServerKey, usize),
     /// Another worker's connection, asked for earlier.
     HandedOver(Box<MovedConn>, LinkId),
+    /// A client of another worker, which was busier; and whether its end has closed.
+    MovedClient(Box<MovedClient>, LinkId, bool),
+    /// A client that had its number here has gone elsewhere.
+    ClientLeft(u32),
     /// A client of another worker ends one of this worker's.
     Kill(Box<KillRequest>),
     /// What came of it.
@@ -313,9 +317,16 @@ impl Driver {
         }
         self.refuse_backlog(out);
         for mail in self.mail.drain(..) {
-            if let Mail::HandedOver(moved, link) = mail {
-                moved.give_up();
-                out.close(link);
+            match mail {
+                Mail::HandedOver(moved, link) => {
+                    moved.give_up();
+                    out.close(link);
+                }
+                Mail::MovedClient(moved, link, _) => {
+                    self.worker.client_lost(*moved);
+                    out.close(link);
+                }
+                _ => {}
             }
         }
     }
@@ -415,6 +426,8 @@ impl Driver {
             };
             self.write(out, side);
         }
+        self.worker.let_leave();
+        self.act(out);
     }
 
     fn write(&mut self, out: &mut Outside<'_>, side: Side) {
@@ -518,6 +531,10 @@ impl Driver {
                 }
             }
             Action::HandOver { conn, moved, to } => self.hand_over(out, conn, moved, to),
+            Action::MoveClient { client, moved, to } => self.move_client(out, client, moved, to),
+            Action::ClientLeft { to, number } => {
+                out.wishes.push(Wish::Post(to, Mail::ClientLeft(number)));
+            }
             Action::Kill { to, request } => {
                 out.wishes.push(Wish::Post(to, Mail::Kill(request)));
             }
@@ -555,6 +572,22 @@ impl Driver {
         out.wishes.push(Wish::Post(to, Mail::HandedOver(moved, link)));
     }
 
+    fn move_client(
+        &mut self,
+        out: &mut Outside<'_>,
+        client: ClientId,
+        moved: Box<MovedClient>,
+        to: usize,
+    ) {
+        let Some(socket) = self.sockets.remove(Side::Client(client)) else {
+            return self.worker.client_lost(*moved);
+        };
+        let (link, has_ended) = (socket.link, socket.has_ended);
+        out.trace
+            .note(out.now, || format!("worker {} gives client {} to {to}", self.index, link.0));
+        out.wishes.push(Wish::Post(to, Mail::MovedClient(moved, link, has_ended)));
+    }
+
     fn open_mail(&mut self, out: &mut Outside<'_>) {
         while let Some(mail) = self.mail.pop_front() {
             self.read_mail(out, mail);
@@ -585,6 +618,16 @@ impl Driver {
             Mail::Kill(request) => worker.kill_asked(*request),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
+            Mail::MovedClient(moved, link, has_ended) => {
+                let id = worker.adopt_client(*moved);
+                let side = Side::Client(id);
+                let mut socket = Socket::new(link, side);
+                socket.has_ended = has_ended;
+                self.add(out, socket);
+                self.worker.client_adopted(id);
+                self.unfinished.push(side);
+            }
+            Mail::ClientLeft(number) => worker.client_left(number),
             Mail::HandedOver(moved, link) => {
                 let Some(conn) = worker.adopt(*moved) else {
                     return out.close(link);

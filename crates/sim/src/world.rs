@@ -355,9 +355,13 @@ impl<'a> World<'a> {
         let now = self.now();
         match wish {
             Wish::Post(to, mail) => {
-                if let Mail::HandedOver(_, link) = &mail {
-                    self.moving.insert(*link);
-                    self.count("hand_over");
+                match &mail {
+                    Mail::HandedOver(_, link) => {
+                        self.moving.insert(*link);
+                        self.count("hand_over");
+                    }
+                    Mail::MovedClient(..) => self.count("move_client"),
+                    _ => {}
                 }
                 self.queue.put(now + MAIL_US, Event::Post(to, mail));
             }
@@ -377,6 +381,10 @@ impl<'a> World<'a> {
             // Its worker has stopped: the process ends, and the kernel closes what is left.
             Some(Mail::HandedOver(moved, link)) => {
                 moved.give_up();
+                self.wire.close(link, End::Proxy, self.now());
+                self.link_closed(link, ClosedBy::Proxy);
+            }
+            Some(Mail::MovedClient(_, link, _)) => {
                 self.wire.close(link, End::Proxy, self.now());
                 self.link_closed(link, ClosedBy::Proxy);
             }

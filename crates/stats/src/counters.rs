@@ -245,6 +245,10 @@ counters! {
             "Rows of result sets sent to clients."
         rows_affected: "trunkline_statement_affected_rows_total";
             "Rows that statements changed, as their servers reported."
+        sessions_left: "trunkline_worker_sessions_moved_total", direction = "out";
+            "Sessions that a busy worker gave to a less busy one, and those that arrived there."
+        sessions_arrived: "trunkline_worker_sessions_moved_total", direction = "in";
+            "Sessions that arrived at a less busy worker."
         sessions_synchronised: "trunkline_session_syncs_total";
             "Statements that were preceded by session state in the same write."
         sessions_not_synchronised: "trunkline_session_sync_failures_total";
@@ -377,8 +381,10 @@ impl Counters {
 
     /// Clients connected now.
     pub fn clients_connected(&self) -> u64 {
-        debug_assert!(self.clients_disconnected <= self.clients_accepted);
-        self.clients_accepted.saturating_sub(self.clients_disconnected)
+        let came = self.clients_accepted.saturating_add(self.sessions_arrived);
+        let went = self.clients_disconnected.saturating_add(self.sessions_left);
+        debug_assert!(went <= came);
+        came.saturating_sub(went)
     }
 
     /// Clients and statements refused, by what was refused and why; only those that happened.

@@ -6,7 +6,7 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::Reader;
 use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
 
-use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedConn};
+use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
 
 /// One end of a relay, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,6 +122,22 @@ pub enum Action {
         moved: Box<MovedConn>,
         /// The worker that asked for it.
         to: usize,
+    },
+    /// Give this client, with its socket, to another worker.
+    MoveClient {
+        /// The client; it has left this worker.
+        client: ClientId,
+        /// All that is known of it.
+        moved: Box<MovedClient>,
+        /// A less busy worker.
+        to: usize,
+    },
+    /// Tell a worker that the client with this number, which it gave away, has gone.
+    ClientLeft {
+        /// The worker.
+        to: usize,
+        /// The number that the client was greeted with.
+        number: u32,
     },
     /// Ask the worker that has the client to end it or its statement.
     Kill {

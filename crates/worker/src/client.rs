@@ -76,6 +76,8 @@ pub(crate) struct Client {
     pub waiting_len: usize,
     /// When its statement is looked at again, ms; 0 never.
     pub timer_ms: u64,
+    /// Commands since its worker last looked how busy it is.
+    pub recent_commands: u32,
     /// There is no socket: it runs one copy of another client's statement, and nobody reads what
     /// comes of it.
     pub is_mirror: bool,

@@ -219,8 +219,11 @@ impl Worker {
 
     /// One whole command of an idle client.
     fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.recent_commands = client.recent_commands.saturating_add(1);
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         if session.lost.is_some() && is_unanswered(payload) {

@@ -72,6 +72,7 @@ impl Worker {
             self.sweep_ms = self.now.ms();
             self.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
+            self.balance();
             self.adapt_patience();
             self.expire_kills();
         }

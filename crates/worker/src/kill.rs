@@ -114,7 +114,7 @@ pub(crate) fn kill_of(analysis: &Analysis) -> KillText {
 }
 
 /// The worker that gave this number to a client.
-fn worker_of(number: u32, workers: usize) -> usize {
+pub(crate) fn worker_of(number: u32, workers: usize) -> usize {
     let number = usize::try_from(number).unwrap_or_default();
     number.saturating_sub(1) % workers.max(1)
 }
@@ -131,7 +131,8 @@ impl Worker {
                 last => last.checked_add(step).unwrap_or(first),
             };
             // Numbers come again after 4 billion clients; some of the first may still be here.
-            if !self.numbers.contains_key(&self.last_number) {
+            let number = self.last_number;
+            if !self.numbers.contains_key(&number) && !self.away.contains_key(&number) {
                 return self.last_number;
             }
         }
@@ -182,7 +183,7 @@ impl Worker {
         let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
         let victim = self.numbers.get(&number).copied();
         let Some((id, client)) = victim.and_then(|id| Some((id, self.clients.get(id)?))) else {
-            return self.answer_kill(asker, KillAnswer::Unknown);
+            return self.forward_kill(KillRequest { number, scope, user, asker });
         };
         let is_own = client.session.as_ref().is_some_and(|session| *session.user.name == *user);
         if !is_own {
@@ -194,6 +195,25 @@ impl Worker {
             KillScope::Statement => self.kill_statement(id, asker),
             KillScope::Session => self.kill_session(id, asker),
         }
+    }
+
+    /// The client is not here: its home knows where it is, or that there is none. A client tells
+    /// its home before it leaves for another place, so no request goes round twice.
+    fn forward_kill(&mut self, request: KillRequest) {
+        let home = worker_of(request.number, self.options.workers);
+        let place = match home == self.options.index {
+            true => self.away.get(&request.number).copied(),
+            false => Some(home),
+        };
+        match place {
+            Some(to) => self.act(Action::Kill { to, request: Box::new(request) }),
+            None => self.answer_kill(request.asker, KillAnswer::Unknown),
+        }
+    }
+
+    /// The worker that a request was to go to has ended, and its clients with it.
+    pub fn kill_undelivered(&mut self, asker: KillAsker) {
+        self.answer_kill(asker, KillAnswer::Unknown);
     }
 
     /// Tells the one who asked, wherever that is.

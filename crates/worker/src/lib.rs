@@ -71,6 +71,7 @@ mod relay;
 
 mod release;
 
+mod balance;
 mod binlog;
 mod explain;
 mod failure;
@@ -80,6 +81,7 @@ mod held;
 mod housekeeping;
 mod infile;
 mod kill;
+mod moving;
 mod reload;
 mod report;
 mod side;
@@ -94,6 +96,7 @@ pub use client::ClientId;
 pub use conn::MovedConn;
 pub use explain::{ExplainRow, Explaining, explain};
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
+pub use moving::MovedClient;
 pub use outbox::Outbox;
 pub use shared::Shared;
 pub use time::Now;

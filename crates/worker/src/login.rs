@@ -100,6 +100,7 @@ impl Worker {
             waiting_len: 0,
             has_place: has_room,
             timer_ms: 0,
+            recent_commands: 0,
             is_mirror: false,
         });
         self.numbers.insert(number, id);
@@ -441,6 +442,7 @@ impl Worker {
             client.outbox.discard(&mut self.buffers);
             self.waiting_bytes -= client.waiting_len;
             self.numbers.remove(&client.number);
+            self.tell_home(client.number);
             if client.has_place {
                 self.shared.give_back_client();
             }

@@ -361,6 +361,7 @@ impl Worker {
             has_place: false,
             waiting_len: 0,
             timer_ms: 0,
+            recent_commands: 0,
             is_mirror: true,
         });
         self.begin(id, statement);

@@ -25,6 +25,8 @@ pub struct Shared {
     verified_max: usize,
     attributes: Vec<Attribute>,
     addresses: Arc<Addresses>,
+    /// Commands of the last second, by worker.
+    loads: Mutex<Vec<Option<u64>>>,
     cache: Arc<Cache>,
 }
 
@@ -99,6 +101,17 @@ impl Shared {
     /// How often that happened.
     pub(crate) fn schemas_defined(&self) -> u64 {
         self.schemas_defined.load(Relaxed)
+    }
+
+    /// Says how busy a worker is, and gives what all of them have said last, if all have. Once a
+    /// second.
+    pub(crate) fn share_load(&self, worker: usize, workers: usize, load: u64) -> Option<Vec<u64>> {
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.resize(workers, None);
+        if let Some(own) = loads.get_mut(worker) {
+            *own = Some(load);
+        }
+        loads.iter().copied().collect()
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {

@@ -96,6 +96,13 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
+    /// Changes every entry.
+    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
+        for (_, (_, entry)) in &mut self.entries {
+            change(entry);
+        }
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().map(|(_, (_, entry))| entry)
     }

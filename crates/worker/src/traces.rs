@@ -78,6 +78,19 @@ enum InsertId {
 const REPORTED_MAX: usize = 8;
 
 impl Past {
+    /// Whether all of it is known here, so that no connection is needed to tell it. `has_run`: a
+    /// connection has it too.
+    pub(crate) fn is_plain(&self, has_run: bool) -> bool {
+        let is_known = self.row_count.is_some() && self.found_rows.is_some();
+        (is_known || !has_run)
+            && self.warnings == 0
+            && self.error.is_none()
+            && self.fetched.is_none()
+            && self.insert_id == InsertId::Sure
+            && self.awaits_warnings.is_none()
+            && self.awaits_insert_id.is_none()
+    }
+
     /// Takes over what a statement left that did not itself ask for what was left before.
     pub(crate) fn learn(&mut self, statement: &Statement, outcome: &Outcome, flavor: Flavor) {
         let analysis = statement.known.as_ref().map(|known| &known.analysis);

@@ -54,6 +54,10 @@ pub struct Worker {
     pub(crate) clients: Table<ClientId, Client>,
     /// Clients by the numbers that they were greeted with.
     pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
+    /// Where clients are that this worker gave their numbers and then to another worker.
+    pub(crate) away: HashMap<u32, usize, FixedState>,
+    /// Clients that move to another worker when they rest, and where to.
+    pub(crate) leaving: Vec<(ClientId, usize)>,
     /// Bytes that wait for clients, of those for whom much does.
     pub(crate) waiting_bytes: usize,
     /// The number that was given last; 0 before the first.
@@ -160,6 +164,8 @@ impl Worker {
             now: Now::default(),
             clients: Table::new(),
             numbers: HashMap::with_hasher(FixedState::default()),
+            away: HashMap::with_hasher(FixedState::default()),
+            leaving: Vec::new(),
             waiting_bytes: 0,
             last_number: 0,
             side_commands: Vec::new(),

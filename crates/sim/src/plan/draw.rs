@@ -57,6 +57,13 @@ impl Plan {
             draw_faults(&mut root.split("faults", 0), &mut plan);
         }
         features::draw(&mut root.split("features", 0), &mut plan, !is_calm);
+        let mut rng = root.split("rebalance", 0);
+        if rng.chance(1, 3) {
+            let threshold = rng.pick(&[1, 20]).copied().unwrap_or(20);
+            for config in &mut plan.configs {
+                config.settings.insert("rebalance_threshold", threshold);
+            }
+        }
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

@@ -79,6 +79,16 @@ impl Default for ClientStmts {
 }
 
 impl ClientStmts {
+    /// None yet; the first one gets this id.
+    pub(crate) fn beginning_at(next_id: u32) -> Self {
+        Self { next_id, ..Self::default() }
+    }
+
+    /// The id that comes next.
+    pub(crate) fn after(&self) -> u32 {
+        self.next_id
+    }
+
     /// A session's statements that are this one alone; `None` when long data was sent for it.
     pub(crate) fn copy_of(stmt: &ClientStmt) -> Option<Self> {
         if stmt.long.is_some() {

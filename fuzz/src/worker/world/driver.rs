@@ -38,6 +38,7 @@ impl World {
                 self.write(index, side, usize::MAX);
             }
         }
+        self.worker(index).let_leave();
         has_acted
     }
 
@@ -119,6 +120,19 @@ impl World {
                 }
             }
             Action::HandOver { conn, moved, to } => self.hand_over(index, conn, *moved, to),
+            Action::MoveClient { client, moved, to } => {
+                let at = |it: &Client| it.worker == index && it.id == client;
+                let at = self.clients.iter().position(at);
+                let Some(at) = at else {
+                    return self.worker(index).client_lost(*moved);
+                };
+                let id = self.worker(to).adopt_client(*moved);
+                if let Some(client) = self.clients.get_mut(at) {
+                    (client.worker, client.id) = (to, id);
+                }
+                self.worker(to).client_adopted(id);
+            }
+            Action::ClientLeft { to, number } => self.worker(to).client_left(number),
             Action::Kill { to, request } => self.worker(to).kill_asked(*request),
             Action::Killed { asker, answer } => {
                 self.worker(asker.worker).kill_answered(asker, answer);

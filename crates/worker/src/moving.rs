@@ -1,0 +1,261 @@
+//! A session that rests, and whose past is all in it, moves to a less busy worker.
+//!
+//! A client's number says which worker gave it: its home. The home knows where a client of its
+//! own is, so that a `KILL` finds it; a client moves away from its home or back to it, and the
+//! mailboxes keep the order in which that happened.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{capability::Capabilities, packet::track::Told, response::ReplyFormat};
+use trunkline_session::{
+    Credential,
+    frontend::Attribute,
+    tracker::{Charset, SessionState},
+};
+use trunkline_sql::token::Modes;
+use trunkline_topology::{TlsFacts, User};
+
+use crate::{
+    Action, ClientId, Worker,
+    action::Peer,
+    balance::{self, Candidate},
+    client::{Client, Phase, Session},
+    conn::AccountKey,
+    kill::worker_of,
+    outbox::Outbox,
+    prepared::ClientStmts,
+    shared::UserPlace,
+    traces::Past,
+};
+
+/// A client on its way to another worker, socket apart.
+#[derive(Debug)]
+pub struct MovedClient {
+    peer: Arc<Peer>,
+    number: u32,
+    nonce: [u8; 20],
+    tls: Option<Box<TlsFacts>>,
+    active_ms: u64,
+    session: MovedSession,
+}
+
+/// What a session is when it has no connection, no prepared statement and nothing under way.
+#[derive(Debug)]
+struct MovedSession {
+    user: Arc<User>,
+    place: UserPlace,
+    account: AccountKey,
+    credential: Arc<Credential>,
+    capabilities: Capabilities,
+    attributes: Box<[Attribute]>,
+    zstd_level: u8,
+    format: ReplyFormat,
+    state: SessionState,
+    handshake_charset: Charset,
+    modes: Modes,
+    last_insert_id: u64,
+    past: Past,
+    told: Told,
+    status: u16,
+    next_flag: u32,
+    accepted_sets: Vec<u64>,
+    next_stmt_id: u32,
+}
+
+impl Worker {
+    /// Once a second: tells the others how busy this worker is, and marks sessions that are to
+    /// leave if it is too busy.
+    pub(crate) fn balance(&mut self) {
+        let threshold = u64::from(self.snapshot.settings.rebalance_threshold);
+        if threshold == 0 || self.options.workers < 2 || self.stopping.is_some() {
+            return;
+        }
+        let mut sessions = Vec::new();
+        let mut load = 0;
+        self.clients.for_each(|id, client| {
+            load += u64::from(client.recent_commands);
+            if client.recent_commands > 0 && self.is_mobile(client) {
+                let home = worker_of(client.number, self.options.workers);
+                sessions.push(Candidate { commands: client.recent_commands, id, home });
+            }
+        });
+        let loads = self.shared.share_load(self.options.index, self.options.workers, load);
+        self.clients.for_each_mut(|client| client.recent_commands = 0);
+        self.leaving.clear();
+        let own = self.options.index;
+        let plan = loads.and_then(|loads| balance::plan(own, &loads, threshold, &mut sessions));
+        let Some(plan) = plan else { return };
+        self.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
+    }
+
+    /// Gives away those that were chosen and rest now. Called once per batch, when everything was
+    /// written and nothing is read before the actions are carried out: what a client sends from
+    /// here on is read by its next worker.
+    pub fn let_leave(&mut self) {
+        let mut left = 0;
+        while let Some((id, to)) = self.leaving.get(left).copied() {
+            match self.rests(id) {
+                true => {
+                    self.leaving.swap_remove(left);
+                    self.give_client(id, to);
+                }
+                false => left += 1,
+            }
+        }
+    }
+
+    /// Whether a client may move once it rests.
+    fn is_mobile(&self, client: &Client) -> bool {
+        let session = client.session.as_ref();
+        client.has_place
+            && !client.is_mirror
+            && client.packing.is_none()
+            && session.is_some_and(|session| {
+                session.leases.is_empty()
+                    && session.prepared.len() == 0
+                    && session.lost.is_none()
+                    && session.past.is_plain(session.last_conn.is_some())
+            })
+    }
+
+    /// Whether a client can be given away now.
+    fn rests(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        matches!(client.phase, Phase::Idle)
+            && client.inbox.is_empty()
+            && client.outbox.is_empty()
+            && !client.is_paused
+            && client.proof.is_none()
+            && client.waiting_len == 0
+            && client.timer_ms == 0
+            && self.stopping.is_none()
+            && self.is_mobile(client)
+    }
+
+    fn give_client(&mut self, id: ClientId, to: usize) {
+        let account = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let account = account.and_then(|session| self.accounts.key(session.account)).cloned();
+        let Some(account) = account else { return };
+        let Some(client) = self.clients.remove(id) else { return };
+        self.numbers.remove(&client.number);
+        let Some(session) = client.session else { return };
+        let session = *session;
+        debug_assert!(session.leases.is_empty() && session.lost.is_none());
+        let moved = Box::new(MovedClient {
+            peer: client.peer,
+            number: client.number,
+            nonce: client.nonce,
+            tls: client.tls,
+            active_ms: client.active_ms,
+            session: MovedSession {
+                user: session.user,
+                place: session._place,
+                account,
+                credential: session.credential,
+                capabilities: session.capabilities,
+                attributes: session.attributes,
+                zstd_level: session.zstd_level,
+                format: session.format,
+                state: (*session.state).clone(),
+                handshake_charset: session.handshake_charset,
+                modes: session.modes,
+                last_insert_id: session.last_insert_id,
+                past: session.past,
+                told: session.told,
+                status: session.status,
+                next_flag: session.next_flag,
+                accepted_sets: session.accepted_sets,
+                next_stmt_id: session.prepared.after(),
+            },
+        });
+        if worker_of(moved.number, self.options.workers) == self.options.index {
+            self.away.insert(moved.number, to);
+        }
+        self.stats.counters.sessions_left += 1;
+        self.act(Action::MoveClient { client: id, moved, to });
+    }
+
+    /// Takes in another worker's client. Its socket may have bytes to read.
+    pub fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
+        let MovedClient { peer, number, nonce, tls, active_ms, session } = moved;
+        let session = Session {
+            user: session.user,
+            _place: session.place,
+            account: self.accounts.intern(session.account),
+            credential: session.credential,
+            capabilities: session.capabilities,
+            attributes: session.attributes,
+            zstd_level: session.zstd_level,
+            format: session.format,
+            state: self.states.intern(session.state),
+            handshake_charset: session.handshake_charset,
+            modes: session.modes,
+            leases: Vec::new(),
+            last_insert_id: session.last_insert_id,
+            // Keys of the other worker's connections mean others here.
+            last_conn: None,
+            insert_conn: None,
+            past: session.past,
+            told: session.told,
+            status: session.status,
+            next_flag: session.next_flag,
+            accepted_sets: session.accepted_sets,
+            prepared: ClientStmts::beginning_at(session.next_stmt_id),
+            reading: Default::default(),
+            lost: None,
+        };
+        let id = self.clients.insert_with(|_| Client {
+            peer,
+            number,
+            nonce,
+            phase: Phase::Idle,
+            inbox: Vec::new(),
+            outbox: Outbox::default(),
+            packing: None,
+            tls,
+            proof: None,
+            is_paused: false,
+            active_ms,
+            session: Some(Box::new(session)),
+            has_place: true,
+            waiting_len: 0,
+            timer_ms: 0,
+            recent_commands: 0,
+            is_mirror: false,
+        });
+        self.numbers.insert(number, id);
+        self.away.remove(&number);
+        self.stats.counters.sessions_arrived += 1;
+        id
+    }
+
+    /// The adopted client's socket is in place: a worker that stops says goodbye.
+    pub fn client_adopted(&mut self, id: ClientId) {
+        if self.stopping.is_some() {
+            self.close_client(id);
+        }
+    }
+
+    /// A client that was to move could not: it is gone.
+    pub fn client_lost(&mut self, moved: MovedClient) {
+        self.shared.give_back_client();
+        self.stats.counters.sessions_arrived += 1;
+        self.stats.counters.clients_disconnected += 1;
+        self.away.remove(&moved.number);
+        self.tell_home(moved.number);
+    }
+
+    /// A client whose home this is has gone, wherever it was.
+    pub fn client_left(&mut self, number: u32) {
+        self.away.remove(&number);
+    }
+
+    /// Tells the worker that gave a client its number that nobody has it any more.
+    pub(crate) fn tell_home(&mut self, number: u32) {
+        let home = worker_of(number, self.options.workers);
+        // A copy of another client's statement has no number.
+        if number != 0 && home != self.options.index {
+            self.act(Action::ClientLeft { to: home, number });
+        }
+    }
+}
