@@ -4,9 +4,10 @@
 use trunkline_sim::{
     Outcome,
     client::{Deed, Leaving, Reading, Step},
-    plan::{Limits, Plan},
+    plan::{Fault, Limits, Plan},
     run,
-    statement::{Act, Statement, Tag, Template},
+    server::ServerFault,
+    statement::{Act, BeginForm, Setting, Statement, Tag, Template},
 };
 
 /// Takes writes.
@@ -19,7 +20,14 @@ fn play(deeds: Vec<Deed>) -> Outcome {
 
 /// The same with these settings.
 fn play_with(settings: &[(&'static str, u64)], deeds: Vec<Deed>) -> Outcome {
-    let limits = Limits { clients: (1, 1), statements: (1, 1), faults: false };
+    let steps = deeds.into_iter().map(|deed| Step { pause_us: 0, deed }).collect();
+    run(&world(settings, vec![steps]), true)
+}
+
+/// Such a world, and as many clients as there are scripts.
+fn world(settings: &[(&'static str, u64)], scripts: Vec<Vec<Step>>) -> Plan {
+    let clients = scripts.len() as u64;
+    let limits = Limits { clients: (clients, clients), statements: (1, 1), faults: false };
     let has_readers = |plan: &Plan| {
         let config = plan.configs.first();
         plan.cluster.hosts.len() > 1
@@ -33,15 +41,16 @@ fn play_with(settings: &[(&'static str, u64)], deeds: Vec<Deed>) -> Outcome {
     config.rules.clear();
     config.settings.extend(settings.iter().copied());
     config.servers.retain(|server| (server.hostgroup == WRITER) == (server.host == primary));
-    let client = plan.clients.first_mut().expect("one was asked for");
     let user = config.users.iter().find(|user| user.name == "app").expect("there is one");
-    client.identity.user.clone_from(&user.name);
-    client.identity.password.clone_from(&user.password);
-    client.identity.schema = Some("shop".to_owned());
-    (client.refusal, client.is_direct) = (None, false);
-    (client.ahead_max, client.reading, client.leaving) = (1, Reading::Eager, Leaving::Politely);
-    client.script = deeds.into_iter().map(|deed| Step { pause_us: 0, deed }).collect();
-    run(&plan, true)
+    for (client, script) in plan.clients.iter_mut().zip(scripts) {
+        client.identity.user.clone_from(&user.name);
+        client.identity.password.clone_from(&user.password);
+        client.identity.schema = Some("shop".to_owned());
+        (client.refusal, client.is_direct, client.starts_us) = (None, false, 0);
+        (client.ahead_max, client.reading, client.leaving) = (1, Reading::Eager, Leaving::Politely);
+        client.script = script;
+    }
+    plan
 }
 
 fn tag(number: u64) -> Tag {
@@ -98,4 +107,57 @@ fn reads_on_readers_are_held_back_too() {
     };
     let delay = at("-> host") - at("client 0 -> proxy");
     assert!((0.05..0.2).contains(&delay), "{delay}");
+}
+
+#[test]
+fn a_statement_out_of_its_time_is_not_ended_by_way_of_the_state_before_it() {
+    let at_once = |deed| Step { pause_us: 0, deed };
+    let variable = Setting::User { name: 0, value: Some(5) };
+    // The session gets its variable on a reader; the writer is told of it in front of the second
+    // write, and takes longer for that than a statement may take.
+    let mut plan = world(
+        &[("default_query_timeout", 30)],
+        vec![vec![
+            at_once(say(1, Act::Insert)),
+            at_once(say(2, Act::Begin(BeginForm::ReadOnly))),
+            at_once(say(3, Act::Read { key: 1 })),
+            at_once(say(4, Act::Set(vec![variable]))),
+            at_once(say(5, Act::Commit)),
+            Step { pause_us: 500_000, deed: say(6, Act::Insert) },
+        ]],
+    );
+    let host = plan.cluster.primary;
+    let slow = ServerFault::Slow { host, factor: 2_000, for_us: 120_000 };
+    plan.faults.push((400_000, Fault::Server(slow)));
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let writes = sent(&outcome, "SET @`u0`=5");
+    assert!(writes.iter().any(|line| line.contains("INSERT")), "{}", outcome.trace);
+}
+
+#[test]
+fn kills_share_a_connection_beyond_the_limit_and_each_is_sent_once() {
+    let scripts = (0..3).map(|place| {
+        let sleep = Statement::new(Tag::new(place, 1), Act::Sleep { ms: 400 });
+        vec![Step { pause_us: 2_000 * place as u64, deed: Deed::Query(vec![sleep]) }]
+    });
+    let mut plan = world(&[("default_query_timeout", 30)], scripts.collect());
+    plan.workers = 1;
+    for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
+        server.max_connections = 2;
+    }
+    for host in (0..plan.cluster.hosts.len()).map(trunkline_sim::HostId) {
+        let slow = ServerFault::Slow { host, factor: 20, for_us: 1_000_000 };
+        plan.faults.push((0, Fault::Server(slow)));
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let mut kills = sent(&outcome, "KILL QUERY");
+    let all = kills.len();
+    kills.iter_mut().for_each(|line| {
+        line.drain(..line.find("KILL QUERY").unwrap_or(0));
+    });
+    kills.sort();
+    kills.dedup();
+    assert!(all > 1 && kills.len() == all, "{all} {kills:?} {}", outcome.trace);
 }

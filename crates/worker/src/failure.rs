@@ -97,6 +97,7 @@ impl Worker {
         conn.outbox.discard(&mut self.buffers);
         self.side_conn_lost(id, written, reason);
         self.traces_gone(id, &traces);
+        self.kills_go_on(id);
         self.pump(conn.hostgroup);
     }
 
@@ -178,8 +179,9 @@ impl Worker {
         }
     }
 
-    /// A server refused the session's state. The statement that followed, if any, was a read:
-    /// its reply is dropped, and the client gets the refusal.
+    /// A server refused the session's state. The client gets the refusal, and the reply of a
+    /// statement that followed is dropped. Unless that was a read, it may have been carried out,
+    /// as the server had accepted this state before: then the client is told that.
     pub(crate) fn sync_failed(
         &mut self,
         client: ClientId,
@@ -200,16 +202,24 @@ impl Worker {
             was_held
         });
         self.free_after_session(conn_id);
+        let (ending, may_be_done) = match self.clients.get(client).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => {
+                let was_sent = statement.stage == Stage::Sent(conn_id);
+                (statement.ending, was_sent && !statement.is_read)
+            }
+            _ => (None, false),
+        };
+        let unsure = format!("{LOST} (before it the server refused its session's state: {text})");
+        let (code, sqlstate, text) = match may_be_done {
+            true => (2013, b"HY000", unsure.as_str()),
+            false => (code, sqlstate, text),
+        };
         if had_state {
             // Its transaction, or what else it held, goes with the connection.
             self.tell_failure(client, 1, code, sqlstate, text);
             return self.close_client(client);
         }
-        let ending = self.clients.get(client).and_then(|client| match &client.phase {
-            Phase::Running(statement) => statement.ending,
-            _ => None,
-        });
-        if matches!(ending, Some(Ending::TimedOut | Ending::Withheld)) {
+        if !may_be_done && matches!(ending, Some(Ending::TimedOut | Ending::Withheld)) {
             // What was to end the statement has hit the state before it.
             return self.fail_timed_out(client);
         }
@@ -226,6 +236,7 @@ impl Worker {
         self.part(id, &conn);
         self.traces_gone(id, &traces);
         self.side_conn_lost(id, written, "its connection was closed");
+        self.kills_go_on(id);
     }
 
     /// Closes an idle connection that is off its list already.

@@ -64,6 +64,7 @@ impl Worker {
                 if let Some(InFlight { relay, is_statement, .. }) = entry {
                     let service_us = if is_statement { self.count_answered(id) } else { 0 };
                     self.answered(id, owner, relay.into_outcome(), service_us);
+                    self.kills_go_on(id);
                 }
             } else if let Owner::Trace(..) = owner {
                 self.limit_captured(id);

@@ -397,7 +397,9 @@ impl Worker {
             return;
         };
         match conn.list {
-            ConnState::Resetting if conn.in_flight.is_empty() => self.reset_conn(conn_id),
+            ConnState::Resetting if conn.in_flight.is_empty() && !self.is_side_conn(conn_id) => {
+                self.reset_conn(conn_id);
+            }
             ConnState::Shared => self.settle_shared(conn_id, None),
             _ => {}
         }

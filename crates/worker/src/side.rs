@@ -4,7 +4,8 @@
 //! moment that one is on its way until it was answered, the connection to be hit gets no new
 //! statement: one that nothing holds rests in `Resetting` and is reset before anybody else gets
 //! it; one that its session holds awaits the answer, and a `COM_PING` takes an interruption that
-//! came late. One whose fate is not known is closed.
+//! came late. One whose fate is not known is closed. While something of the proxy's own runs there
+//! in front of the statement, the `KILL` waits.
 
 use std::collections::HashSet;
 
@@ -13,6 +14,7 @@ use trunkline_protocol::{
     codec::frame::put_payload,
     response::{Outcome, Relay, ResponseShape},
 };
+use trunkline_topology::ServerKey;
 
 use crate::{
     Action, ClientId, Worker,
@@ -55,11 +57,15 @@ pub(crate) struct SideCommand {
 }
 
 impl Worker {
-    /// Connections that carry a `KILL` to a server, or will: one for each server and account,
-    /// perhaps beyond the server's `max_connections`.
-    pub fn kill_carriers(&self) -> usize {
-        let carriers: HashSet<ConnId> = self.side_commands.iter().map(|it| it.via).collect();
-        carriers.len()
+    /// Connections that carry a `KILL` to this server, or will: one for each account, perhaps
+    /// beyond the server's `max_connections`.
+    pub fn kill_carriers(&self, server: &ServerKey) -> usize {
+        let is_there = |via: &ConnId| {
+            let slot = self.slot_of(*via).and_then(|slot| self.pool.slot(slot));
+            slot.is_some_and(|slot| slot.server.key == *server)
+        };
+        let carriers = self.side_commands.iter().map(|command| command.via).filter(is_there);
+        carriers.collect::<HashSet<_>>().len()
     }
 
     /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
@@ -172,7 +178,7 @@ impl Worker {
 
     /// A connection that was opened for side commands is logged in; false when it was not.
     pub(crate) fn side_conn_ready(&mut self, via: ConnId) -> bool {
-        if !self.side_commands.iter().any(|command| command.via == via) {
+        if !self.is_side_conn(via) {
             return false;
         }
         let Some(conn) = self.conns.get_mut(via) else {
@@ -189,14 +195,17 @@ impl Worker {
 
     /// Writes what waits for this connection, as far as it is still wanted.
     fn send_side_commands(&mut self, via: ConnId) {
-        let waiting = self.side_commands.iter().filter(|command| command.via == via);
-        let waiting: Vec<u64> = waiting.map(|command| command.id).collect();
-        for id in waiting {
+        let is_unsent = |it: &&SideCommand| it.via == via && it.sent_at.is_none();
+        let waiting = self.side_commands.iter().filter(is_unsent).map(|command| command.id);
+        for id in waiting.collect::<Vec<_>>() {
             let Some(command) = self.side_commands.iter().find(|command| command.id == id) else {
                 continue;
             };
             if !self.is_still_wanted(command) {
                 self.end_side_command(id, KillAnswer::Done);
+                continue;
+            }
+            if self.is_early(command) {
                 continue;
             }
             let verb = match command.scope {
@@ -243,6 +252,32 @@ impl Worker {
         })
     }
 
+    /// Whether what goes before the statement that is to be hit has not been answered yet, such as
+    /// the state that it needs. The server would interrupt that instead, and run the statement
+    /// without it.
+    fn is_early(&self, command: &SideCommand) -> bool {
+        let Some((client, _)) = command.statement else {
+            return false;
+        };
+        let front = self.conns.get(command.target).and_then(|conn| conn.in_flight.front());
+        front.is_some_and(|front| front.owner != Owner::Client(client))
+    }
+
+    /// Something before the statement on this connection has been answered: a `KILL` that waited
+    /// for it goes out.
+    pub(crate) fn kills_go_on(&mut self, target: ConnId) {
+        if self.side_commands.is_empty() {
+            return;
+        }
+        let is_waiting = |it: &&SideCommand| it.target == target && it.sent_at.is_none();
+        let waiting = self.side_commands.iter().filter(is_waiting).map(|command| command.via);
+        for via in waiting.collect::<HashSet<_>>() {
+            if self.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting) {
+                self.send_side_commands(via);
+            }
+        }
+    }
+
     /// A server has answered a side command.
     pub(crate) fn side_answered(&mut self, via: ConnId, id: u64, outcome: Outcome) {
         if let (Some(_), Some(conn)) = (&outcome.error, self.conns.get_mut(via)) {
@@ -260,13 +295,18 @@ impl Worker {
         self.side_conn_done(via);
     }
 
+    /// Whether a connection carries a side command, or will.
+    pub(crate) fn is_side_conn(&self, via: ConnId) -> bool {
+        self.side_commands.iter().any(|command| command.via == via)
+    }
+
     /// The connection that carried side commands is free again when the last was answered.
     fn side_conn_done(&mut self, via: ConnId) {
         let Some(conn) = self.conns.get(via) else {
             return;
         };
         let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Side(_)));
-        if carries || conn.list != ConnState::Resetting {
+        if carries || self.is_side_conn(via) || conn.list != ConnState::Resetting {
             return;
         }
         let Some(slot) = self.pool.slot_mut(conn.slot) else {

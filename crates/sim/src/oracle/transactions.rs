@@ -72,8 +72,9 @@ fn in_order(
         match place.exchange.known(place.part) {
             Known::Unknown => continue,
             Known::Failed(error) if is_of_connection(error.code) => continue,
-            // A read that was given up is left where it is, and runs when it is its turn.
-            Known::Failed(Refused { code: 1317 | 1907, .. })
+            // A read that was given up is left where it is, and runs when it is its turn; also when
+            // it waited elsewhere meanwhile.
+            Known::Failed(Refused { code: 1317 | 1907 | 9001, .. })
                 if place.said.access == Access::Read =>
             {
                 continue;

@@ -67,9 +67,6 @@ impl World<'_> {
     fn look_at_servers(&self, figures: &mut Vec<Figure>, pairs: &mut Vec<Pair>) -> bool {
         let mut is_full = false;
         let oldest = self.oldest_then;
-        // Each worker may open one connection for an account beyond the cap, to carry a `KILL`.
-        let carriers = self.drivers.iter().map(|driver| driver.worker().kill_carriers());
-        let beyond = wide(carriers.sum());
         for (place, (key, health)) in self.healths.iter().enumerate() {
             let configs = self.operator.in_force(self.plan, oldest);
             let servers = configs.flat_map(|config| &config.servers);
@@ -79,9 +76,11 @@ impl World<'_> {
             let what = Limited::ServerConnections(place);
             let open = wide(self.conns.values().filter(|counted| **counted == place).count());
             let counted = u64::from(health.connections());
-            // A server that has gone has no places: what is there still, and carriers, may be.
-            let max = if limits.is_empty() && beyond > 0 { counted } else { max + beyond };
-            figures.push(Figure { what, now: counted, max });
+            // Each worker may open one connection for an account beyond the cap, to carry a `KILL`;
+            // also while more than the cap are there, as it was lowered.
+            let carriers = self.drivers.iter().map(|driver| driver.worker().kill_carriers(key));
+            let now = counted.saturating_sub(wide(carriers.sum()));
+            figures.push(Figure { what, now, max });
             pairs.push(Pair { what, counted, there: open });
             let what = Limited::ServerStatements(place);
             let max = open * self.depth_max(oldest);
