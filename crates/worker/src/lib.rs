@@ -75,6 +75,7 @@ mod forward;
 mod handover;
 mod held;
 mod housekeeping;
+mod identity;
 mod infile;
 mod kill;
 mod reload;
