@@ -143,3 +143,25 @@ fn the_greeting_follows_the_setting() -> Result<()> {
     assert_eq!(greeting("greeted")?, learned);
     Ok(())
 }
+
+#[test]
+fn a_local_server_is_reached_by_the_path_of_its_socket() -> Result<()> {
+    for server in backends::each("a_local_server_is_reached")? {
+        backends::account(server, "local")?;
+        // As operators write it, without a scheme.
+        let path = server.socket().display().to_string();
+        let proxy = Config::at("", &path).user("local").start()?;
+        let mut client = Wire::login(&proxy, "local", PASSWORD, "local")?;
+        client.one("CREATE TABLE t (a INT)")?;
+        client.one("INSERT INTO t VALUES (1), (2)")?;
+        assert_eq!(client.value("SELECT SUM(a) FROM t")?.as_deref(), Some("3"));
+        let long = client.value("SELECT REPEAT('x', 9000000)")?;
+        assert_eq!(long.map(|text| text.len()), Some(9_000_000));
+        let host = "SELECT SUBSTRING_INDEX(host, ':', 1) FROM information_schema.processlist
+                    WHERE id = CONNECTION_ID()";
+        assert_eq!(client.value(host)?.as_deref(), Some("localhost"), "{path}");
+        let row = format!("server=\"unix:{path}\",state=\"ONLINE\"");
+        assert_eq!(proxy.metric("trunkline_server_state", &row)?, Some(1.0));
+    }
+    Ok(())
+}

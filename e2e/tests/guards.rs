@@ -100,6 +100,9 @@ fn the_firewall_learns_from_statistics() -> Result<()> {
     ensure!(text(&mut one, "SELECT 'learned', 2")? == "learned");
     let message = fails(&mut one, "SELECT 'never seen'", 1148)?;
     ensure!(message.contains("Firewall blocked this query"), "{message}");
+    let route = admin.sql("EXPLAIN ROUTE SELECT 'never seen'")?;
+    let said = format!("{route:?}");
+    ensure!(said.contains("from the firewall: Firewall blocked this query"), "{said}");
     let refused = "SELECT count FROM stats_refusals WHERE cause = 'firewall'";
     ensure!(admin.value(refused)?.as_deref() == Some("1"));
     // A row that is wrong is named, and nothing is loaded.

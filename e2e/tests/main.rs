@@ -16,6 +16,7 @@ mod config;
 mod differential;
 mod extensions;
 mod manual;
+mod mirror;
 mod operate;
 mod protocol;
 

@@ -378,3 +378,93 @@ fn a_rule_says_how_often_a_read_is_tried_again() -> Result<()> {
     ensure!(again.as_deref().ok() == Some("only once"), "{again:?}");
     Ok(())
 }
+
+#[test]
+fn a_permitted_user_is_told_the_route_of_a_statement() -> Result<()> {
+    let name = "a_permitted_user_is_told_the_route_of_a_statement";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let rules = "[[rule]]\nid = 3\nmatch_digest = '^SELECT'\ncache_ttl = 5000\n\
+                 [[rule]]\nid = 4\nmatch_digest = '^DO'\nerror_msg = 'no'\n";
+    let server = one_server(shared_server(Flavour::MariaDb)?, 1, 20);
+    let permitted = format!("explain_route_users = \"{}, x\"\n{server}{rules}", crate::stage::USER);
+    let proxy = Trunkline::start(&permitted)?;
+    let mut one = client(&proxy, "")?;
+    let route = |one: &mut trunkline_testkit::SqlClient, sql: &str| -> Result<String> {
+        let rows = one.sql(&format!("explain  ROUTE {sql}"))?;
+        let cells = |row: Vec<Option<String>>| row.into_iter().flatten().collect::<Vec<_>>();
+        Ok(rows.into_iter().map(|row| cells(row).join(": ")).collect::<Vec<_>>().join("\n"))
+    };
+    let said = route(&mut one, "SELECT a FROM t")?;
+    for line in [
+        "access: certainly reads",
+        "rule: 3: matches",
+        "cache: an answer up to 5000 ms old",
+        "hostgroup: 0, ",
+        "server: ",
+    ] {
+        ensure!(said.contains(line), "{line} is not in\n{said}");
+    }
+    ensure!(route(&mut one, "DO 1")?.contains("answer: error 1148"));
+    ensure!(route(&mut one, "SELECT NOW()")?.contains("cache: not asked"));
+    one.sql("SELECT GET_LOCK('e2e_route', 0)")?;
+    let said = route(&mut one, "SELECT 1")?;
+    ensure!(said.contains("session: is held on hostgroup 0: named_lock"), "{said}");
+    // For others it describes a column of a table of that name.
+    let proxy = Trunkline::start(&format!("{server}{rules}"))?;
+    fails(&mut client(&proxy, "")?, "EXPLAIN ROUTE SELECT 1", 1046)?;
+    Ok(())
+}
+
+#[test]
+fn a_comment_names_the_server_of_a_statement() -> Result<()> {
+    let name = "a_comment_names_the_server_of_a_statement";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let replication = shared_replication(Flavour::MariaDb)?;
+    let [one, two] = replication.replicas() else { anyhow::bail!("two replicas") };
+    let primary = replication.primary();
+    let config = format!(
+        "workers = 1\n[[server]]\nhostgroup = 0\naddress = \"{}\"\ncomment = \"main\"\n\
+         [[server]]\nhostgroup = 1\naddress = \"{}\"\ncomment = \"db1\"\nmax_connections = 1\n\
+         [[server]]\nhostgroup = 1\naddress = \"{}\"\nweight = 100\n\
+         [[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n{}",
+        primary.address(),
+        one.address(),
+        two.address(),
+        user(0),
+    );
+    let proxy = Trunkline::start(&config)?;
+    let mut clients = (0..4).map(|_| client(&proxy, "mark")).collect::<Result<Vec<_>>>()?;
+    let ask = |client: &mut trunkline_testkit::SqlClient, server: &str| {
+        text(client, &format!("SELECT name FROM server -- maxscale route to server {server}"))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = clients
+            .iter_mut()
+            .map(|client| {
+                scope.spawn(move || -> Result<()> {
+                    for _ in 0..30 {
+                        ensure!(ask(client, "db1")? == "replica1");
+                        ensure!(ask(client, &two.address())? == "replica2");
+                        ensure!(ask(client, "main")? == "primary");
+                        // One that nobody knows is no hint.
+                        ensure!(ask(client, "nobody")?.starts_with("replica"));
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))?
+        })
+    })?;
+    // A write does not go to a reader, whatever a comment says.
+    let [first, ..] = clients.as_mut_slice() else { anyhow::bail!("four clients") };
+    first.sql("INSERT INTO note (text) VALUES ('hinted') -- maxscale route to server db1")?;
+    let count = "SELECT COUNT(*) FROM mark.note WHERE text = 'hinted'";
+    ensure!(primary.value(count)?.as_deref() == Some("1"));
+    Ok(())
+}

@@ -166,6 +166,10 @@ fn run() -> Result<()> {
             }
             Ok(())
         }
+        [word] if word == "speed" => {
+            text::speed();
+            Ok(())
+        }
         [name, calls] => {
             let calls = calls.parse().with_context(|| format!("no number of calls: {calls}"))?;
             let case = CASES.iter().find(|case| case.name == name);

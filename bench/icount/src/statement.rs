@@ -49,7 +49,8 @@ pub fn point_select(calls: u64) -> Result<()> {
 
 /// The same from the result cache: no server is asked.
 pub fn point_select_cache_hit(calls: u64) -> Result<()> {
-    let mut stage = Stage::with_rules("cache_ttl = 3600000\n")?;
+    let rule = "[[rule]]\nid = 21\nmatch_digest = \"^SELECT c\"\ncache_ttl = 3600000\n";
+    let mut stage = Stage::with(rule)?;
     let client = stage.log_in(Capabilities::EMPTY)?;
     let mut query = Vec::new();
     put_payload(&mut query, 0, &[&[0x03], POINT_SELECT].concat());
@@ -160,20 +161,21 @@ struct Played {
 
 impl Stage {
     fn new() -> Result<Stage> {
-        Self::with_rules("")
+        Self::with("")
     }
 
-    /// With these keys in each rule.
-    fn with_rules(keys: &str) -> Result<Stage> {
+    /// With this at the end of its configuration.
+    fn with(more: &str) -> Result<Stage> {
         let mut text = CONFIG.to_owned();
         for id in 1..=20 {
             let rule = crate::decide::rule(id);
             let pattern = rule.match_digest.unwrap_or_default();
             text.push_str(&format!(
                 "[[rule]]\nid = {id}\nmatch_digest = \"{pattern}\"\n\
-                 destination_hostgroup = 10\napply = true\n{keys}"
+                 destination_hostgroup = 10\napply = true\n"
             ));
         }
+        text.push_str(more);
         let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
         let config = parse(&text, "icount.toml", &no_files).map_err(|errors| {
             anyhow!(

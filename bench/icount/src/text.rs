@@ -1,6 +1,7 @@
 //! Step 4: digest and analysis.
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use trunkline_sql::analysis::analyse;
@@ -47,6 +48,36 @@ pub fn analyse_point_select(calls: u64) -> Result<()> {
 pub fn analyse_insert(calls: u64) -> Result<()> {
     analyse_text(&insert(), calls)
 }
+
+/// How fast digests are made, by the clock: the best of so many rounds for each statement.
+pub fn speed() {
+    let numbers: Vec<String> = (0..100).map(|number| (50_000 + number * 7).to_string()).collect();
+    let list = format!("SELECT c FROM sbtest1 WHERE id IN ({})", numbers.join(","));
+    let text = format!("UPDATE page SET body='{}' WHERE id=17", "lorem ipsum ".repeat(167));
+    let insert = insert();
+    println!("{:<24} {:>8} {:>10} {:>8}", "statement", "bytes", "ns", "MB/s");
+    for (name, text) in [
+        ("point_select", POINT_SELECT),
+        ("insert_10_rows", &insert),
+        ("join_420_bytes", JOIN),
+        ("in_100_numbers", list.as_bytes()),
+        ("text_of_2_kb", text.as_bytes()),
+    ] {
+        let calls = 4_000_000 / text.len() as u64;
+        let mut best = Duration::MAX;
+        for _ in 0..ROUNDS {
+            let begin = Instant::now();
+            // It can't fail.
+            let _ = digest(text, calls);
+            best = best.min(begin.elapsed());
+        }
+        let ns = best.as_secs_f64() * 1e9 / calls as f64;
+        println!("{name:<24} {:>8} {ns:>10.0} {:>8.0}", text.len(), text.len() as f64 * 1e3 / ns);
+    }
+}
+
+/// Rounds of a measurement by the clock.
+const ROUNDS: u32 = 20;
 
 fn digest(text: &[u8], calls: u64) -> Result<()> {
     let settings = Settings::default();

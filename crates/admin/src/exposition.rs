@@ -65,6 +65,8 @@ fn process(out: &mut Exposition, report: &Report) {
     };
     out.labelled(&metrics::WORKER_CLIENTS, by_worker(|row| row.clients));
     out.labelled(&metrics::WORKER_STATEMENTS, by_worker(|row| row.statements));
+    out.single(&metrics::MIRRORS_RUNNING, report.mirrors_running);
+    out.single(&metrics::MIRRORS_WAITING, report.mirrors_waiting);
     out.single(&metrics::CACHE_ENTRIES, process.cache.entries);
     out.single(&metrics::CACHE_BYTES, process.cache.bytes);
     out.single(&metrics::CACHE_BYTES_MAX, process.cache.bytes_max);

@@ -147,6 +147,8 @@ fn gauges(worker: u32) -> WorkerGauges {
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
         limits: BTreeMap::new(),
+        mirrors_running: 0,
+        mirrors_waiting: 0,
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
     }
 }

@@ -51,6 +51,15 @@ pub trait Runtime: StatusSource {
     /// What runs.
     fn snapshot(&self) -> Arc<Snapshot>;
 
+    /// What would become of a user's statement, step by step. Without a user it is the only active
+    /// one. The error says that there is none of that name, or that one must be named.
+    fn explain(
+        &self,
+        user: Option<&str>,
+        schema: Option<&str>,
+        sql: &str,
+    ) -> Result<Vec<(&'static str, String)>, String>;
+
     /// Empties the result cache; how many results it had.
     fn flush_cache(&self) -> u64;
 

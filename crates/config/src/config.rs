@@ -8,7 +8,7 @@ use trunkline_topology::{
     ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Guards, Settings, Snapshot, TcpListener, snapshot::TlsWishes};
+use crate::{Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -29,7 +29,7 @@ pub struct Config {
     /// What TLS to some servers works with; no two are for one server and user.
     pub tls_params: Vec<ServerTlsEntry>,
     /// TCP listeners in the order of the file; no two have one address.
-    pub tcp_listeners: Vec<TcpListener>,
+    pub tcp_listeners: Vec<TcpEntry>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
     /// The same rules, compiled.

@@ -14,7 +14,7 @@ use trunkline_topology::{
 
 use crate::{
     Config, HostgroupEntry, ListenAddress, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting,
-    Settings, Snapshot, TcpListener,
+    Settings, Snapshot, TcpEntry,
     config::{compression_word, status_word, tls_word},
 };
 
@@ -43,8 +43,8 @@ impl Display for Change {
 }
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
-/// hostgroups, users, replication groups, TCP listeners, rules and (in one line each) fast routing rules, the
-/// firewall's lists and limits; of each what is changed or added in the order of the new
+/// hostgroups, users, replication groups, TCP listeners, rules and (in one line each) fast routing
+/// rules, the firewall's lists and limits; of each what is changed or added in the order of the new
 /// configuration, then what is removed in the order of the old one. Empty when nothing differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
@@ -284,7 +284,7 @@ impl Item for ReplicationGroup {
     }
 }
 
-impl Item for TcpListener {
+impl Item for TcpEntry {
     type Key = ListenAddress;
 
     fn key(&self) -> ListenAddress {

@@ -2,10 +2,9 @@
 //! and the difference between two configurations.
 //!
 //! Reading order: [`variables`] (every scalar setting, once), [`settings`] (what a setting is),
-//! [`tcp`] (what a TCP listener is), [`variable`] (ProxySQL's names for them), [`mod@file`] (text to [`Config`], all errors at once),
-//! [`cnf`] (the syntax of ProxySQL's file),
-//! [`snapshot`] (what the data plane gets), [`diff`] (what a reload changes), [`manual`] (the
-//! reference page).
+//! [`variable`] (ProxySQL's names for them), [`tcp`] (what a TCP listener is), [`mod@file`] (text
+//! to [`Config`], all errors at once), [`cnf`] (the syntax of ProxySQL's file), [`snapshot`] (what
+//! the data plane gets), [`diff`] (what a reload changes), [`manual`] (the reference page).
 //!
 //! Nothing here reads a file or resolves a name: texts and addresses come in as arguments.
 #![forbid(unsafe_code)]
@@ -31,10 +30,12 @@ pub mod diff;
 pub mod manual;
 
 mod config;
+mod cpus;
 mod error;
 mod guards;
 
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
+pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, TableRow, parse, parse_tables, table_rows};
@@ -44,5 +45,5 @@ pub use settings::{
     Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
 };
 pub use snapshot::{Hostgroup, Snapshot};
-pub use tcp::{TcpFront, TcpListener};
+pub use tcp::{TcpEntry, TcpFront};
 pub use variables::{SETTINGS, Settings};

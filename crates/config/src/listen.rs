@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use trunkline_topology::{Origins, TlsOffer};
 
-/// An address to listen on: `ip:port`, `[ipv6]:port`, or `unix:/path`.
+/// An address to listen on: `ip:port`, `[ipv6]:port`, or `unix:/path` (or the path alone).
 ///
 /// Host names are not taken: what one resolves to may change, and a listener may not. Port 0
 /// lets the kernel choose.
@@ -22,6 +22,7 @@ impl FromStr for ListenAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some(path) if path.starts_with('/') => Ok(Self::Unix(PathBuf::from(path))),
+            None if text.starts_with('/') => Ok(Self::Unix(PathBuf::from(text))),
             Some(_) => Err(format!("the path in `{text}` must begin with `/`")),
             None => text.parse().map(Self::Tcp).map_err(|_| {
                 format!("`{text}` is not an address to listen on (`ip:port` or `unix:/path`)")

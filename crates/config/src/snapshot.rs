@@ -333,7 +333,7 @@ fn build_tcp(
     let servers = |id: HostgroupId| {
         hostgroups.get(&id).map(|group| group.servers.clone()).unwrap_or_default()
     };
-    let front = |options: &crate::TcpListener| {
+    let front = |options: &crate::TcpEntry| {
         let before = previous.into_iter().flat_map(|previous| &previous.tcp);
         let before = before.into_iter().find(|front| front.options.address == options.address);
         Arc::new(TcpFront {

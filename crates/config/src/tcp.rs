@@ -8,7 +8,7 @@ use crate::ListenAddress;
 
 /// One `[[tcp_listener]]` as the operator wrote it. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpListener {
+pub struct TcpEntry {
     /// Where clients connect.
     pub address: ListenAddress,
     /// Whose servers take them.
@@ -48,7 +48,7 @@ pub struct TcpListener {
     pub comment: String,
 }
 
-impl TcpListener {
+impl TcpEntry {
     /// A listener with every default.
     pub fn new(address: ListenAddress, hostgroup: HostgroupId) -> Self {
         Self {
@@ -166,7 +166,7 @@ words! {
 #[derive(Debug, Clone)]
 pub struct TcpFront {
     /// What the operator wrote.
-    pub options: Arc<TcpListener>,
+    pub options: Arc<TcpEntry>,
     /// What all workers know of it; kept across configuration changes of the same address.
     pub gate: Arc<ListenerGate>,
     /// Servers in the order of the configuration.

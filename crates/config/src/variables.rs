@@ -7,7 +7,7 @@ use trunkline_rules::ITERATIONS_MAX;
 use trunkline_topology::Origins;
 
 use crate::{
-    ListenAddress, ListenAllow, ListenTls,
+    ListenAddress, ListenAllow, ListenTls, WorkerCpus,
     settings::{
         Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile, TlsDefault,
         TlsVersionMin,
@@ -89,8 +89,14 @@ settings! {
     listen: Vec<ListenAddress> = vec![ListenAddress::Tcp(every_address(6033))],
         Range::All, "", Restart, "0.1.0";
 
-    /// Threads that serve clients. 0 takes one per core that the process may use.
+    /// Threads that serve clients. 0 takes one per core that the process may use, or one for each
+    /// that `worker_cpus` lists.
     workers: usize = 0, Range::Numbers(0, 1_024), "threads", Restart, "0.1.0";
+
+    /// Whether each worker stays on one CPU. `auto` takes those that the process may use, in their
+    /// order; a list like `0-3,6` names them. Worth a try where servers or network interrupts have
+    /// CPUs of their own; elsewhere the kernel knows better. Linux only.
+    worker_cpus: WorkerCpus = WorkerCpus::Off, Range::All, "", Restart, "0.1.0";
 
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";
@@ -347,6 +353,10 @@ settings! {
     query_digests_max_query_length: usize = 65_000, Range::Numbers(16, 1_048_576), "bytes", Live,
         "0.1.0";
 
+    /// Users who may ask with `EXPLAIN ROUTE` before a statement what would become of it, separated
+    /// by commas; `*` is everybody. For others it is a statement like any other.
+    explain_route_users: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
     /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
     /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
     firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";
@@ -355,6 +365,14 @@ settings! {
     /// answers it.
     firewall_whitelist_errormsg: String = "Firewall blocked this query".to_owned(),
         Range::Text(512), "", Live, "0.1.0";
+
+    /// Copies of statements (`mirror_hostgroup`) that run at once, over all workers.
+    mirror_max_concurrency: usize = 16, Range::Numbers(1, 8_192), "statements", Live, "0.1.0";
+
+    /// Copies of statements that wait to run, over all workers. Those that find no place are
+    /// dropped, and counted.
+    mirror_max_queue_length: usize = 32_000, Range::Numbers(0, 1_048_576), "statements", Live,
+        "0.1.0";
 
     /// The most memory that the result cache takes, keys and records included. One result takes no
     /// more than an eighth of it. 0 switches the cache off, whatever rules say.

@@ -8,7 +8,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use trunkline_config::{Snapshot, TcpListener, tcp::Check};
+use trunkline_config::{Snapshot, TcpEntry, tcp::Check};
 use trunkline_tcp::{Checker, Verdict};
 use trunkline_topology::{Address, Server, ServerHealth, ServerKey, ServerState};
 
@@ -48,7 +48,7 @@ pub async fn keep_checking(mut snapshots: Receiver<Arc<Snapshot>>) {
 /// One server's checks.
 struct Plan {
     server: Arc<Server>,
-    options: Arc<TcpListener>,
+    options: Arc<TcpEntry>,
     checker: Checker,
     due: Instant,
     is_running: bool,

@@ -207,6 +207,38 @@ impl<C: Copy + PartialEq> Pool<C> {
         replaced.unwrap_or(Choice::Wait(cause))
     }
 
+    /// Chooses for one statement of `account` that is to run on this server and no other.
+    pub fn choose_on(
+        &mut self,
+        id: SlotId,
+        account: AccountId,
+        now_ms: u64,
+        can_change_user: impl Fn(AccountId) -> bool,
+    ) -> Choice {
+        if !self.is_usable(id, now_ms) {
+            return Choice::Wait(RefusalCause::NoneOnline);
+        }
+        let Some(slot) = self.slots.get_mut(id.0) else {
+            return Choice::Wait(RefusalCause::NoServer);
+        };
+        if let Some(conn) = idle_of(slot, account) {
+            return Choice::Idle(id, conn);
+        }
+        if !slot.has_room() || slot.counts().connecting >= CONNECTING_MAX {
+            return Choice::Wait(RefusalCause::AllBusy);
+        }
+        if slot.server.health.try_take_connection(slot.server.max_connections) {
+            return Choice::Open(id);
+        }
+        if let Some(conn) = slot.take_oldest_idle(&can_change_user) {
+            return Choice::ChangeUser(id, conn);
+        }
+        match slot.take_oldest_idle(|other| other != account) {
+            Some(conn) => Choice::Replace(id, conn),
+            None => Choice::Wait(RefusalCause::AllAtMaxConnections),
+        }
+    }
+
     /// Chooses for a statement of `account` that may follow others on their connection. `depth`
     /// tells how many are in flight on one that it fits. `None` when none of them takes more and
     /// there is no other to begin with: then it is as any statement.
@@ -398,6 +430,23 @@ pub(crate) mod tests {
         let conn = ConnId { index: 5, generation: 0 };
         pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
         assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| true), Choice::ChangeUser(id, conn));
+    }
+
+    #[test]
+    fn a_named_server_is_the_only_one_that_is_chosen() {
+        let mut pool = pool(&[server(1, 1, 10), server(2, 1, 1)]);
+        let (other, named) = (SlotId(0), SlotId(1));
+        let idle = |index| ConnId { index, generation: 0 };
+        pool.slot_mut(other).expect("slot").push_idle(ACCOUNT, idle(1));
+        let choose = |pool: &mut Pool<u32>| pool.choose_on(named, ACCOUNT, 0, |_| false);
+        assert_eq!(choose(&mut pool), Choice::Open(named));
+        pool.slot_mut(named).expect("slot").enter(ConnState::Leased);
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
+        pool.slot_mut(named).expect("slot").leave(ConnState::Leased);
+        pool.slot_mut(named).expect("slot").push_idle(ACCOUNT, idle(2));
+        assert_eq!(choose(&mut pool), Choice::Idle(named, idle(2)));
+        pool.slot(named).expect("slot").server.health.set_state(ServerState::OfflineSoft);
+        assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::NoneOnline));
     }
 
     #[test]

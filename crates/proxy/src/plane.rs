@@ -33,6 +33,8 @@ pub struct PlaneOptions {
     pub tls: Arc<TlsSetup>,
     /// How many workers; at least 1.
     pub workers: usize,
+    /// Called first on the thread of each worker, with its number.
+    pub on_thread: Arc<dyn Fn(usize) + Send + Sync>,
 }
 
 /// The running workers.
@@ -106,7 +108,13 @@ impl DataPlane {
             };
             let thread = thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || start.run())
+                .spawn({
+                    let on_thread = Arc::clone(&options.on_thread);
+                    move || {
+                        on_thread(index);
+                        start.run()
+                    }
+                })
                 .map_err(|error| error.to_string())?;
             plane.threads.push(thread);
         }

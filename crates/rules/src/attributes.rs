@@ -1,5 +1,5 @@
-//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `pipeline` and `shadow` mean
-//! something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline` and
+//! `shadow` mean something.
 
 use serde_json::Value;
 use trunkline_topology::Pipeline;
@@ -35,6 +35,8 @@ pub(crate) struct Attributes {
     pub(crate) caches_always: bool,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) is_shadow: Option<bool>,
+    /// `"mirror": "compare"`.
+    pub(crate) compares_mirror: bool,
 }
 
 /// Reads the column. The error says what is wrong.
@@ -47,13 +49,14 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
     let Value::Object(members) = value else {
         return Err(format!("`{text}` is not a JSON object"));
     };
-    let caches_always = match members.get("cache") {
-        None => false,
-        Some(Value::String(word)) if word == "always" => true,
-        Some(other) => return Err(format!("`cache` must be \"always\", not {other}")),
+    let word = |name: &str, wanted: &str| match members.get(name) {
+        None => Ok(false),
+        Some(Value::String(word)) if word == wanted => Ok(true),
+        Some(other) => Err(format!("`{name}` must be \"{wanted}\", not {other}")),
     };
     Ok(Attributes {
-        caches_always,
+        caches_always: word("cache", "always")?,
+        compares_mirror: word("mirror", "compare")?,
         flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
         is_shadow: members.get("shadow").map(switch).transpose()?,

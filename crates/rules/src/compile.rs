@@ -244,6 +244,7 @@ impl Compiler {
                 next_query_flag: rule.next_query_flag_in,
                 mirror_flag: rule.mirror_flag_out,
                 mirror_hostgroup: rule.mirror_hostgroup,
+                mirror_compares: attributes.compares_mirror.then_some(true),
                 error_msg: rule.error_msg.map(Arc::from),
                 ok_msg: rule.ok_msg.map(Arc::from),
                 sticky_conn: rule.sticky_conn,

@@ -91,6 +91,8 @@ pub struct Effects {
     pub mirror_flag: Option<u32>,
     /// `mirror_hostgroup`.
     pub mirror_hostgroup: Option<HostgroupId>,
+    /// Attribute `mirror`: the answers to a statement and to its copy are compared.
+    pub mirror_compares: Option<bool>,
     /// The error to answer with; see [`Decision::answer`].
     pub error_msg: Option<Arc<str>>,
     /// The OK text to answer with; see [`Decision::answer`].
@@ -123,8 +125,8 @@ impl Effects {
         overlay!(self, later;
             destination_hostgroup, cache_ttl_ms, cache_rule, cache_always, cache_empty_result,
             cache_timeout_ms, reconnect, timeout_ms, retries, delay_ms, next_query_flag,
-            mirror_flag, mirror_hostgroup, error_msg, ok_msg, sticky_conn, multiplex,
-            gtid_from_hostgroup, log, pipeline,
+            mirror_flag, mirror_hostgroup, mirror_compares, error_msg, ok_msg, sticky_conn,
+            multiplex, gtid_from_hostgroup, log, pipeline,
         );
     }
 }

@@ -215,6 +215,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         next_query_flag,
         mirror_flag,
         mirror_hostgroup,
+        mirror_compares: _,
         error_msg,
         ok_msg,
         sticky_conn,

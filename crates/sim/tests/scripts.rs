@@ -1,6 +1,5 @@
 //! Short runs that are written down, for what a seed has found: seeds mean other runs when the
 //! code that draws plans changes.
-#![expect(clippy::indexing_slicing, reason = "a test; an index out of bounds is a failure")]
 
 use trunkline_sim::{
     Outcome,
@@ -15,18 +14,26 @@ const WRITER: u32 = 10;
 
 /// A calm world with a writer and readers elsewhere, and one client that says this.
 fn play(deeds: Vec<Deed>) -> Outcome {
+    play_with(&[], deeds)
+}
+
+/// The same with these settings.
+fn play_with(settings: &[(&'static str, u64)], deeds: Vec<Deed>) -> Outcome {
     let limits = Limits { clients: (1, 1), statements: (1, 1), faults: false };
     let has_readers = |plan: &Plan| {
-        plan.cluster.hosts.len() > 1 && plan.configs[0].splits.iter().any(|split| split.is_auto)
+        let config = plan.configs.first();
+        plan.cluster.hosts.len() > 1
+            && config.is_some_and(|config| config.splits.iter().any(|split| split.is_auto))
     };
     let mut plans = (0..).map(|seed| Plan::from_seed(seed, &limits));
     let mut plan = plans.find(has_readers).expect("plans never end");
     plan.configs.truncate(1);
     let primary = plan.cluster.primary;
-    let config = &mut plan.configs[0];
+    let config = plan.configs.first_mut().expect("a plan has one");
     config.rules.clear();
+    config.settings.extend(settings.iter().copied());
     config.servers.retain(|server| (server.hostgroup == WRITER) == (server.host == primary));
-    let client = &mut plan.clients[0];
+    let client = plan.clients.first_mut().expect("one was asked for");
     let user = config.users.iter().find(|user| user.name == "app").expect("there is one");
     client.identity.user.clone_from(&user.name);
     client.identity.password.clone_from(&user.password);
@@ -77,4 +84,18 @@ fn what_may_write_goes_to_the_writer_while_a_cursor_is_open_on_a_reader() {
         let lines = sent(&outcome, what);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.contains("host 0")), "{lines:?}");
     }
+}
+
+#[test]
+fn reads_on_readers_are_held_back_too() {
+    let outcome = play_with(&[("default_query_delay", 50)], vec![say(1, Act::Read { key: 1 })]);
+    assert_eq!(outcome.violations, []);
+    let trace = outcome.trace.to_string();
+    let at = |what: &str| {
+        let line = trace.lines().find(|line| line.contains(what) && line.contains("FROM kv"));
+        let time = line.and_then(|line| line.split_whitespace().next()).expect(&trace);
+        time.parse::<f64>().expect("a time")
+    };
+    let delay = at("-> host") - at("client 0 -> proxy");
+    assert!((0.05..0.2).contains(&delay), "{delay}");
 }

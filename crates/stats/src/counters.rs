@@ -155,6 +155,16 @@ counters! {
             "Statements sent as rules rewrote them."
         rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
             "Rewrites left out: the parameters would not have fitted, or the text grew too long."
+        mirrors_queued: "trunkline_mirror_statements_total", event = "queued";
+            "Copies of statements for other hostgroups (mirroring), by what became of them. Those queued run, unless the process stops."
+        mirrors_run: "trunkline_mirror_statements_total", event = "run";
+            "Copies that ran, or could not."
+        mirrors_failed: "trunkline_mirror_statements_total", event = "failed";
+            "Copies that ended with an error."
+        mirrors_dropped: "trunkline_mirror_statements_total", event = "dropped";
+            "Copies dropped because too many waited already, or too many bytes."
+        mirrors_skipped: "trunkline_mirror_statements_total", event = "skipped";
+            "Statements that were to be mirrored and were not: to their own servers, or with effects on their session."
         cache_lookups: "trunkline_cache_lookups_total";
             "Statements that were looked up in the result cache."
         cache_hits: "trunkline_cache_hits_total";

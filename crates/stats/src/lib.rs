@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
 //! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
-//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for Prometheus and the manual).
+//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for
+//! Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -13,6 +14,7 @@ pub mod counters;
 pub mod digest;
 pub mod histogram;
 pub mod metrics;
+pub mod mirror;
 pub mod report;
 pub mod sessions;
 pub mod tcp;
@@ -21,6 +23,7 @@ pub mod worker;
 pub use counters::{ClientRefusal, Counters, ServerCounters};
 pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
 pub use histogram::Histogram;
+pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     CacheFigures, CacheSums, CommandRow, Configuration, Connections, LimitSums, Process, Report,
     ServerRow, WorkerRow,

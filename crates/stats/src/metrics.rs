@@ -79,6 +79,10 @@ metrics! {
         "Clients connected now."
     WORKER_STATEMENTS: Counter "trunkline_worker_statements_total" ["worker"]
         "Statements that came to an end on the worker."
+    MIRRORS_RUNNING: Gauge "trunkline_mirrors_running" []
+        "Copies of statements that run now on other hostgroups."
+    MIRRORS_WAITING: Gauge "trunkline_mirrors_waiting" []
+        "Copies of statements that wait to run."
     CACHE_ENTRIES: Gauge "trunkline_cache_entries" []
         "Results in the cache; some may have expired."
     CACHE_BYTES: Gauge "trunkline_cache_bytes" []

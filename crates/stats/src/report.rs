@@ -10,6 +10,7 @@ use crate::{
     counters::{Counters, ServerCounters},
     digest::{DigestOrder, DigestRow, DigestSums},
     histogram::Histogram,
+    mirror::MirrorRow,
     tcp::TcpListenerRow,
     worker::{ServerGauges, ServerStats},
 };
@@ -52,6 +53,12 @@ pub struct Report {
     pub cache: BTreeMap<u32, CacheSums>,
     /// What each limit has done, by its place in the configuration.
     pub limits: BTreeMap<u32, LimitSums>,
+    /// Copies of statements that run now.
+    pub mirrors_running: u64,
+    /// Those that wait.
+    pub mirrors_waiting: u64,
+    /// What came of comparing answers with their copies', by digest.
+    pub mirrors: Vec<MirrorRow>,
     /// Rows of the digest table that were asked for, by total time.
     pub digests: Vec<DigestRow>,
     /// The sums of rows that had to leave the digest table.
@@ -331,6 +338,7 @@ impl Report {
         let mut servers = BTreeMap::new();
         let mut digests = BTreeMap::new();
         let mut tcp = BTreeMap::new();
+        let mut mirrors = BTreeMap::new();
         for report in reports {
             if merged.process == Process::default() {
                 merged.process = report.process;
@@ -349,6 +357,12 @@ impl Report {
             }
             for (place, sums) in report.limits {
                 merged.limits.entry(place).or_default().merge(&sums);
+            }
+            merged.mirrors_running += report.mirrors_running;
+            merged.mirrors_waiting += report.mirrors_waiting;
+            for row in report.mirrors {
+                let key = (row.digest, row.hostgroup, row.mirror_hostgroup);
+                merge_row(&mut mirrors, key, row, |row, more| row.sums.merge(&more.sums));
             }
             merged.digests_other.merge(&report.digests_other);
             merged.digests_evicted += report.digests_evicted;
@@ -370,6 +384,7 @@ impl Report {
         }
         merged.commands = commands.into_values().collect();
         merged.servers = servers.into_values().collect();
+        merged.mirrors = mirrors.into_values().collect();
         merged.digests = digests.into_values().collect();
         merged.tcp = tcp.into_values().collect();
         merged.sort();

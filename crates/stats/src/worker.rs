@@ -9,6 +9,7 @@ use crate::{
     counters::{Counters, ServerCounters},
     digest::{DigestQuery, DigestTable},
     histogram::Histogram,
+    mirror::{MirrorSample, MirrorTable},
     report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, WorkerRow},
 };
 
@@ -82,6 +83,7 @@ pub struct WorkerStats {
     servers: Vec<ServerStats>,
     digests: DigestTable,
     cache: BTreeMap<u32, CacheSums>,
+    mirrors: MirrorTable,
 }
 
 impl WorkerStats {
@@ -96,6 +98,7 @@ impl WorkerStats {
             servers: Vec::new(),
             digests: DigestTable::new(settings.digests_max, settings.hash_seed),
             cache: BTreeMap::new(),
+            mirrors: MirrorTable::default(),
         }
     }
 
@@ -131,6 +134,11 @@ impl WorkerStats {
         if let Some(digest) = sample.digest {
             self.digests.record(digest, sample);
         }
+    }
+
+    /// Counts a statement and its copy, whose answers were compared.
+    pub fn mirrored(&mut self, sample: &MirrorSample<'_>) {
+        self.mirrors.record(sample);
     }
 
     /// What the result cache does for a rule; 0 is for hints. A row is made when there is none.
@@ -199,6 +207,9 @@ impl WorkerStats {
             rule_hits: gauges.rule_hits,
             cache: self.cache.clone(),
             limits: gauges.limits,
+            mirrors_running: gauges.mirrors_running,
+            mirrors_waiting: gauges.mirrors_waiting,
+            mirrors: self.mirrors.rows(),
             digests: self.digests.rows(digests),
             digests_other: self.digests.other(),
             digests_evicted: self.digests.evicted(),
@@ -239,6 +250,10 @@ pub struct WorkerGauges {
     pub server_connections_encrypted: u64,
     /// Statements that matched each rule, by rule id, since the worker began; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
+    /// Copies of statements that run now.
+    pub mirrors_running: u64,
+    /// Those that wait.
+    pub mirrors_waiting: u64,
     /// What each limit has done since it was configured, by its place in the configuration.
     pub limits: BTreeMap<u32, LimitSums>,
 }

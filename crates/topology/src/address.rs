@@ -2,7 +2,8 @@
 
 use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
-/// A server's address as an operator writes it: `host:port`, `[ipv6]:port`, or `unix:/path`.
+/// A server's address as an operator writes it: `host:port`, `[ipv6]:port`, or `unix:/path` (or
+/// the path alone).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
     /// A literal address or a host name, and a port. Names are resolved by the control plane.
@@ -45,6 +46,9 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        if text.starts_with('/') {
+            return Ok(Self::Unix(PathBuf::from(text)));
+        }
         if let Some(path) = text.strip_prefix("unix:") {
             return match path.starts_with('/') {
                 true => Ok(Self::Unix(PathBuf::from(path))),
@@ -115,6 +119,7 @@ mod tests {
         check("[::1]:3306", "[::1]:3306");
         check("::1", "[::1]:3306");
         check("unix:/run/m.sock", "unix:/run/m.sock");
+        check("/run/m.sock", "unix:/run/m.sock");
     }
 
     #[test]

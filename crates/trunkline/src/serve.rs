@@ -12,6 +12,7 @@ mod supervisor;
 
 mod control;
 
+mod cpus;
 mod limits;
 mod log;
 mod notify;

@@ -1,5 +1,7 @@
 //! Step 7: a statement gets a connection, a place in the queue, or a refusal that says why.
 
+use std::sync::Arc;
+
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
@@ -33,7 +35,7 @@ impl Worker {
         if others_wait {
             return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
         }
-        match self.choose(hostgroup, account) {
+        match self.choose(id, hostgroup, account) {
             Choice::Open(slot) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
@@ -98,13 +100,30 @@ impl Worker {
         Some((statement.hostgroup, client.session.as_ref()?.account))
     }
 
-    pub(crate) fn choose(&mut self, hostgroup: HostgroupId, account: AccountId) -> Choice {
+    /// The server that the statement under way is to run on, if it is one alone.
+    fn named_server(&self, id: ClientId) -> Option<SlotId> {
+        let Phase::Running(statement) = &self.clients.get(id)?.phase else {
+            return None;
+        };
+        self.pool.slot_of(statement.only_on.as_deref()?)
+    }
+
+    pub(crate) fn choose(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> Choice {
+        let named = self.named_server(id);
         let (accounts, now_ms) = (&self.accounts, self.now.ms());
         let wanted = accounts.key(account).map(|key| key.behaviour);
         let can_change = |other: AccountId| {
             other != account && accounts.key(other).map(|key| key.behaviour) == wanted
         };
-        self.pool.choose(hostgroup, account, now_ms, can_change)
+        match named {
+            Some(slot) => self.pool.choose_on(slot, account, now_ms, can_change),
+            None => self.pool.choose(hostgroup, account, now_ms, can_change),
+        }
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
@@ -233,8 +252,11 @@ impl Worker {
         }
         let is_waited_for = !self.pool.waiters(hostgroup).is_empty();
         let has_room = is_waited_for && self.pool.slot_mut(slot).is_some_and(Slot::has_room);
-        let waiters = self.pool.waiters(hostgroup);
-        if has_room && let Some(waiter) = waiters.take(|waiter| waiter.account == account) {
+        let next = match has_room {
+            true => self.next_waiter(hostgroup, account, slot),
+            false => None,
+        };
+        if let Some(waiter) = next {
             self.count_queue_time(waiter.since_us);
             return self.lease(waiter.client, conn_id);
         }
@@ -250,6 +272,25 @@ impl Worker {
         }
         // Somebody of another account may wait for room that this connection takes.
         self.pump(hostgroup);
+    }
+
+    /// Takes whoever waits longest for a connection like this out of the queue.
+    fn next_waiter(
+        &mut self,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        slot: SlotId,
+    ) -> Option<Waiter<ClientId>> {
+        let server = Arc::clone(&self.pool.slot(slot)?.server);
+        let clients = &self.clients;
+        let suits = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => {
+                statement.only_on.as_deref().is_none_or(|named| *named == server.key)
+            }
+            _ => true,
+        };
+        let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
+        self.pool.waiters(hostgroup).take(fits)
     }
 
     /// Whether as many connections rest as `idle_connections_max` allows.
@@ -270,7 +311,7 @@ impl Worker {
             unserved -= 1;
             let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
             let (client, account) = (waiter.client, waiter.account);
-            match self.choose(hostgroup, account) {
+            match self.choose(client, hostgroup, account) {
                 Choice::Join(_, conn) | Choice::Idle(_, conn) => {
                     self.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
                     self.count_queue_time(waiter.since_us);

@@ -24,12 +24,12 @@ use trunkline_protocol::{
 };
 use trunkline_rules::Effects;
 use trunkline_session::tracker::{Charset, PinReason, SessionState, reports_change};
-use trunkline_sql::analysis::{Depends, StatementKind};
+use trunkline_sql::analysis::{Access, Analysis, Depends, StatementKind};
 use trunkline_topology::HostgroupId;
 
 use crate::{
     Action, ClientId, Worker,
-    analysis::Known,
+    capture::{Capture, numbered},
     client::{Phase, Purpose, Session, Statement, Waiting},
     command::is_split,
     prepared::know_columns,
@@ -80,6 +80,11 @@ impl CacheOrder {
         (ttl_ms > 0).then(|| Self { ttl_ms, ..before.unwrap_or(plain) })
     }
 
+    /// How old an answer may be, ms.
+    pub(crate) fn ttl_ms(self) -> u32 {
+        self.ttl_ms
+    }
+
     fn ttl_us(self) -> u64 {
         u64::from(self.ttl_ms) * 1_000
     }
@@ -91,28 +96,8 @@ pub(crate) struct Fill {
     cache: Arc<Cache>,
     key: Box<[u8]>,
     ticket: Ticket,
-    /// What has come of the answer, as the server sends it.
-    bytes: Vec<u8>,
-    bytes_max: usize,
-    is_too_long: bool,
-}
-
-impl Fill {
-    /// Takes a part of the answer.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
-        if self.is_too_long || self.bytes.len() + bytes.len() > self.bytes_max {
-            self.is_too_long = true;
-            self.bytes = Vec::new();
-        } else {
-            self.bytes.extend_from_slice(bytes);
-        }
-    }
-
-    /// The statement is sent, perhaps once more: what came before does not count.
-    pub(crate) fn restart(&mut self) {
-        self.bytes.clear();
-        self.is_too_long = false;
-    }
+    /// What has come of the answer.
+    pub copy: Capture,
 }
 
 /// What the cache has for a statement.
@@ -127,42 +112,36 @@ enum Found {
 }
 
 impl Worker {
-    /// Answers a statement from the cache, has it wait for an equal one's answer, or gives it
-    /// back, perhaps with the order to store its answer.
+    /// Answers a statement from the cache, has it wait for an equal one's answer, or sets it on its
+    /// route, perhaps with the order to store its answer.
     pub(crate) fn ask_cache(
         &mut self,
         id: ClientId,
         route: Route,
         mut statement: Statement,
         text_len: usize,
-    ) -> Option<(Route, Statement)> {
-        let Some(order) = statement.orders.cache else {
-            return Some((route, statement));
-        };
+        order: CacheOrder,
+    ) {
         let mut key = std::mem::take(&mut self.cache_key);
         key.clear();
         let found = match self.put_key(id, &route, &statement, text_len, order, &mut key) {
             Some(()) => self.look_up(id, &key, order, order.wait_ms > 0),
             None => Found::Nothing,
         };
-        let given_back = match found {
+        if let Found::Fill(ticket) = found {
+            statement.fill = Some(self.new_fill(&key, ticket));
+        }
+        match found {
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);
                 self.buffers.give(statement.frames);
-                None
             }
             Found::Wait => {
                 self.await_cached(id, Waiting { route, text_len }, statement, order, &key);
-                None
             }
-            Found::Fill(ticket) => {
-                statement.fill = Some(self.new_fill(&key, ticket));
-                Some((route, statement))
-            }
-            Found::Nothing => Some((route, statement)),
-        };
+            Found::Fill(_) | Found::Nothing => self.set_off(id, route, statement, text_len),
+        }
         self.cache_key = key;
-        given_back
     }
 
     fn new_fill(&self, key: &[u8], ticket: Ticket) -> Box<Fill> {
@@ -172,9 +151,7 @@ impl Worker {
             cache: Arc::clone(&self.cache),
             key: key.into(),
             ticket,
-            bytes: Vec::new(),
-            bytes_max: settings_max.min(share.saturating_sub(key.len())),
-            is_too_long: false,
+            copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
         })
     }
 
@@ -397,8 +374,7 @@ impl Worker {
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;
         let stores_empty = order.stores_empty.unwrap_or(settings.query_cache_stores_empty_result);
-        let is_fit = !fill.is_too_long
-            && outcome.error.is_none()
+        let is_fit = outcome.error.is_none()
             && outcome.result_sets == 1
             && Changes::new(&outcome.changes).all(is_passing)
             && !reports_change(outcome)
@@ -410,7 +386,7 @@ impl Worker {
             return None;
         }
         let format = self.conns.get(conn_id)?.format;
-        let mut bytes = numbered(&fill.bytes, format)?;
+        let mut bytes = numbered(fill.copy.bytes()?, format)?;
         if has_warnings || !outcome.changes.is_empty() {
             bytes = bare(bytes, format)?;
         }
@@ -447,7 +423,7 @@ impl Worker {
         let known = statement.known.as_deref()?;
         let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
         let is_fit = self.cache.is_on()
-            && is_cacheable(known, order)
+            && is_cacheable(&known.analysis, order)
             && is_free(session)
             && statement.attributes.is_none()
             && statement.frames.len() <= COMMAND_LEN_MAX
@@ -489,11 +465,10 @@ impl Worker {
 }
 
 /// Whether answers to such a statement may be stored at all.
-fn is_cacheable(known: &Known, order: CacheOrder) -> bool {
-    let analysis = &known.analysis;
+pub(crate) fn is_cacheable(analysis: &Analysis, order: CacheOrder) -> bool {
     let is_select = analysis.kind == StatementKind::Select;
     let is_one = analysis.statements == 1 && analysis.is_complete;
-    let is_read = known.is_read();
+    let is_read = analysis.access == Access::CertainlyReads;
     let calls_only = analysis.effects.is_empty()
         && (analysis.depends == Depends::UNKNOWN_FUNCTION || analysis.depends == Depends::empty());
     match order.is_always {
@@ -532,30 +507,20 @@ const WITHOUT_PART: [&str; 7] = [
 /// cached.
 fn put_state(key: &mut Vec<u8>, state: &SessionState) {
     put(key, state.schema.name());
-    let (kind, bytes) = match &state.charset {
-        Charset::Collation(id) => (b'c', id.to_le_bytes().to_vec()),
-        Charset::Names(text) => (b'n', text.to_vec()),
-        Charset::CharacterSet(text) => (b's', text.to_vec()),
-        Charset::Unknown => (b'u', Vec::new()),
+    let (kind, bytes): (u8, &[u8]) = match &state.charset {
+        Charset::Collation(id) => (b'c', &id.to_le_bytes()),
+        Charset::Names(text) => (b'n', text),
+        Charset::CharacterSet(text) => (b's', text),
+        Charset::Unknown => (b'u', b""),
     };
     key.push(kind);
-    put(key, &bytes);
+    put(key, bytes);
     let matters = |name: &str| !WITHOUT_PART.contains(&name);
     for (name, value) in state.variables().iter().filter(|(name, _)| matters(name)) {
         put(key, name.as_bytes());
         put(key, value);
     }
     key.push(0xFF);
-}
-
-/// An answer with its packets numbered from 1; `None` when it is not one whole answer.
-fn numbered(bytes: &[u8], format: ReplyFormat) -> Option<Vec<u8>> {
-    let mut relay = Relay::new(ResponseShape::Query, format, format, true);
-    relay.renumber_from(1);
-    relay.set_without_cursor();
-    let mut out = Vec::with_capacity(bytes.len());
-    let fed = relay.feed(bytes, &mut out).ok()?;
-    (fed.ended && fed.consumed == bytes.len()).then_some(out)
 }
 
 /// Whether a change of session state is none: the server numbers its statements.

@@ -15,7 +15,7 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
-use trunkline_topology::{HostgroupId, TlsFacts, User};
+use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
 
 use crate::{
     action::Peer,
@@ -25,6 +25,7 @@ use crate::{
     cache::Fill,
     compressed::Packing,
     infile::Upload,
+    mirror::Half,
     orders::Orders,
     outbox::Outbox,
     prepared::{ClientStmt, ClientStmts, Entry, Reading},
@@ -75,6 +76,9 @@ pub(crate) struct Client {
     pub waiting_len: usize,
     /// When its statement is looked at again, ms; 0 never.
     pub timer_ms: u64,
+    /// There is no socket: it runs one copy of another client's statement, and nobody reads what
+    /// comes of it.
+    pub is_mirror: bool,
 }
 
 impl Client {
@@ -84,7 +88,12 @@ impl Client {
         if let Phase::Running(statement) = &mut self.phase
             && let Some(fill) = &mut statement.fill
         {
-            fill.take(bytes);
+            fill.copy.take(bytes);
+        }
+        if let Phase::Running(statement) = &mut self.phase
+            && let Some(half) = &mut statement.mirrored
+        {
+            half.copy.take(bytes);
         }
     }
 }
@@ -236,11 +245,15 @@ pub(crate) struct Statement {
     pub held_back: Option<Box<Waiting>>,
     /// What is stored of its answer.
     pub fill: Option<Box<Fill>>,
+    /// It is the original or the copy of a mirrored statement, and this is to be compared.
+    pub mirrored: Option<Box<Half>>,
     /// The key of the answer that it waits for, held back.
     pub awaits_cache: Option<Box<[u8]>>,
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,
+    /// The only server of the hostgroup that it is to run on, as a comment of its says.
+    pub only_on: Option<Box<ServerKey>>,
     pub stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
     pub waiting: Option<Box<Waiting>>,

@@ -14,7 +14,7 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 use trunkline_session::tracker::{Charset, SessionState};
-use trunkline_sql::token::Modes;
+use trunkline_sql::{analysis::StatementKind, token::Modes};
 
 use crate::{
     Action, ClientId, Side, Worker,
@@ -308,9 +308,11 @@ impl Worker {
             deadline_ms: 0,
             held_back: None,
             fill: None,
+            mirrored: None,
             awaits_cache: None,
             may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
+            only_on: None,
             stage: Stage::Queued,
             is_alone: false,
             waiting: None,
@@ -341,11 +343,16 @@ impl Worker {
             KillText::One(scope, number) => return self.kill(id, scope, number),
             KillText::Refused(what) => return self.not_supported(id, what),
         }
+        if known.analysis.kind == StatementKind::Explain
+            && let Some(sql) = self.asks_for_route(id, text)
+        {
+            return self.answer_route(id, sql);
+        }
         if self.refuses_local_file(id, &known.analysis) {
             return;
         }
         let routed = self.route_text(id, &known, text, Asking::Query, &modes);
-        let Routed { route, orders, rewritten } = routed;
+        let Routed { route, orders, rewritten, server } = routed;
         let mut text_len = text.len();
         let (statement, known) = match rewritten {
             None => {
@@ -374,6 +381,7 @@ impl Worker {
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         statement.is_read = known.is_read();
         statement.known = Some(known);
+        statement.run_on(server);
         statement.obey(orders);
         if goes_to_server && self.answer_repeated_set(id, &statement) {
             return self.buffers.give(statement.frames);

@@ -242,7 +242,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..));
+        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
         let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
         // A server may refuse a command of many packets before it has read them all.
         if let Some((header, _, [])) = split_packet(&statement.frames) {
@@ -267,7 +267,10 @@ impl Worker {
         statement.sent_at = conn.outbox.position();
         statement.sent_us = now_us;
         if let Some(fill) = &mut statement.fill {
-            fill.restart();
+            fill.copy.restart();
+        }
+        if let Some(half) = &mut statement.mirrored {
+            half.copy.restart();
         }
         statement.stage = stage;
         let out = conn.outbox.buf(&mut self.buffers);

@@ -204,6 +204,14 @@ impl Worker {
             self.tell_failure(client, 1, code, sqlstate, text);
             return self.close_client(client);
         }
+        let ending = self.clients.get(client).and_then(|client| match &client.phase {
+            Phase::Running(statement) => statement.ending,
+            _ => None,
+        });
+        if matches!(ending, Some(Ending::TimedOut | Ending::Withheld)) {
+            // What was to end the statement has hit the state before it.
+            return self.fail_timed_out(client);
+        }
         self.fail_statement(client, code, sqlstate, text);
     }
 

@@ -36,7 +36,8 @@ impl Worker {
                 let counts = slot.counts();
                 counts.connecting > 0 || counts.shared > 0
             });
-        if !self.unpacking.is_empty() || !self.cache_woken.is_empty() {
+        let has_rest = !self.cache_woken.is_empty() || self.has_mirrors_to_pump();
+        if !self.unpacking.is_empty() || has_rest {
             return 0;
         }
         let sweep_ms = self.sweep_ms + SWEEP_EVERY_MS;
@@ -64,6 +65,7 @@ impl Worker {
         self.expire_logins();
         self.expire_timers();
         self.go_on_cached();
+        self.pump_mirrors();
         self.expire_waiters();
         self.overtake_slow();
         if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {

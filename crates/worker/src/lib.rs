@@ -6,10 +6,10 @@
 //! runs under the real driver and under simulation.
 //!
 //! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route`, `orders`, `rewrite`, `split` and `admission` (5), `cache` (6),
-//! `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9), `release` (10); `prepared`
-//! is all of these for prepared statements; `failure` is what happens when a server is lost on the
-//! way, `timer` when time runs out.
+//! `analysis` (4), `route`, `orders`, `rewrite`, `split` and `admission` (5), `cache` and
+//! `mirror` (6), `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9), `release` (10);
+//! `prepared` is all of these for prepared statements; `failure` is what happens when a server is
+//! lost on the way, `timer` when time runs out.
 #![forbid(unsafe_code)]
 
 /// Whether a bug is planted in this worker; `false` to the compiler without the feature.
@@ -54,6 +54,8 @@ mod split;
 
 mod admission;
 mod cache;
+mod capture;
+mod mirror;
 
 mod acquire;
 mod connect;
@@ -70,6 +72,7 @@ mod relay;
 mod release;
 
 mod binlog;
+mod explain;
 mod failure;
 mod forward;
 mod handover;
@@ -90,10 +93,10 @@ pub use action::{Action, Peer, Side};
 pub use analysis::digest_settings;
 pub use client::ClientId;
 pub use conn::MovedConn;
+pub use explain::{ExplainRow, Explaining, explain};
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use outbox::Outbox;
 pub use shared::Shared;
-pub use split::{Split, hinted, split};
 pub use time::Now;
 pub use trunkline_pool::ConnId;
 pub use worker::{Worker, WorkerOptions};

@@ -100,6 +100,7 @@ impl Worker {
             waiting_len: 0,
             has_place: has_room,
             timer_ms: 0,
+            is_mirror: false,
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
@@ -425,7 +426,10 @@ impl Worker {
                 client.inbox = Vec::new();
                 client.active_ms = now_ms;
             }
-            self.act(Action::CloseClient { client: id, now: false });
+            match self.clients.get(id).is_some_and(|client| client.is_mirror) {
+                true => self.mirrors.over.push(id),
+                false => self.act(Action::CloseClient { client: id, now: false }),
+            }
         }
     }
 
@@ -441,7 +445,10 @@ impl Worker {
             if client.has_place {
                 self.shared.give_back_client();
             }
-            self.stats.counters.clients_disconnected += 1;
+            match client.is_mirror {
+                true => self.mirrors.running -= 1,
+                false => self.stats.counters.clients_disconnected += 1,
+            }
         }
     }
 }

@@ -6,9 +6,9 @@ use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
-use trunkline_topology::Pipeline;
+use trunkline_topology::{Pipeline, ServerKey};
 
-use crate::{ClientId, Worker, cache::CacheOrder, client::Statement};
+use crate::{ClientId, Worker, cache::CacheOrder, client::Statement, mirror::MirrorOrder};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,6 +23,8 @@ pub(crate) struct Orders {
     pub is_logged: bool,
     /// Whether its answer may come from the cache, and how old it may be.
     pub cache: Option<CacheOrder>,
+    /// Where a copy of it goes.
+    pub mirror: Option<MirrorOrder>,
 }
 
 impl Orders {
@@ -45,6 +47,7 @@ impl Orders {
         self.pipeline = effects.pipeline.or(self.pipeline);
         self.is_logged = effects.log.unwrap_or(self.is_logged);
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
+        self.mirror = MirrorOrder::of_effects(effects);
     }
 
     /// Holds a session on its connection, or ends that, once its statement has run.
@@ -63,6 +66,9 @@ impl Orders {
         self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
         if let Some(ttl_ms) = hints.cache_ttl_ms {
             self.cache = CacheOrder::hinted(self.cache, ttl_ms);
+        }
+        if let Some(hostgroup) = hints.mirror_hostgroup {
+            self.mirror = Some(MirrorOrder::hinted(self.mirror, hostgroup));
         }
         self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
     }
@@ -102,6 +108,13 @@ const DELAY_MAX_MS: u32 = 3_600_000;
 const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
 
 impl Statement {
+    /// Is carried out on this server and no other, if there is one: with nobody else on its
+    /// connection.
+    pub(crate) fn run_on(&mut self, server: Option<Box<ServerKey>>) {
+        self.is_alone |= server.is_some();
+        self.only_on = server;
+    }
+
     /// Is carried out with these.
     pub(crate) fn obey(&mut self, orders: Orders) {
         self.orders = orders;

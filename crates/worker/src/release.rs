@@ -65,12 +65,11 @@ impl Worker {
         }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
-        if let (Some(Ending::TimedOut), Some(error)) = (statement.ending, &outcome.error) {
-            // The server has another error to tell of than its client was told.
-            let text = String::from_utf8_lossy(&error.message);
-            self.note_error(id, error.code, &error.sqlstate, &text);
-        }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
+            // Its client was told that it failed: there are no rows to be fetched.
+            self.close_cursor(id, stmt_id);
+        }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
@@ -81,6 +80,9 @@ impl Worker {
         let took_us = self.now.us.saturating_sub(statement.sent_us);
         if statement.fill.is_some() {
             self.finish_fill(conn_id, &mut statement, &outcome, was_run);
+        }
+        if statement.mirrored.is_some() {
+            self.finish_half(conn_id, &mut statement, &outcome);
         }
         self.retire(statement);
         match stage {
@@ -98,8 +100,11 @@ impl Worker {
 
     /// Keeps a statement's memory for the next one.
     pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
-        self.drop_fill(&mut statement);
+        if statement.fill.is_some() {
+            self.drop_fill(&mut statement);
+        }
         statement.awaits_cache = None;
+        statement.mirrored = None;
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
@@ -112,6 +117,9 @@ impl Worker {
 
     /// What follows a statement, however it ended.
     pub(crate) fn after_statement(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
+            return self.mirrors.over.push(id);
+        }
         if self.stopping.is_some() {
             self.close_if_free(id);
         }
@@ -605,6 +613,9 @@ impl Worker {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
+        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
+            return self.count_mirrored(server, error);
+        }
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),

@@ -50,6 +50,8 @@ impl Worker {
             pins: self.pins(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             limits: self.limit_sums(),
+            mirrors_running: self.mirrors.running as u64,
+            mirrors_waiting: self.mirrors.waiting() as u64,
             rule_hits: self.rule_hits.by_rule(&self.snapshot.rules).collect(),
         };
         self.stats.report(gauges, digests)

@@ -6,7 +6,7 @@ use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Question};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::{analysis::Depends, hint::Hints, token::Modes};
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     ClientId, Worker,
@@ -14,7 +14,7 @@ use crate::{
     client::{Lease, Session},
     orders::Orders,
     rewrite::Rewritten,
-    split::{hinted, split},
+    split::{hinted, hinted_server, split},
 };
 
 /// Decisions remembered per worker.
@@ -44,6 +44,8 @@ pub(crate) struct Routed {
     pub orders: Orders,
     /// What is sent in its place.
     pub rewritten: Option<Rewritten>,
+    /// The only server that it is to run on.
+    pub server: Option<Box<ServerKey>>,
 }
 
 /// What the statement is asked about for.
@@ -84,21 +86,24 @@ impl Worker {
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         // One that a rule answers leaves the session as it is.
         if let Some(route) = ruling.answer {
-            return Routed { route, orders, rewritten };
+            return Routed { route, orders, rewritten, server: None };
         }
         self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
+        let mut server = None;
         if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
             hostgroup = self.hinted(id, known, hints).or(hostgroup);
+            server = self.hinted_server(id, known, hints);
+            hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
         let limited = match self.limits.is_empty() || asking == Asking::Prepare {
             true => None,
             false => self.admit(id, known, &mut orders),
         };
         let route = limited.unwrap_or_else(|| self.route_decided(id, hostgroup, Some(known)));
-        Routed { route, orders, rewritten }
+        Routed { route, orders, rewritten, server }
     }
 
     /// Asks the rules, and fast routing behind them.
@@ -173,6 +178,16 @@ impl Worker {
         let autocommit_off = session.state.is_autocommit_off();
         let is_online = |readers| self.pool.has_online(readers, self.now.ms());
         hinted(hints, default, group, &known.analysis, autocommit_off, is_online)
+    }
+
+    /// The server that a statement's comments name.
+    fn hinted_server(&self, id: ClientId, known: &Known, hints: &Hints) -> Option<Box<ServerKey>> {
+        let session = self.clients.get(id)?.session.as_ref()?;
+        let autocommit_off = session.state.is_autocommit_off();
+        let default = session.user.default_hostgroup;
+        let analysis = &known.analysis;
+        hinted_server(hints, &self.snapshot, default, analysis, autocommit_off, self.now.ms())
+            .map(|key| Box::new(key.clone()))
     }
 
     /// Decides for a command without a text: as for one that may write.

@@ -15,7 +15,7 @@ impl Worker {
     /// Sessions, as many as asked for, and how many there are.
     pub fn sessions(&self, query: SessionQuery) -> SessionList {
         let mut list = SessionList::default();
-        for client in self.clients.values() {
+        for client in self.clients.values().filter(|client| !client.is_mirror) {
             let is_pinned = client
                 .session
                 .as_ref()

@@ -155,6 +155,13 @@ fn take(counter: &AtomicU32, max: u32) -> bool {
 #[derive(Debug)]
 pub(crate) struct UserPlace(Arc<AtomicU32>);
 
+impl UserPlace {
+    /// One that counts for nobody.
+    pub(crate) fn uncounted() -> Self {
+        Self(Arc::new(AtomicU32::new(1)))
+    }
+}
+
 impl Drop for UserPlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);

@@ -1,11 +1,14 @@
 //! The automatic read/write split and routing hints, as decisions by themselves: workers and
 //! `trunkline explain` ask them.
 
+use trunkline_config::{ServerEntry, Snapshot};
 use trunkline_sql::{
     analysis::{Access, Analysis, TransactionEffect},
     hint::{Hints, RouteHint},
 };
-use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup};
+use trunkline_topology::{
+    Address, HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, ServerState,
+};
 
 /// Where the split sends a statement that no rule and no held connection decides, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +114,43 @@ pub fn hinted(
             let only_reads = statement.access == Access::CertainlyReads && !autocommit_off;
             (only_reads && is_online(readers)).then_some(readers)
         }
-        // No hostgroup is known by a server's name.
         RouteHint::Server(_) => None,
     }
+}
+
+/// The server that a statement's comments name (MaxScale's `route to server`), by its comment in
+/// the configuration, its address or its host; one of the user's own hostgroups goes before
+/// others. `None` when there is none of that name that is online, or when the statement may write
+/// and the server is a reader.
+pub fn hinted_server<'a>(
+    hints: &Hints,
+    snapshot: &'a Snapshot,
+    default: HostgroupId,
+    statement: &Analysis,
+    autocommit_off: bool,
+    now_ms: u64,
+) -> Option<&'a ServerKey> {
+    let (None, Some(RouteHint::Server(name))) = (hints.hostgroup, hints.route.as_ref()) else {
+        return None;
+    };
+    let name = std::str::from_utf8(name).ok()?;
+    let group = snapshot.writer_group(default);
+    let is_own =
+        |id: HostgroupId| id == default || group.is_some_and(|group| group.reader_hostgroup == id);
+    let named = |entry: &&ServerEntry| {
+        let address = &entry.key.address;
+        let is_host = matches!(address, Address::Tcp { host, .. } if host == name);
+        entry.comment == name || is_host || address.to_string() == name
+    };
+    let entries = || snapshot.config.servers.iter().filter(named);
+    let key = &entries().find(|entry| is_own(entry.key.hostgroup)).or(entries().next())?.key;
+    let servers = &snapshot.hostgroup(key.hostgroup)?.servers;
+    let server = servers.iter().find(|server| server.key == *key)?;
+    let only_reads = statement.access == Access::CertainlyReads && !autocommit_off;
+    let is_reader =
+        snapshot.replication.iter().any(|group| group.reader_hostgroup == key.hostgroup);
+    let is_online = server.weight > 0 && server.health.state(now_ms) == ServerState::Online;
+    (is_online && (only_reads || !is_reader)).then_some(key)
 }
 
 #[cfg(test)]

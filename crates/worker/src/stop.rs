@@ -7,6 +7,7 @@ impl Worker {
     /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
     pub fn stop_gracefully(&mut self, deadline_ms: u64) {
         self.stopping = Some(deadline_ms);
+        self.drop_mirrors();
         for id in self.clients.keys() {
             self.close_if_free(id);
         }
@@ -35,7 +36,9 @@ impl Worker {
     /// Ends a client whatever it is doing.
     pub(crate) fn close_client_now(&mut self, id: ClientId) {
         self.close_client(id);
-        self.act(Action::CloseClient { client: id, now: true });
+        if self.clients.get(id).is_some_and(|client| !client.is_mirror) {
+            self.act(Action::CloseClient { client: id, now: true });
+        }
     }
 
     pub(crate) fn check_stop(&mut self) {
@@ -66,7 +69,9 @@ impl Worker {
                 for lease in leases.map(|session| session.leases).unwrap_or_default() {
                     self.drop_conn(lease.conn);
                 }
-                self.act(Action::CloseClient { client: id, now: true });
+                if self.clients.get(id).is_some_and(|client| !client.is_mirror) {
+                    self.act(Action::CloseClient { client: id, now: true });
+                }
                 self.remove_client(id);
             }
             Side::Server(id) => {

@@ -36,12 +36,18 @@ impl Worker {
         statement: Statement,
         text_len: usize,
     ) {
-        if let Some((route, statement)) = self.ask_cache(id, route, statement, text_len) {
-            self.set_off(id, route, statement, text_len);
+        let mut statement = statement;
+        if statement.orders.mirror.is_some() {
+            self.mirror(id, &route, &mut statement, text_len);
+        }
+        match statement.orders.cache {
+            None => self.set_off(id, route, statement, text_len),
+            Some(order) => self.ask_cache(id, route, statement, text_len, order),
         }
     }
 
     /// The same for one that the cache has no answer to.
+    #[inline]
     pub(crate) fn set_off(
         &mut self,
         id: ClientId,

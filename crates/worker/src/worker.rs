@@ -24,6 +24,7 @@ use crate::{
     conn::{AccountKey, Conn, ConnPhase},
     handover::Ask,
     identity::PasswordTurns,
+    mirror::Mirrors,
     outbox::{Buffers, Dirty},
     prepared::Entries,
     share::Patience,
@@ -87,6 +88,8 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     pub(crate) spare_statements: Vec<Box<Statement>>,
     pub(crate) stats: WorkerStats,
+    /// Copies of statements for other hostgroups.
+    pub(crate) mirrors: Mirrors,
     /// Answers that are stored for all workers.
     pub(crate) cache: Arc<Cache>,
     /// Room for the key that is asked for.
@@ -179,6 +182,7 @@ impl Worker {
             compressor,
             unpacking: VecDeque::new(),
             spare_statements: Vec::new(),
+            mirrors: Mirrors::default(),
             cache: Arc::clone(shared.cache()),
             cache_key: Vec::new(),
             cache_woken: VecDeque::new(),
@@ -374,7 +378,7 @@ impl Worker {
 
     /// How many clients this worker has.
     pub fn clients(&self) -> usize {
-        self.clients.len()
+        self.clients.len() - self.mirrors.running
     }
 
     pub(crate) fn act(&mut self, action: Action) {
@@ -396,6 +400,9 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.is_mirror {
+            return client.outbox.discard(&mut self.buffers);
+        }
         if !client.outbox.is_listed {
             client.outbox.is_listed = true;
             self.dirty.0.push_back(Side::Client(id));

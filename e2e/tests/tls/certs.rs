@@ -32,7 +32,7 @@ pub struct Ca {
 pub struct Files {
     pub cert: PathBuf,
     pub key: PathBuf,
-    serial: u64,
+    pub serial: u64,
 }
 
 /// What a certificate is to be.

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use trunkline_testkit::{
-    AuthPlugin, Flavour, MariaDb, MySql, Options, Server, TempFolder, Trunkline, mariadb_available,
-    mysql_available, skipped,
+    AuthPlugin, Flavour, MariaDb, MySql, Options, Server, TempFolder, Trunkline, find_program,
+    mariadb_available, mysql_available, skipped,
 };
 
 use super::certs::{Ca, Files, Wanted};
@@ -249,5 +249,87 @@ fn a_configuration_with_broken_files_is_refused() -> Result<()> {
         proxy.wait_log(mark, "configuration unchanged", TIMEOUT)?;
     }
     drop(refused(Wire::login(&proxy, "stranger", "", ""))?);
+    Ok(())
+}
+
+#[test]
+fn encrypted_connections_move_between_workers() -> Result<()> {
+    for flavour in flavours("encrypted_connections_move_between_workers") {
+        let folder = TempFolder::new("certs")?;
+        let ca = Ca::new(folder.path(), "ca")?;
+        let here = ca.sign("server", Wanted { dns: "localhost", ..Wanted::default() })?;
+        let server = start(flavour, &ca, &here)?;
+        let name = "tls_moved";
+        backends::account(&server, name)?;
+        // Fewer connections than workers want: they have to be lent.
+        let keys = "tls = \"required\"\nmax_connections = 2";
+        let proxy = proxy(&server, name, keys, "")?;
+        let config = anybody()?;
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..12)
+                .map(|client| {
+                    let (proxy, config) = (&proxy, &config);
+                    scope.spawn(move || -> Result<()> {
+                        let mut wire = enter(proxy, name, config)?;
+                        wire.one(&format!("SET @mine = {client}"))?;
+                        for round in 0..60 {
+                            let value = wire.value(&format!("SELECT @mine * 1000 + {round}"))?;
+                            let expected = (client * 1000 + round).to_string();
+                            anyhow::ensure!(value.as_deref() == Some(&*expected), "{value:?}");
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            clients.into_iter().try_for_each(|client| client.join().expect("no panic"))
+        })?;
+        let moved = "trunkline_backend_connections_moved_total";
+        wait_metric(&proxy, moved, "", |n| n >= 1.0)?;
+        assert!(!proxy.log().contains("TLS failed"), "{}", proxy.log());
+    }
+    Ok(())
+}
+
+#[test]
+fn certificates_of_version_1_are_taken_where_any_is() -> Result<()> {
+    let test = "certificates_of_version_1_are_taken";
+    let (Some(openssl), Ok(_)) = (find_program("openssl"), mariadb_available()) else {
+        skipped(test, "there is no openssl, or no MariaDB");
+        return Ok(());
+    };
+    let folder = TempFolder::new("certs")?;
+    let ca = Ca::new(folder.path(), "ca")?;
+    let openssl = |arguments: &str| {
+        let mut command = std::process::Command::new(&openssl);
+        super::run({
+            command.args(arguments.split(' ')).current_dir(folder.path());
+            command
+        })
+    };
+    openssl("req -x509 -newkey rsa:2048 -nodes -days 99 -subj /CN=root -keyout r.key -out r.pem")?;
+    openssl("req -newkey rsa:2048 -nodes -subj /CN=old -keyout old.key -out old.csr")?;
+    openssl("x509 -req -in old.csr -CA r.pem -CAkey r.key -set_serial 1 -days 99 -out old.pem")?;
+    let text = openssl("x509 -in old.pem -noout -text")?;
+    if !text.contains("Version: 1 ") {
+        skipped(test, "this openssl makes certificates of version 3");
+        return Ok(());
+    }
+    let path = |name: &str| folder.path().join(name);
+    let files = Files { cert: path("old.pem"), key: path("old.key"), serial: 1 };
+    let server = start(Flavour::MariaDb, &ca, &files)?;
+    let name = "tls_old";
+    backends::account(&server, name)?;
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let params = format!("tls_version = \"{version}\"");
+        let proxy = proxy(&server, name, "tls = \"required\"", &params)?;
+        let mut wire = Wire::login(&proxy, name, PASSWORD, "")?;
+        assert!(cipher(&mut wire)?.is_some_and(|it| !it.is_empty()), "{version}");
+        let rows = wire.query("SHOW SESSION STATUS LIKE 'Ssl_version'")?[0].text_rows();
+        assert_eq!(rows[0][1].as_deref(), Some(version));
+    }
+    let params = format!("ssl_ca = {}", quoted(&path("r.pem")));
+    let strict = proxy(&server, name, "tls = \"verify-ca\"", &params)?;
+    assert_eq!(failure(&strict, name)?.code, 9001);
+    super::wait_said(&strict, "TLS failed: the certificate")?;
     Ok(())
 }

@@ -18,8 +18,8 @@ pub struct Suite {
     pub differs: &'static [(&'static str, &'static str)],
 }
 
-/// Why tests that need TLS can't be compared.
-const TLS: &str = "TLS is not offered to clients yet";
+/// Why tests that look for TLS differ before a server without it.
+const TLS: &str = "Trunkline offers TLS where the server has none";
 /// Why a test that waits for its connection to be closed differs.
 const WAIT_TIMEOUT: &str = "a session's own `wait_timeout` does not end it; see limits.md";
 /// Why a test that looks for its own connection in the list differs.

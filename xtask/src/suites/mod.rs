@@ -131,6 +131,7 @@ fn compare(suite: &'static Suite, server: &Server) -> Result<Compared> {
     let proxy = Trunkline::start(&format!(
         "workers = 2\n\
          [[server]]\nhostgroup = 0\naddress = \"{}\"\nmax_connections = {CONNECTIONS}\n\
+         tls = \"preferred\"\n\
          [[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 0\n",
         server.address()
     ))?;

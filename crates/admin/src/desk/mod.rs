@@ -289,7 +289,12 @@ impl Desk {
             Command::GlobalChecksum => self.global_checksum().await,
             Command::Checksum { module, is_disk } => self.checksum(module, is_disk).await,
             Command::Kill { .. } => Err(Refused::missing("KILL on the admin port")),
-            Command::ExplainRoute(_) => Err(Refused::missing("EXPLAIN ROUTE")),
+            Command::ExplainRoute { user, schema, sql } => {
+                let rows = self.runtime.explain(user.as_deref(), schema.as_deref(), &sql);
+                let rows = rows.map_err(Refused::new)?;
+                let rows = rows.into_iter().map(|(step, detail)| vec![step.to_owned(), detail]);
+                Ok(Reply::Rows(reply::texts(&["step", "detail"], rows.collect())))
+            }
         }
     }
 }

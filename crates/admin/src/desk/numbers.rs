@@ -8,8 +8,8 @@ use std::{
 use trunkline_config::Snapshot;
 use trunkline_rules::{Limit, LimitScope};
 use trunkline_stats::{
-    CacheSums, DigestOrder, DigestQuery, DigestRow, DigestSums, Histogram, Report, SessionQuery,
-    SessionRow, hostgroup_shown, report::state_name,
+    CacheSums, DigestOrder, DigestQuery, DigestRow, DigestSums, Histogram, MirrorRow, Report,
+    SessionQuery, SessionRow, hostgroup_shown, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::Address;
@@ -66,6 +66,7 @@ impl Desk {
             "stats_waits",
             "stats_cache",
             "stats_limits",
+            "stats_mirrors",
         ];
         if from_report.iter().any(|name| names(name)) {
             let report = self.runtime.report(DigestQuery::NONE).await;
@@ -296,6 +297,8 @@ fn sessions(rows: &[SessionRow]) -> Vec<Vec<Value>> {
             held.map_or(Value::Null, |held| text(&held.server)),
             held.map_or(Value::Null, |held| text(&held.reasons.join(", "))),
             held.map_or(Value::Null, |held| number(held.held_us)),
+            text(&row.tls),
+            held.map_or(Value::Null, |held| text(&held.tls)),
         ]
     };
     rows.iter().map(row).collect()
@@ -325,6 +328,7 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
         ("stats_waits", waits(report)),
         ("stats_cache", cache(report)),
         ("stats_limits", limits(report, snapshot)),
+        ("stats_mirrors", mirrors(report)),
     ]
 }
 
@@ -365,6 +369,8 @@ fn global(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
         ("Query_Cache_bytes_OUT", counters.cache_sent_bytes),
         ("Query_Cache_Purged", process.cache.purged),
         ("Query_Cache_Entries", process.cache.entries),
+        ("Mirror_concurrency", report.mirrors_running),
+        ("Mirror_queue_length", report.mirrors_waiting),
         ("mysql_killed_backend_connections", counters.clients_killed),
         ("mysql_killed_backend_queries", counters.statements_killed),
     ];
@@ -415,6 +421,25 @@ fn rule_hits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
         vec![number(id), number(hits)]
     };
     active.map(|rule| row(rule.id)).collect()
+}
+
+fn mirrors(report: &Report) -> Vec<Vec<Value>> {
+    let row = |row: &MirrorRow| {
+        let sums = &row.sums;
+        vec![
+            number(row.hostgroup),
+            number(row.mirror_hostgroup),
+            text(&format!("0x{:016X}", row.digest)),
+            text(&row.digest_text),
+            number(sums.compared),
+            number(sums.errors_differ),
+            number(sums.rows_differ),
+            number(sums.values_differ),
+            number(sums.original_us),
+            number(sums.mirror_us),
+        ]
+    };
+    report.mirrors.iter().map(row).collect()
 }
 
 fn limits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {

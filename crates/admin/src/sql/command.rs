@@ -43,10 +43,17 @@ pub enum Command {
         /// Only the statement.
         is_query: bool,
     },
-    /// Says how a statement would be routed.
-    ExplainRoute(String),
     /// Reads certificates and keys anew.
     ReloadTls,
+    /// Says how a statement would be routed.
+    ExplainRoute {
+        /// Who would send it; needed when there are several.
+        user: Option<String>,
+        /// In this schema; the user's own unless it is given.
+        schema: Option<String>,
+        /// The statement.
+        sql: String,
+    },
     /// Writes a line to the log.
     LogEntry(String),
     /// A command of ProxySQL without a meaning here; it is answered with OK.
@@ -118,13 +125,27 @@ fn checksum(words: &[&str]) -> Result<Command, String> {
     Ok(Command::Checksum { module, is_disk })
 }
 
-/// `EXPLAIN ROUTE` and the statement, in quotes or not.
+/// `EXPLAIN ROUTE [USER name] [SCHEMA name]` and the statement, in quotes or not.
 pub fn explain(text: &Text, words: &[String]) -> Option<Statement> {
     match words.get(1).map(String::as_str) {
         Some("ROUTE") => {
-            let sql = unquoted(text.after(2)).to_owned();
-            Some(Statement::Command(Command::ExplainRoute(sql)))
+            let mut rest = text.after(2);
+            let user = option(&mut rest, "USER");
+            let schema = option(&mut rest, "SCHEMA");
+            let sql = unquoted(rest).to_owned();
+            Some(Statement::Command(Command::ExplainRoute { user, schema, sql }))
         }
         _ => None,
     }
+}
+
+/// Takes `NAME value` from the front of a text, where it stands there.
+fn option(rest: &mut &str, name: &str) -> Option<String> {
+    let (word, after) = rest.split_once(char::is_whitespace)?;
+    if !word.eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let (value, after) = after.trim_start().split_once(char::is_whitespace)?;
+    *rest = after.trim_start();
+    Some(unquoted(value).to_owned())
 }

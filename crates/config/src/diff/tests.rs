@@ -159,6 +159,34 @@ fn every_column_of_a_rule_is_compared() {
 }
 
 #[test]
+fn a_changed_listener_says_what_has_changed() {
+    let text = |keys: &str| {
+        config(&format!(
+            "[[server]]\naddress = 'a'\n[[tcp_listener]]\naddress = '[::]:1'\nhostgroup = 0\n{keys}"
+        ))
+    };
+    let running = Snapshot::build(text(""), None);
+    let new = text("balance = 'first'\ncontrol = 'unix:/run/c.sock'");
+    assert_eq!(
+        lines(&running, &new),
+        ["tcp_listener [::]:1: balance leastconn -> first, control none -> unix:/run/c.sock"]
+    );
+}
+
+#[test]
+fn a_listener_that_stays_keeps_what_workers_know_of_it() {
+    let text = |keys: &str| {
+        config(&format!(
+            "[[server]]\naddress = 'a'\n[[tcp_listener]]\naddress = '[::]:1'\nhostgroup = 0\n{keys}"
+        ))
+    };
+    let running = Snapshot::build(text(""), None);
+    let next = Snapshot::build(text("balance = 'first'"), Some(&running));
+    assert!(Arc::ptr_eq(&running.tcp[0].gate, &next.tcp[0].gate));
+    assert!(Arc::ptr_eq(&next.tcp[0].servers[0].health, &running.tcp[0].servers[0].health));
+}
+
+#[test]
 fn what_is_said_of_a_hostgroup_is_compared() {
     let with = |lines: &str| config(&format!("{NEW}[[hostgroup]]\nhostgroup_id = 10\n{lines}"));
     let running = with("").snapshot(None);

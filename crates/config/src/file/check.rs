@@ -12,7 +12,7 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, TcpListener,
+    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, TcpEntry,
     file::{fast::FastEntries, report::Report, rule::RuleEntry},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Entries {
     pub(super) fast: FastEntries,
     pub(super) guards: Guards,
     /// With the places of its hostgroup, its backup hostgroup and its control address.
-    pub(super) tcp_listeners: Vec<(Placed<TcpListener>, [usize; 3])>,
+    pub(super) tcp_listeners: Vec<(Placed<TcpEntry>, [usize; 3])>,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
     /// Some table could not be read well enough to say which hostgroups have servers.

@@ -12,7 +12,7 @@ use crate::{
         table::Table,
     },
     settings::{Given, read_text},
-    tcp::{Balance, Check, OnMarkedDown, SendProxy, TcpListener},
+    tcp::{Balance, Check, OnMarkedDown, SendProxy, TcpEntry},
 };
 
 /// The longest time that a key takes: a day, ms.
@@ -27,7 +27,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
             table.missing(report, needed);
         }
     }
-    let mut listener = TcpListener::new(
+    let mut listener = TcpEntry::new(
         address.clone().unwrap_or_else(nowhere),
         HostgroupId(hostgroup.unwrap_or_default()),
     );
@@ -47,7 +47,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
     }
 }
 
-fn read_choices(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut TcpListener) {
+fn read_choices(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut TcpEntry) {
     fn one_of<T>(
         given: &Given,
         words: &[&str],
@@ -74,7 +74,7 @@ fn read_choices(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut T
     }
 }
 
-fn read_numbers(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut TcpListener) {
+fn read_numbers(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut TcpEntry) {
     let mut number = |name, range: RangeInclusive<u32>, into: &mut u32| {
         if let Some(number) = table.number(report, name, range) {
             *into = number;

@@ -1,6 +1,7 @@
 //! Files, good and bad.
 
 mod refusals;
+mod tcp;
 
 use std::net::SocketAddr;
 

@@ -462,14 +462,14 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-mirror_max_concurrency",
         default: "16",
         values: Values::Numbers(1, 8_192),
-        support: Support::Ignored,
+        support: Support::Setting("mirror_max_concurrency"),
         meaning: "",
     },
     Variable {
         name: "mysql-mirror_max_queue_length",
         default: "32000",
         values: Values::Numbers(0, 1_048_576),
-        support: Support::Ignored,
+        support: Support::Setting("mirror_max_queue_length"),
         meaning: "",
     },
     Variable {

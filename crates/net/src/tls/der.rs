@@ -16,6 +16,7 @@ const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 const OCTET_STRING: u8 = 0x04;
 const BOOLEAN: u8 = 0x01;
+const BIT_STRING: u8 = 0x03;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xA0;
@@ -60,6 +61,35 @@ pub(super) fn certificate(der: &[u8]) -> Option<Certificate> {
         }
     }
     Some(Certificate { names, not_after_unix_sec })
+}
+
+/// The public key of a certificate of any version.
+pub(super) struct PublicKey<'a> {
+    /// SubjectPublicKeyInfo as a whole.
+    pub info: &'a [u8],
+    /// What is within the algorithm's sequence.
+    pub algorithm: &'a [u8],
+    /// The key itself.
+    pub key: &'a [u8],
+}
+
+/// Reads the public key of a certificate; `None` when it is none.
+pub(super) fn public_key(der: &[u8]) -> Option<PublicKey<'_>> {
+    let mut outer = Der(der);
+    let mut body = Der(Der(outer.value_of(SEQUENCE)?).value_of(SEQUENCE)?);
+    if body.value()?.0 == VERSION {
+        body.value()?;
+    }
+    for _ in ["algorithm", "issuer", "validity", "subject"] {
+        body.value_of(SEQUENCE)?;
+    }
+    let before = body.0;
+    let mut fields = Der(body.value_of(SEQUENCE)?);
+    let info = before.get(..before.len().checked_sub(body.0.len())?)?;
+    let algorithm = fields.value_of(SEQUENCE)?;
+    // No bits of the last byte are left over.
+    let key = fields.value_of(BIT_STRING)?.strip_prefix(&[0])?;
+    Some(PublicKey { info, algorithm, key })
 }
 
 fn read_extensions(list: &[u8], names: &mut PeerCertificate) -> Option<()> {

@@ -47,6 +47,8 @@ pub struct Acceptor {
     /// SHA-256 of the certificate.
     pub(super) fingerprint: [u8; 32],
     not_after_unix_sec: u64,
+    /// The certificate's file.
+    name: String,
     inputs: [u8; 32],
 }
 
@@ -155,6 +157,12 @@ impl TlsSetup {
         self.acceptor.as_ref().map_or(0, |acceptor| acceptor.not_after_unix_sec)
     }
 
+    /// What an operator should hear of the certificate's end, if it is near.
+    pub fn expiry_warning(&self) -> Option<String> {
+        let acceptor = self.acceptor.as_ref()?;
+        expiry_warning(&acceptor.name, acceptor.not_after_unix_sec)
+    }
+
     /// What an operator should hear.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -197,6 +205,9 @@ fn accept(
     let password = key_password(settings, &mut files)?;
     let key_der =
         files.key(&key, password.as_deref()).map_err(|error| format!("tls_key {error}"))?;
+    if !is_own {
+        warnings.extend(open_key_warning(&folders.base.join(&key)));
+    }
     let roots = files
         .roots(&settings.tls_client_ca, "")
         .map_err(|error| format!("tls_client_ca {error}"))?;
@@ -238,7 +249,8 @@ fn accept(
     config.send_tls13_tickets = 1;
     let (not_after_unix_sec, fingerprint) = facts;
     let config = Arc::new(config);
-    Ok(Some(Arc::new(Acceptor { config, fingerprint, not_after_unix_sec, inputs })))
+    let name = cert;
+    Ok(Some(Arc::new(Acceptor { config, fingerprint, not_after_unix_sec, name, inputs })))
 }
 
 /// The password of an encrypted key.
@@ -253,13 +265,26 @@ fn key_password(settings: &Settings, files: &mut Files<'_>) -> Result<Option<Str
     Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
+/// What an operator should hear of a key that others may read.
+fn open_key_warning(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let mode = fs::metadata(path).ok()?.mode() & 0o777;
+    let path = path.display();
+    (mode & 0o077 != 0).then(|| {
+        format!(
+            "{path} holds a private key and is open to others (mode {mode:03o}); \
+                 chmod 600 closes it"
+        )
+    })
+}
+
 /// What an operator should hear of a certificate that is theirs.
 fn expiry_warning(cert: &str, not_after_unix_sec: u64) -> Option<String> {
     match not_after_unix_sec.saturating_sub(now_unix_sec()) {
-        0 => Some(format!("tls_cert {cert}: the certificate has expired")),
+        0 => Some(format!("the certificate {cert} has expired")),
         left_sec if left_sec < EXPIRES_SOON_SEC => {
             let days = left_sec / 86_400;
-            Some(format!("tls_cert {cert}: the certificate expires in {days} days"))
+            Some(format!("the certificate {cert} expires in {days} days"))
         }
         _ => None,
     }

@@ -10,11 +10,17 @@ use rustls::{
     },
     crypto::{
         CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+        verify_tls13_signature_with_raw_key,
     },
-    pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime},
+    pki_types::{
+        CertificateDer, CertificateRevocationListDer, ServerName, SignatureVerificationAlgorithm,
+        SubjectPublicKeyInfoDer, UnixTime,
+    },
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use trunkline_topology::TlsMode;
+
+use super::der::{PublicKey, public_key};
 
 /// A check of servers that does less than the library's own: any certificate, or any that the CA
 /// has signed whatever its name. That the server has the certificate's key is checked always.
@@ -23,6 +29,24 @@ struct Lenient {
     /// Checks the CA; `None` takes any certificate.
     chain: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Lenient {
+    /// Where any certificate is taken, one that the library can't read (of version 1, as old
+    /// recipes make them) is good for its key.
+    fn or_by_key(
+        &self,
+        checked: Result<HandshakeSignatureValid, Error>,
+        certificate: &CertificateDer<'_>,
+        check: impl FnOnce(PublicKey<'_>) -> Option<HandshakeSignatureValid>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match checked {
+            Err(error) if self.chain.is_none() => {
+                public_key(certificate).and_then(check).ok_or(error)
+            }
+            checked => checked,
+        }
+    }
 }
 
 impl ServerCertVerifier for Lenient {
@@ -54,7 +78,17 @@ impl ServerCertVerifier for Lenient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        let checked = verify_tls12_signature(message, certificate, signature, &self.algorithms);
+        self.or_by_key(checked, certificate, |key| {
+            let (_, algorithms) =
+                self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == signature.scheme)?;
+            let fits = |algorithm: &&&dyn SignatureVerificationAlgorithm| {
+                algorithm.public_key_alg_id().as_ref() == key.algorithm
+            };
+            let algorithm = algorithms.iter().find(fits)?;
+            algorithm.verify_signature(key.key, message, signature.signature()).ok()?;
+            Some(HandshakeSignatureValid::assertion())
+        })
     }
 
     fn verify_tls13_signature(
@@ -63,7 +97,11 @@ impl ServerCertVerifier for Lenient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        let checked = verify_tls13_signature(message, certificate, signature, &self.algorithms);
+        self.or_by_key(checked, certificate, |key| {
+            let info = SubjectPublicKeyInfoDer::from(key.info);
+            verify_tls13_signature_with_raw_key(message, &info, signature, &self.algorithms).ok()
+        })
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -109,7 +109,12 @@ pub(super) fn put_long_data(out: &mut Vec<u8>, stmt_id: u32, parameter: u16, tex
 pub(super) fn params(template: Template, tag: Tag, value: u64) -> Vec<Param> {
     let tag = Param::Number(tag.0);
     match template {
-        Template::Insert => vec![tag],
+        Template::Insert
+        | Template::RowCount
+        | Template::FoundRows
+        | Template::LastInsertId
+        | Template::ConnectionId
+        | Template::Recalled(_) => vec![tag],
         Template::Put => vec![Param::Number(value), tag],
         Template::Read | Template::ReadForUpdate | Template::Numbers => {
             vec![tag, Param::Number(value)]

@@ -297,10 +297,8 @@ impl Look<'_, '_> {
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
         let mut lost = links.filter_map(|link| self.index.lost(link));
-        // On its way to a server that nothing of this session has reached; or the session was held
-        // where it had been before.
-        let before_us = before.iter().rev().skip(1).find_map(Exchange::answered_us);
-        let turn_us = self.turn_us().min(before_us.unwrap_or(Micros::MAX)).saturating_sub(SLACK_US);
+        // On its way to a server that nothing of this session has reached.
+        let turn_us = self.turn_us().saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
     }
 

@@ -10,7 +10,7 @@ use super::{
     history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
-use crate::LinkId;
+use crate::{LinkId, client::reply::Refused};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     let mut neighbours = Neighbours::new(index);
@@ -72,8 +72,10 @@ fn in_order(
         match place.exchange.known(place.part) {
             Known::Unknown => continue,
             Known::Failed(error) if is_of_connection(error.code) => continue,
-            // A read that is out of its time is left where it is, and runs when it is its turn.
-            Known::Failed(error) if error.code == 1907 && place.said.access == Access::Read => {
+            // A read that was given up is left where it is, and runs when it is its turn.
+            Known::Failed(Refused { code: 1317 | 1907, .. })
+                if place.said.access == Access::Read =>
+            {
                 continue;
             }
             Known::Done | Known::Failed(_) | Known::Skipped => {}

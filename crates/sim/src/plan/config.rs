@@ -23,6 +23,9 @@ pub struct ConfigSpec {
     pub splits: Vec<Split>,
     /// Rules in their order.
     pub rules: Vec<RuleSpec>,
+    /// Whether answers are stored for this long, ms. Every text is a statement's own, so none is
+    /// found; what is looked up, filled, waited for and let go is all there.
+    pub cache_ttl_ms: Option<u32>,
 }
 
 /// A server entry.
@@ -78,6 +81,8 @@ pub struct RuleSpec {
     pub applies: bool,
 }
 
+/// The rule that makes statements cacheable, behind all others.
+const CACHE_RULE: u32 = 1_000;
 /// The port of every host.
 const PORT: u16 = 3_306;
 /// The last number of the first host's address.
@@ -143,6 +148,12 @@ impl ConfigSpec {
         }
         for (place, rule) in self.rules.iter().enumerate() {
             put_rule(&mut out, place + 1, rule);
+        }
+        if let Some(ttl_ms) = self.cache_ttl_ms {
+            let _ = writeln!(
+                out,
+                "[[rule]]\nid = {CACHE_RULE}\nmatch_digest = \"^SELECT\"\ncache_ttl = {ttl_ms}"
+            );
         }
         out
     }

@@ -163,6 +163,8 @@ fn draw_config(rng: &mut Rng, cluster: &ClusterSpec) -> ConfigSpec {
     if has_readers {
         config.rules = draw_rules(rng);
     }
+    let mut of_cache = rng.split("cache", 0);
+    config.cache_ttl_ms = of_cache.pick(&[None, Some(5), Some(10_000)]).copied().flatten();
     config
 }
 

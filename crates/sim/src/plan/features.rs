@@ -18,6 +18,10 @@ use crate::{
 const TAGS_FROM: u64 = 900_000;
 /// A slot that scripts do not use.
 const BULK_SLOT: u8 = 7;
+/// Another one.
+const PAST_SLOT: u8 = 6;
+/// How long who asks for its past may rest in between, so that others come there, µs.
+const PAST_PAUSE_US: Micros = 3_000;
 /// A crowd comes within this time, µs.
 const GATHER_US: Micros = 30_000;
 /// What goes with a crowd goes wrong while it is there, µs.
@@ -40,6 +44,9 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, has_faults: bool) {
     }
     if flavor == Flavor::MariaDb && adding.rng.chance(1, 3) {
         adding.give_some(plan, Adding::bulk);
+    }
+    if adding.rng.chance(1, 4) {
+        adding.give_some(plan, Adding::past);
     }
     match adding.rng.below(12) {
         0..=2 => {
@@ -188,6 +195,38 @@ impl Adding<'_> {
         let at = self.somewhere(client);
         let steps = deeds.into_iter().map(|deed| Step { pause_us: 0, deed });
         client.script.splice(at..at, steps);
+    }
+
+    /// Prepared statements that ask for what an earlier statement left.
+    fn past(&mut self, client: &mut ClientSpec) {
+        // One that speaks to its server itself has another number there.
+        if client.is_direct {
+            return;
+        }
+        let (slot, place) = (PAST_SLOT, client.place);
+        let template = self.rng.pick(&Template::PAST).copied().unwrap_or(Template::LastInsertId);
+        let mut tag = || {
+            self.tags += 1;
+            Tag::new(place, self.tags)
+        };
+        let mut deeds = vec![Deed::Prepare { slot, template, tag: tag() }];
+        for act in [
+            Act::Insert,
+            Act::CalcFoundRows { rows: 9, limit: 2 },
+            Act::Put { key: own_key(place, 1) },
+        ] {
+            deeds.push(Deed::Query(vec![Statement::new(tag(), act)]));
+            for _ in 0..2 {
+                let (tag, value) = (tag(), 0);
+                deeds.push(Deed::Execute { slot, tag, value, cursor: false, long_data: false });
+            }
+        }
+        deeds.push(Deed::Close(slot));
+        let steps: Vec<_> = deeds
+            .into_iter()
+            .map(|deed| Step { pause_us: self.rng.below(PAST_PAUSE_US), deed })
+            .collect();
+        client.script.splice(0..0, steps);
     }
 
     /// Reads that others follow on the same connection.

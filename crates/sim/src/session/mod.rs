@@ -339,7 +339,9 @@ impl ModelSession {
     /// # Errors
     /// 1046 without a schema.
     pub fn prepare(&mut self, template: Template) -> Result<u32, Failure> {
-        if template != Template::Length && self.schema.is_none() {
+        let is_of_tables = !matches!(template, Template::Length | Template::Recalled(_))
+            && !Template::PAST.contains(&template);
+        if is_of_tables && self.schema.is_none() {
             return Err(no_schema());
         }
         self.stmt_id += 1;

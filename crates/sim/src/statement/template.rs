@@ -17,15 +17,29 @@ pub enum Template {
     Numbers,
     /// [`Act::ReadForUpdate`]: parameters tag, key.
     ReadForUpdate,
+    /// [`Act::RowCount`]: parameter tag.
+    RowCount,
+    /// [`Act::FoundRows`]: parameter tag.
+    FoundRows,
+    /// [`Act::LastInsertId`]: parameter tag.
+    LastInsertId,
+    /// [`Act::ConnectionId`]: parameter tag.
+    ConnectionId,
+    /// [`Act::Recalled`]: parameter tag. The proxy's.
+    Recalled(i64),
 }
 
 /// Bytes of `pad` in the rows of [`Template::Numbers`].
 const WIDTH: u64 = 10;
 
 impl Template {
-    /// All of them.
+    /// Those about data.
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Insert, Self::Put, Self::Length, Self::Numbers, Self::ReadForUpdate];
+
+    /// Those that ask for the session's past.
+    pub const PAST: [Self; 4] =
+        [Self::RowCount, Self::FoundRows, Self::LastInsertId, Self::ConnectionId];
 
     /// The text; the tag of the `COM_STMT_PREPARE` is in a comment.
     pub fn to_sql(self, tag: Tag) -> String {
@@ -40,6 +54,12 @@ impl Template {
             Self::Length => "SELECT ? AS tag, LENGTH(?) AS v",
             Self::Numbers => "SELECT ? AS tag, n, REPEAT('x', 10) AS pad FROM numbers WHERE n < ?",
             Self::ReadForUpdate => "SELECT ? AS tag, v FROM kv WHERE k = ? FOR UPDATE",
+            Self::RowCount => "SELECT ? AS tag, ROW_COUNT() AS v",
+            Self::FoundRows => "SELECT ? AS tag, FOUND_ROWS() AS v",
+            Self::LastInsertId => "SELECT ? AS tag, LAST_INSERT_ID() AS v",
+            Self::ConnectionId => "SELECT ? AS tag, CONNECTION_ID() AS v",
+            // Nobody but the proxy says it, with the number in it.
+            Self::Recalled(_) => "",
         }
     }
 
@@ -52,14 +72,20 @@ impl Template {
             }
             None => (text, None),
         };
-        let template = Self::ALL.into_iter().find(|template| template.text() == bare)?;
-        Some((template, tag))
+        let mut known = Self::ALL.into_iter().chain(Self::PAST);
+        let template = known.find(|template| template.text() == bare);
+        Some((template.or_else(|| recalled(bare))?, tag))
     }
 
     /// Number of its parameters.
     pub fn params(self) -> u16 {
         match self {
-            Self::Insert => 1,
+            Self::Insert
+            | Self::RowCount
+            | Self::FoundRows
+            | Self::LastInsertId
+            | Self::ConnectionId
+            | Self::Recalled(_) => 1,
             Self::Read | Self::Put | Self::Length | Self::Numbers | Self::ReadForUpdate => 2,
         }
     }
@@ -67,7 +93,14 @@ impl Template {
     /// Names of its result's columns; none for a write.
     pub fn columns(self) -> &'static [&'static str] {
         match self {
-            Self::Read | Self::Length | Self::ReadForUpdate => &["tag", "v"],
+            Self::Read
+            | Self::Length
+            | Self::ReadForUpdate
+            | Self::RowCount
+            | Self::FoundRows
+            | Self::LastInsertId
+            | Self::ConnectionId
+            | Self::Recalled(_) => &["tag", "v"],
             Self::Numbers => &["tag", "n", "pad"],
             Self::Insert | Self::Put => &[],
         }
@@ -83,6 +116,11 @@ impl Template {
                 (*tag, Act::ReadForUpdate { key: *key })
             }
             (Self::Insert, [Param::Number(tag)]) => (*tag, Act::Insert),
+            (Self::RowCount, [Param::Number(tag)]) => (*tag, Act::RowCount),
+            (Self::FoundRows, [Param::Number(tag)]) => (*tag, Act::FoundRows),
+            (Self::LastInsertId, [Param::Number(tag)]) => (*tag, Act::LastInsertId),
+            (Self::ConnectionId, [Param::Number(tag)]) => (*tag, Act::ConnectionId),
+            (Self::Recalled(number), [Param::Number(tag)]) => (*tag, Act::Recalled(number)),
             (Self::Put, [Param::Number(key), Param::Number(tag)]) => (*tag, Act::Put { key: *key }),
             (Self::Length, [Param::Number(tag), Param::Text(text)]) => {
                 let text = String::from_utf8_lossy(text).into_owned();
@@ -95,4 +133,13 @@ impl Template {
         };
         Some(Statement::new(Tag(tag), act))
     }
+}
+
+/// What the proxy makes of a statement that asks for the session's past.
+fn recalled(text: &str) -> Option<Template> {
+    let number = text.strip_prefix("SELECT ? AS tag, CAST(")?;
+    let number = number
+        .strip_suffix(" AS SIGNED) AS v")
+        .or_else(|| number.strip_suffix(" AS UNSIGNED) AS v"))?;
+    number.parse().ok().map(Template::Recalled)
 }

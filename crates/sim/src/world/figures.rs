@@ -79,7 +79,9 @@ impl World<'_> {
             let what = Limited::ServerConnections(place);
             let open = wide(self.conns.values().filter(|counted| **counted == place).count());
             let counted = u64::from(health.connections());
-            figures.push(Figure { what, now: counted, max: max + beyond });
+            // A server that has gone has no places: what is there still, and carriers, may be.
+            let max = if limits.is_empty() && beyond > 0 { counted } else { max + beyond };
+            figures.push(Figure { what, now: counted, max });
             pairs.push(Pair { what, counted, there: open });
             let what = Limited::ServerStatements(place);
             let max = open * self.depth_max(oldest);

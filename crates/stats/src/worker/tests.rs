@@ -34,6 +34,8 @@ fn gauges(worker: u32) -> WorkerGauges {
         pins: BTreeMap::from([("temporary table".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, u64::from(worker))]),
         limits: BTreeMap::new(),
+        mirrors_running: 0,
+        mirrors_waiting: 0,
         rule_hits: BTreeMap::from([(5, 2)]),
     }
 }

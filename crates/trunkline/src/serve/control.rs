@@ -85,6 +85,26 @@ impl Runtime for Control {
         Arc::clone(&self.snapshots.borrow())
     }
 
+    fn explain(
+        &self,
+        user: Option<&str>,
+        schema: Option<&str>,
+        sql: &str,
+    ) -> Result<Vec<(&'static str, String)>, String> {
+        let snapshot = self.snapshot();
+        let user = match user {
+            Some(name) => snapshot.user(name).ok_or_else(|| format!("there is no user `{name}`")),
+            None => {
+                let mut active = snapshot.config.users.iter().filter(|user| user.active);
+                match (active.next(), active.next()) {
+                    (Some(user), None) => Ok(user),
+                    _ => Err("EXPLAIN ROUTE needs USER name before the statement".to_owned()),
+                }
+            }
+        }?;
+        Ok(crate::explain::rows(&snapshot, user, schema, None, None, sql))
+    }
+
     fn flush_cache(&self) -> u64 {
         self.reporter.cache().flush()
     }

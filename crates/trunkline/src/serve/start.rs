@@ -16,7 +16,7 @@ use trunkline_admin::{
     glb,
     port::AdminListener,
 };
-use trunkline_config::{Config, ListenAddress, Settings, Snapshot};
+use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
     Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
@@ -29,7 +29,7 @@ use crate::{
     import::rows_of,
     serve::{
         control::Control,
-        limits,
+        cpus, limits,
         log::Log,
         notify::Notifier,
         origin::{Database, Origin},
@@ -78,6 +78,7 @@ pub(super) async fn start(
         greeting: Arc::clone(&greeting),
         tls: Arc::clone(&tls),
         workers,
+        on_thread: on_thread(&snapshot),
     };
     let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
@@ -253,10 +254,20 @@ fn this_process(path: &Path) -> Process {
 }
 
 fn workers(snapshot: &Snapshot) -> usize {
-    match snapshot.settings.workers {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
-        workers => workers,
+    match (snapshot.settings.workers, &snapshot.settings.worker_cpus) {
+        (0, WorkerCpus::List(cpus)) => cpus.len(),
+        (0, WorkerCpus::Off | WorkerCpus::Auto) => {
+            thread::available_parallelism().map_or(1, NonZero::get)
+        }
+        (workers, _) => workers,
     }
+}
+
+/// What each worker's thread does first.
+fn on_thread(snapshot: &Snapshot) -> Arc<dyn Fn(usize) + Send + Sync> {
+    let wanted = snapshot.settings.worker_cpus.clone();
+    let allowed = cpus::allowed();
+    Arc::new(move |worker| cpus::bind_worker(&wanted, worker, &allowed))
 }
 
 /// Answers over HTTP until the process ends.

@@ -41,6 +41,8 @@ use crate::{
 
 /// How often the workers are looked after.
 const TICK: Duration = Duration::from_millis(500);
+/// How often it is said that the certificate's end is near.
+const DAY: Duration = Duration::from_secs(86_400);
 /// How often a stop looks whether it is done.
 const STOP_TICK: Duration = Duration::from_millis(20);
 /// How long beyond its deadline a stop may take before the process ends without the workers.
@@ -104,6 +106,9 @@ impl Supervisor {
     /// Why it ended otherwise than by a graceful stop.
     pub(super) async fn run(mut self) -> Result<()> {
         let mut tick = interval(TICK);
+        let mut day = interval(DAY);
+        // The first warning was given with the files.
+        day.tick().await;
         loop {
             tokio::select! {
                 asked = self.parts.signals.next() => match asked {
@@ -128,6 +133,9 @@ impl Supervisor {
                 },
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
                 Some(known) = self.news.recv() => self.take_knowledge(known),
+                _ = day.tick() => if let Some(warning) = self.parts.tls.expiry_warning() {
+                    tracing::warn!("{warning}");
+                },
                 _ = tick.tick() => if self.plane().has_ended() {
                     return Err(self.post_mortem().await);
                 },

@@ -78,8 +78,8 @@ fn only_selects_whose_answers_are_the_datas_alone_are_cached() {
         ("CALL p()", false, false),
     ] {
         let known = analyses.know(sql.as_bytes(), &Modes::default());
-        assert_eq!(is_cacheable(&known, order(false)), plainly, "{sql}");
-        assert_eq!(is_cacheable(&known, order(true)), insisted, "{sql}");
+        assert_eq!(is_cacheable(&known.analysis, order(false)), plainly, "{sql}");
+        assert_eq!(is_cacheable(&known.analysis, order(true)), insisted, "{sql}");
     }
 }
 

@@ -79,6 +79,18 @@ impl Default for ClientStmts {
 }
 
 impl ClientStmts {
+    /// A session's statements that are this one alone; `None` when long data was sent for it.
+    pub(crate) fn copy_of(stmt: &ClientStmt) -> Option<Self> {
+        if stmt.long.is_some() {
+            return None;
+        }
+        let (entry, types) = (Rc::clone(&stmt.entry), stmt.types.clone());
+        let held = entry.text.len();
+        let copy =
+            ClientStmt { id: stmt.id, entry, types, columns: None, long: None, cursor: None };
+        Some(Self { stmts: vec![copy], held, ..Self::default() })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.stmts.len()
     }

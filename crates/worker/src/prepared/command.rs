@@ -109,7 +109,7 @@ impl Worker {
         }
         let stmt_id = stmts.next_id();
         let routed = self.route_text(id, &known, text, Asking::Prepare, &modes);
-        let Routed { route, mut orders, rewritten } = routed;
+        let Routed { route, mut orders, rewritten, server } = routed;
         // A rule's answer, and its delay, are for those who run it.
         orders.delay_ms = 0;
         let route = match route {
@@ -128,6 +128,7 @@ impl Worker {
         // Nothing runs, so it can be tried twice.
         statement.is_read = true;
         statement.known = Some(known);
+        statement.run_on(server);
         statement.obey(orders);
         self.depart(id, route, statement, text.len());
     }
@@ -216,6 +217,7 @@ impl Worker {
         statement.stmt_id = Some(stmt_id);
         statement.is_read = entry.known.is_read();
         statement.known = Some(Rc::clone(&entry.known));
+        statement.run_on(routed.server);
         statement.obey(routed.orders);
         self.depart(id, route, statement, 0);
     }
@@ -303,7 +305,7 @@ impl Worker {
 
     /// Closes the cursor of a client's statement, if one is open, by closing the server's
     /// statement: nobody answers that.
-    fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
+    pub(crate) fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
         let stmt = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id));
         let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
             return;

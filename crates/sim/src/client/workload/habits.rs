@@ -319,6 +319,11 @@ impl Script<'_> {
             Template::Read | Template::Insert | Template::Put | Template::ReadForUpdate => {
                 self.key()
             }
+            Template::RowCount
+            | Template::FoundRows
+            | Template::LastInsertId
+            | Template::ConnectionId
+            | Template::Recalled(_) => 0,
         };
         let cursor = template == Template::Numbers && self.rng.chance(1, 2);
         let long_data = self.rng.chance(1, 2);

@@ -1,17 +1,18 @@
 //! What rules have to do with a statement, in words.
 
-use std::{
-    collections::HashMap,
-    fmt::{self, Write},
-};
+use std::{collections::HashMap, fmt::Write};
 
 use trunkline_config::Snapshot;
 use trunkline_rules::{Effects, Outcome, Rule, Visit};
+use trunkline_sql::{analysis::Analysis, hint::Hints};
+
+use super::Rows;
+use crate::cache::{CacheOrder, is_cacheable};
 
 /// Each rule in the order of the evaluation.
-pub(super) fn visits(out: &mut String, snapshot: &Snapshot, visits: &[Visit]) -> fmt::Result {
+pub(super) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
     if visits.is_empty() {
-        return writeln!(out, "{:<12}none", "rules");
+        return out.push("rules", "none");
     }
     let rules: HashMap<u32, &Rule> =
         snapshot.config.rules.iter().map(|rule| (rule.id, rule)).collect();
@@ -24,31 +25,30 @@ pub(super) fn visits(out: &mut String, snapshot: &Snapshot, visits: &[Visit]) ->
         let flag = if visit.flag == 0 { String::new() } else { format!(" (flag {})", visit.flag) };
         let mut does = String::new();
         if let (Outcome::Matched, Some(rule)) = (visit.outcome, rules.get(&visit.rule_id)) {
-            matched(&mut does, rule, visit)?;
+            matched(&mut does, rule, visit);
         }
-        writeln!(out, "{:<12}{}{flag}: {outcome}{does}", "rule", visit.rule_id)?;
+        out.push("rule", format!("{}{flag}: {outcome}{does}", visit.rule_id));
     }
-    Ok(())
 }
 
-fn matched(out: &mut String, rule: &Rule, visit: &Visit) -> fmt::Result {
+fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
+    // Writing to a string can't fail.
     if let Some(hostgroup) = rule.destination_hostgroup {
-        write!(out, ", hostgroup {hostgroup}")?;
+        let _ = write!(out, ", hostgroup {hostgroup}");
     }
     if visit.rewrote {
         out.push_str(", rewrites");
     }
     if rule.flag_out.is_some() || visit.flag_after != visit.flag {
-        write!(out, ", on with flag {}", visit.flag_after)?;
+        let _ = write!(out, ", on with flag {}", visit.flag_after);
     }
     if rule.apply {
         out.push_str(", apply");
     }
-    Ok(())
 }
 
 /// What rules ask for beside a destination.
-pub(super) fn orders(out: &mut String, effects: &Effects) -> fmt::Result {
+pub(super) fn orders(out: &mut Rows, effects: &Effects) {
     let mut orders = Vec::new();
     let mut number = |name: &str, value: Option<u32>, unit: &str| {
         orders.extend(value.map(|value| format!("{name} {value}{unit}")));
@@ -64,8 +64,21 @@ pub(super) fn orders(out: &mut String, effects: &Effects) -> fmt::Result {
     number("gtid_from_hostgroup", effects.gtid_from_hostgroup.map(|hostgroup| hostgroup.0), "");
     number("log", effects.log.map(u32::from), "");
     orders.extend(effects.pipeline.map(|pipeline| format!("pipeline {pipeline}")));
-    match orders.is_empty() {
-        true => Ok(()),
-        false => writeln!(out, "{:<12}{}", "orders", orders.join(", ")),
+    if !orders.is_empty() {
+        out.push("orders", orders.join(", "));
+    }
+}
+
+/// Whether the cache is asked for it.
+pub(super) fn cache(out: &mut Rows, effects: &Effects, hints: &Hints, analysis: &Analysis) {
+    let order = CacheOrder::of_effects(effects);
+    let order = match hints.cache_ttl_ms {
+        Some(ttl_ms) => CacheOrder::hinted(order, ttl_ms),
+        None => order,
+    };
+    let Some(order) = order else { return };
+    match is_cacheable(analysis, order) {
+        true => out.push("cache", format!("an answer up to {} ms old will do", order.ttl_ms())),
+        false => out.push("cache", "not asked: its answer is not the data's alone"),
     }
 }

@@ -1,0 +1,470 @@
+//! Mirroring: a copy of a statement runs on another hostgroup, and nobody waits for it.
+//!
+//! A copy is a client without a socket ([`Client::is_mirror`]): it has its original's user and
+//! state, runs the one statement as any other client would, and is gone. Copies wait in a queue
+//! that is bounded in number and bytes, and few of them run at once; what finds no place is
+//! dropped. An original never waits for its copy nor hears of it. `docs/decisions/0022`.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::BuildHasher,
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::frame::split_packet,
+    packet::{status, track::Told},
+    response::{Outcome, Relay, ReplyFormat, ResponseShape},
+};
+use trunkline_rules::{Effects, Question};
+use trunkline_sql::analysis::{Depends, TransactionEffect};
+use trunkline_stats::MirrorSample;
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    ClientId, Worker,
+    action::Peer,
+    analysis::Known,
+    arrival::Arrival,
+    capture::{Capture, numbered},
+    client::{Client, Phase, Purpose, Session, Stage, Statement},
+    command::is_split,
+    outbox::Outbox,
+    prepared::{ClientStmts, Reading},
+    route::Route,
+    shared::UserPlace,
+    traces::Past,
+};
+
+/// A longer command is not mirrored, bytes; ProxySQL has the same limit.
+const COMMAND_LEN_MAX: usize = 15 << 20;
+/// Bytes of commands that may wait on one worker.
+const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// Answers longer than this are not compared, bytes.
+const COMPARED_LEN_MAX: usize = 1 << 20;
+/// Statements whose copy, or original, has not been answered yet; beyond them all are forgotten.
+const HALVES_MAX: usize = 4_096;
+/// Copies begun in one batch.
+const BEGUN_MAX: usize = 64;
+
+/// What a rule or a hint says of mirroring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MirrorOrder {
+    /// Where the copy goes; `None` to the user's default hostgroup.
+    hostgroup: Option<HostgroupId>,
+    /// The flag that the copy's own rules begin with.
+    flag: Option<u32>,
+    /// Whether the answers are compared.
+    compares: bool,
+}
+
+impl MirrorOrder {
+    /// What rules say; `None` when there is to be no copy.
+    pub(crate) fn of_effects(effects: &Effects) -> Option<Self> {
+        let Effects { mirror_hostgroup: hostgroup, mirror_flag: flag, .. } = *effects;
+        let compares = effects.mirror_compares == Some(true);
+        (hostgroup.is_some() || flag.is_some()).then_some(Self { hostgroup, flag, compares })
+    }
+
+    /// What a hint makes of it.
+    pub(crate) fn hinted(before: Option<Self>, hostgroup: u32) -> Self {
+        let compares = before.is_some_and(|before| before.compares);
+        Self { hostgroup: Some(HostgroupId(hostgroup)), flag: None, compares }
+    }
+}
+
+/// One of two answers that are to be compared.
+#[derive(Debug)]
+pub(crate) struct Half {
+    ticket: u64,
+    is_copy: bool,
+    hostgroups: (HostgroupId, HostgroupId),
+    /// What has come of the answer.
+    pub copy: Capture,
+}
+
+impl Half {
+    fn new(ticket: u64, is_copy: bool, hostgroups: (HostgroupId, HostgroupId)) -> Box<Self> {
+        Box::new(Self { ticket, is_copy, hostgroups, copy: Capture::new(COMPARED_LEN_MAX) })
+    }
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    is_copy: bool,
+    rows: u64,
+    rows_affected: u64,
+    error: Option<u16>,
+    /// Of the rows; `None` when they were too many.
+    checksum: Option<u64>,
+    took_us: u64,
+}
+
+/// A copy that waits.
+#[derive(Debug)]
+struct Job {
+    peer: Arc<Peer>,
+    session: Box<Session>,
+    statement: Statement,
+}
+
+/// One worker's copies.
+#[derive(Debug, Default)]
+pub(crate) struct Mirrors {
+    queue: VecDeque<Job>,
+    queued_bytes: usize,
+    /// Copies that run: so many clients have no socket.
+    pub running: usize,
+    /// Those whose statement is over; they go at the end of the batch.
+    pub over: Vec<ClientId>,
+    next_ticket: u64,
+    halves: HashMap<u64, Seen, FixedState>,
+}
+
+impl Mirrors {
+    /// How many wait to run.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl Worker {
+    /// Makes a copy of a statement that goes its way, if its rules say so.
+    pub(crate) fn mirror(
+        &mut self,
+        id: ClientId,
+        route: &Route,
+        statement: &mut Statement,
+        text_len: usize,
+    ) {
+        let (Route::Hostgroup(original) | Route::Reader(original) | Route::Lease(original, _)) =
+            route
+        else {
+            return;
+        };
+        let Some(order) = statement.orders.mirror else {
+            return;
+        };
+        if !matches!(statement.purpose, Purpose::Query | Purpose::Execute) {
+            return;
+        }
+        let place = self.mirror_place(id, statement, text_len, order);
+        let place = place.filter(|place| self.may_copy(statement, *original, *place));
+        let Some(hostgroup) = place else {
+            self.stats.counters.mirrors_skipped += 1;
+            return;
+        };
+        let settings = &self.snapshot.settings;
+        let queue_max = settings.mirror_max_queue_length.div_ceil(self.options.workers.max(1));
+        let len = statement.frames.len();
+        let is_full = self.mirrors.queue.len() >= queue_max.max(self.mirrors_max())
+            || self.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
+        let session = match is_full {
+            false => self.copied_session(id, statement),
+            true => None,
+        };
+        let peer = self.clients.get(id).map(|client| Arc::clone(&client.peer));
+        let (Some(session), Some(peer), None) = (session, peer, self.stopping) else {
+            self.stats.counters.mirrors_dropped += 1;
+            return;
+        };
+        let mut copy =
+            self.statement(&statement.frames, ResponseShape::Query, statement.purpose.clone());
+        copy.attributes = statement.attributes.clone();
+        copy.known = statement.known.clone();
+        copy.stmt_id = statement.stmt_id;
+        copy.is_read = statement.is_read;
+        copy.hostgroup = hostgroup;
+        copy.orders.timeout_ms = statement.orders.timeout_ms;
+        if order.compares {
+            let ticket = self.mirrors.next_ticket;
+            self.mirrors.next_ticket = ticket.wrapping_add(1);
+            let hostgroups = (*original, hostgroup);
+            statement.mirrored = Some(Half::new(ticket, false, hostgroups));
+            copy.mirrored = Some(Half::new(ticket, true, hostgroups));
+        }
+        self.mirrors.queued_bytes += len;
+        self.mirrors.queue.push_back(Job { peer, session, statement: copy });
+        self.stats.counters.mirrors_queued += 1;
+    }
+
+    /// Copies that may run at once on this worker.
+    fn mirrors_max(&self) -> usize {
+        self.snapshot.settings.mirror_max_concurrency.div_ceil(self.options.workers.max(1)).max(1)
+    }
+
+    /// Where a copy goes: where its order says, or where its own rules send it.
+    fn mirror_place(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        text_len: usize,
+        order: MirrorOrder,
+    ) -> Option<HostgroupId> {
+        let known = statement.known.as_deref()?;
+        let client = self.clients.get(id)?;
+        let session = client.session.as_ref()?;
+        let default = session.user.default_hostgroup;
+        let Some(flag) = order.flag else {
+            return Some(order.hostgroup.unwrap_or(default));
+        };
+        let len = statement.frames.len();
+        let prepared = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let query = match prepared {
+            Some(stmt) => &stmt.entry.text,
+            None => statement.frames.get(len.checked_sub(text_len)?..)?,
+        };
+        let question = Question {
+            username: &session.user.name,
+            schema: session.state.schema.name(),
+            flag,
+            client_addr: client.peer.client_addr,
+            proxy_addr: client.peer.proxy_addr,
+            proxy_port: client.peer.proxy_port,
+            digest: self.snapshot.settings.query_digests.then_some(known.digest),
+            digest_text: &known.digest_text,
+            query,
+            may_rewrite: false,
+            chance: self.chance,
+        };
+        let rules = &self.snapshot.rules;
+        let decision = self.decisions.decide(rules, &question, &mut self.rule_hits);
+        let is_answered = decision.answer().is_some();
+        let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
+        (!is_answered).then_some(hostgroup.unwrap_or(default))
+    }
+
+    /// Whether a copy on `copy` of a statement that runs on `original` is a statement of its own
+    /// right, and never a second execution in the same place.
+    fn may_copy(&self, statement: &Statement, original: HostgroupId, copy: HostgroupId) -> bool {
+        let Some(known) = statement.known.as_deref() else {
+            return false;
+        };
+        if original == copy || !is_fit(known) || statement.opens_cursor() {
+            return false;
+        }
+        if statement.frames.len() > COMMAND_LEN_MAX || is_split(&statement.frames) {
+            return false;
+        }
+        let snapshot = &self.snapshot;
+        let (Some(ours), Some(theirs)) = (snapshot.hostgroup(original), snapshot.hostgroup(copy))
+        else {
+            return false;
+        };
+        if statement.is_read {
+            return true;
+        }
+        // A write goes neither to a server that has it already nor to one that it is replicated to.
+        let addresses = |server: &Arc<trunkline_topology::Server>| server.key.address.clone();
+        let shares = ours
+            .servers
+            .iter()
+            .map(addresses)
+            .any(|address| theirs.servers.iter().any(|server| server.key.address == address));
+        let is_group = snapshot.replication.iter().any(|group| {
+            let pair = [group.writer_hostgroup, group.reader_hostgroup];
+            pair.contains(&original) && pair.contains(&copy)
+        });
+        !shares && !is_group
+    }
+
+    /// The session of a copy: the original's user and state, nothing of its past.
+    fn copied_session(&mut self, id: ClientId, statement: &Statement) -> Option<Box<Session>> {
+        let session = self.clients.get(id)?.session.as_deref()?;
+        let prepared = match statement.stmt_id {
+            None => ClientStmts::default(),
+            Some(stmt_id) => ClientStmts::copy_of(session.prepared.get(stmt_id)?)?,
+        };
+        let mut state = (*session.state).clone();
+        // Nobody would commit.
+        state.unset_variable("autocommit");
+        Some(Box::new(Session {
+            user: Arc::clone(&session.user),
+            _place: UserPlace::uncounted(),
+            account: session.account,
+            credential: Arc::clone(&session.credential),
+            capabilities: session.capabilities,
+            attributes: Box::default(),
+            zstd_level: session.zstd_level,
+            format: session.format,
+            handshake_charset: session.handshake_charset.clone(),
+            modes: session.modes,
+            leases: Vec::new(),
+            last_insert_id: 0,
+            last_conn: None,
+            insert_conn: None,
+            past: Past::default(),
+            told: Told::DEFAULT,
+            status: status::AUTOCOMMIT,
+            next_flag: 0,
+            accepted_sets: Vec::new(),
+            prepared,
+            reading: Reading::default(),
+            lost: None,
+            state: self.states.intern(state),
+        }))
+    }
+
+    /// Copies that are over go, and others begin.
+    pub(crate) fn pump_mirrors(&mut self) {
+        for _ in 0..BEGUN_MAX {
+            for id in std::mem::take(&mut self.mirrors.over) {
+                self.remove_client(id);
+            }
+            if self.mirrors.running >= self.mirrors_max() {
+                return;
+            }
+            let Some(job) = self.mirrors.queue.pop_front() else {
+                return;
+            };
+            self.begin_copy(job);
+        }
+    }
+
+    /// Whether there is something for [`pump_mirrors`](Self::pump_mirrors) to do at once.
+    pub(crate) fn has_mirrors_to_pump(&self) -> bool {
+        let Mirrors { queue, running, over, .. } = &self.mirrors;
+        !over.is_empty() || !queue.is_empty() && *running < self.mirrors_max()
+    }
+
+    fn begin_copy(&mut self, job: Job) {
+        let Job { peer, session, mut statement } = job;
+        self.mirrors.queued_bytes -= statement.frames.len();
+        self.mirrors.running += 1;
+        statement.begun_us = self.now.us;
+        statement.deadline_ms = match statement.orders.timeout_ms {
+            0 => 0,
+            ms => self.now.ms() + ms,
+        };
+        let active_ms = self.now.ms();
+        let id = self.clients.insert_with(|_| Client {
+            peer,
+            number: 0,
+            nonce: [0; 20],
+            phase: Phase::Idle,
+            arrival: Arrival::Admitted,
+            _address_place: None,
+            inbox: Vec::new(),
+            outbox: Outbox::default(),
+            packing: None,
+            tls: None,
+            proof: None,
+            is_paused: false,
+            active_ms,
+            session: Some(session),
+            has_place: false,
+            waiting_len: 0,
+            timer_ms: 0,
+            is_mirror: true,
+        });
+        self.begin(id, statement);
+        self.acquire(id);
+    }
+
+    /// The worker stops: what waits does not begin any more, nor is it sent.
+    pub(crate) fn drop_mirrors(&mut self) {
+        let dropped = std::mem::take(&mut self.mirrors.queue);
+        self.stats.counters.mirrors_dropped += dropped.len() as u64;
+        self.mirrors.queued_bytes = 0;
+        let waits = |client: &Client| {
+            client.is_mirror
+                && matches!(&client.phase, Phase::Running(statement)
+                    if statement.stage == Stage::Queued)
+        };
+        for id in self.clients.keys_where(waits) {
+            self.close_client(id);
+        }
+    }
+
+    /// Counts a copy that was answered, or was not.
+    pub(crate) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
+        let counters = &mut self.stats.counters;
+        counters.mirrors_run += 1;
+        counters.mirrors_failed += u64::from(error.is_some());
+        if let Some(server) = server {
+            self.stats.server_mut(server).statements += 1;
+        }
+    }
+
+    /// One of two statements whose answers are compared has been answered.
+    pub(crate) fn finish_half(
+        &mut self,
+        conn_id: ConnId,
+        statement: &mut Statement,
+        outcome: &Outcome,
+    ) {
+        let (Some(half), Some(known)) = (statement.mirrored.take(), statement.known.as_deref())
+        else {
+            return;
+        };
+        let format = self.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
+        let seen = Seen {
+            is_copy: half.is_copy,
+            rows: outcome.rows,
+            rows_affected: outcome.affected_rows,
+            error: outcome.error.as_ref().map(|error| error.code),
+            checksum: half.copy.bytes().and_then(|bytes| checksum(bytes, format)),
+            took_us: self.now.us.saturating_sub(statement.sent_us),
+        };
+        let Some(other) = self.mirrors.halves.remove(&half.ticket) else {
+            if self.mirrors.halves.len() >= HALVES_MAX {
+                self.mirrors.halves.clear();
+            }
+            self.mirrors.halves.insert(half.ticket, seen);
+            return;
+        };
+        let (original, copy) = if seen.is_copy { (other, seen) } else { (seen, other) };
+        let has_rows_alike =
+            (original.rows, original.rows_affected) == (copy.rows, copy.rows_affected);
+        let differs = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
+        self.stats.mirrored(&MirrorSample {
+            digest: known.digest,
+            digest_text: &known.digest_text,
+            hostgroup: half.hostgroups.0.0,
+            mirror_hostgroup: half.hostgroups.1.0,
+            errors_differ: original.error != copy.error,
+            rows_differ: original.error == copy.error && !has_rows_alike,
+            values_differ: has_rows_alike && differs(original.checksum, copy.checksum),
+            original_us: original.took_us,
+            mirror_us: copy.took_us,
+        });
+    }
+}
+
+/// Whether a statement means the same by itself, outside of its session's course.
+fn is_fit(known: &Known) -> bool {
+    let analysis = &known.analysis;
+    analysis.statements == 1
+        && analysis.is_complete
+        && analysis.effects.is_empty()
+        && analysis.transaction == TransactionEffect::None
+        && (analysis.depends == Depends::empty() || analysis.depends == Depends::UNKNOWN_FUNCTION)
+}
+
+/// A sum over the rows of an answer with one result, in their order; `None` when there are none to
+/// sum. Definitions and flags are left out: servers of one family and version differ in them.
+fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
+    let bytes = numbered(bytes, format)?;
+    let plain = ReplyFormat { deprecate_eof: false, ..format };
+    let mut relay = Relay::new(ResponseShape::Query, format, plain, true).numbered_from(1);
+    relay.set_without_cursor();
+    let mut answer = Vec::with_capacity(bytes.len());
+    relay.feed(&bytes, &mut answer).ok()?;
+    if relay.outcome().result_sets != 1 {
+        return None;
+    }
+    let hasher = FixedState::default();
+    let (mut rest, mut ends, mut sum) = (answer.as_slice(), 0, 0_u64);
+    while let Some((_, payload, after)) = split_packet(rest) {
+        rest = after;
+        match payload {
+            [0xFE, _, _, _, _] => ends += 1,
+            row if ends == 1 => sum = sum.rotate_left(5) ^ hasher.hash_one(row),
+            _ => {}
+        }
+    }
+    Some(sum)
+}

@@ -1,0 +1,194 @@
+//! Mirroring: copies run elsewhere, once, and nobody waits for them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{AuthPlugin, Flavour, Server, SqlClient, Trunkline, wait_until};
+
+use crate::backends;
+use crate::stage::{
+    PASSWORD, SOON, USER, client, is_available, new_schema, one_server, shared_server, status, text,
+};
+
+const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(20));";
+
+/// The proxy before one server in hostgroups 0 and 7, another one in 5, and nobody in 6.
+struct Scene {
+    first: &'static Server,
+    second: &'static Server,
+    schema: String,
+    proxy: Trunkline,
+}
+
+impl Scene {
+    fn new(settings: &str, rules: &str) -> Result<Option<Self>> {
+        if !is_available(Flavour::MariaDb, "mirror") {
+            return Ok(None);
+        }
+        let first = shared_server(Flavour::MariaDb)?;
+        let second = backends::mariadb("mirror")?.context("there is a first one")?;
+        // Another test may have made it.
+        drop(second.create_user(USER, PASSWORD, AuthPlugin::ServerDefault));
+        let schema = new_schema(first, TABLE)?;
+        let again = "DROP DATABASE IF EXISTS";
+        second
+            .sql(&format!("{again} {schema}; CREATE DATABASE {schema}; USE {schema}; {TABLE}"))?;
+        let other = |hostgroup: u32, address: &str| {
+            format!("[[server]]\nhostgroup = {hostgroup}\naddress = \"{address}\"\n")
+        };
+        let config = format!(
+            "connect_timeout_server_max = 500\n{settings}\n{}{}{}{}{rules}",
+            one_server(first, 1, 20),
+            other(5, &second.address()),
+            other(6, "127.0.0.1:1"),
+            other(7, &first.address()),
+        );
+        Ok(Some(Self { first, second, schema, proxy: Trunkline::start(&config)? }))
+    }
+
+    fn client(&self) -> Result<SqlClient> {
+        client(&self.proxy, &self.schema)
+    }
+
+    fn rows(&self, server: &Server) -> Result<String> {
+        let sql = "SELECT COALESCE(GROUP_CONCAT(a ORDER BY a), '')";
+        Ok(server.value(&format!("{sql} FROM {}.t", self.schema))?.unwrap_or_default())
+    }
+
+    fn counter(&self, name: &str) -> Result<u64> {
+        let value = status(&self.proxy)?.pointer(&format!("/counters/{name}")).cloned();
+        value.and_then(|value| value.as_u64()).with_context(|| format!("no counter {name}"))
+    }
+
+    /// Waits until so many copies have ended.
+    fn wait_run(&self, count: u64) -> Result<()> {
+        wait_until("the copies have ended", SOON, || {
+            Ok((self.counter("mirrors_run")? >= count).then_some(()))
+        })?;
+        ensure!(self.counter("mirrors_run")? == count);
+        Ok(())
+    }
+}
+
+#[test]
+fn copies_run_once_and_only_elsewhere() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^INSERT INTO t'\nmirror_hostgroup = 5\n\
+                 [[rule]]\nid = 2\nmatch_digest = '^INSERT INTO `t`'\nmirror_hostgroup = 0\n\
+                 [[rule]]\nid = 3\nmatch_digest = '^REPLACE INTO t'\nmirror_hostgroup = 7\n\
+                 [[rule]]\nid = 4\nmatch_digest = '^(BEGIN|COMMIT|SET)'\nmirror_hostgroup = 5\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    let mut one = scene.client()?;
+    one.sql("INSERT INTO t (a) VALUES ('text')")?;
+    one.execute("INSERT INTO t (a) VALUES (?)", &["prepared"])?;
+    scene.wait_run(2)?;
+    ensure!(scene.rows(scene.second)? == "prepared,text");
+    // Not to its own hostgroup, and not to its own server under another number.
+    one.sql("INSERT INTO `t` (a) VALUES ('own')")?;
+    one.sql("REPLACE INTO t (a) VALUES ('same server')")?;
+    ensure!(scene.counter("mirrors_skipped")? == 2);
+    ensure!(scene.rows(scene.first)? == "own,prepared,same server,text");
+    // What belongs to a session stays there; a write within a transaction has its copy by itself.
+    one.sql("SET @x = 1")?;
+    one.sql("BEGIN")?;
+    one.sql("INSERT INTO t (a) VALUES ('in a transaction')")?;
+    one.sql("COMMIT")?;
+    scene.wait_run(3)?;
+    ensure!(scene.rows(scene.second)? == "in a transaction,prepared,text");
+    ensure!(scene.counter("mirrors_skipped")? == 5);
+    ensure!(scene.counter("mirrors_failed")? == 0);
+    // A copy is nobody's client.
+    let sessions = status(&scene.proxy)?;
+    let clients = sessions.pointer("/workers/0/clients").and_then(serde_json::Value::as_u64);
+    ensure!(clients == Some(1), "{clients:?}");
+    Ok(())
+}
+
+#[test]
+fn answers_are_compared_with_their_copies() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^SELECT'\nmirror_hostgroup = 5\n\
+                 attributes = '{\"mirror\": \"compare\"}'\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    for (server, value) in [(scene.first, "same"), (scene.second, "same")] {
+        server.sql(&format!("INSERT INTO {}.t (a) VALUES ('{value}')", scene.schema))?;
+    }
+    let mut one = scene.client()?;
+    let sums = |expected: [u64; 4]| {
+        wait_until("the answers are compared", SOON, || {
+            let status = status(&scene.proxy)?;
+            let rows = status.pointer("/mirrors").and_then(serde_json::Value::as_array);
+            let sum = |name: &str| -> u64 {
+                let rows = rows.into_iter().flatten();
+                rows.filter_map(|row| row.get(name)?.as_u64()).sum()
+            };
+            let names = ["compared", "errors_differ", "rows_differ", "values_differ"];
+            Ok((names.map(sum) == expected).then_some(()))
+        })
+    };
+    ensure!(text(&mut one, "SELECT a FROM t")? == "same");
+    sums([1, 0, 0, 0])?;
+    scene.second.sql(&format!("UPDATE {}.t SET a = 'other'", scene.schema))?;
+    ensure!(text(&mut one, "SELECT a FROM t")? == "same");
+    sums([2, 0, 0, 1])?;
+    scene.second.sql(&format!("INSERT INTO {}.t (a) VALUES ('more')", scene.schema))?;
+    let rows = one.execute("SELECT a FROM t WHERE id > ?", &["0"])?;
+    ensure!(rows.len() == 1);
+    sums([3, 0, 1, 1])?;
+    scene.second.sql(&format!("DROP TABLE {}.t", scene.schema))?;
+    ensure!(text(&mut one, "SELECT a FROM t")? == "same");
+    sums([4, 1, 1, 1])
+}
+
+#[test]
+fn a_copy_neither_slows_nor_fails_its_original() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^SELECT .one'\nmirror_hostgroup = 6\n\
+                 [[rule]]\nid = 2\nmatch_digest = '^INSERT'\nmirror_hostgroup = 5\n\
+                 [[rule]]\nid = 3\nmatch_digest = '^SELECT `two`'\nmirror_hostgroup = 5\n";
+    let settings = "mirror_max_concurrency = 1\nmirror_max_queue_length = 2";
+    let Some(scene) = Scene::new(settings, rules)? else { return Ok(()) };
+    let mut one = scene.client()?;
+    // A table that is locked there and not here.
+    let mut lock = scene.second.root()?;
+    lock.sql(&format!("USE {}", scene.schema))?;
+    lock.sql("LOCK TABLES t WRITE")?;
+    let begin = Instant::now();
+    for _ in 0..6 {
+        one.sql("INSERT INTO t (a) VALUES ('x')")?;
+    }
+    ensure!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    ensure!(scene.rows(scene.first)? == "x,x,x,x,x,x");
+    let (queued, dropped) = (scene.counter("mirrors_queued")?, scene.counter("mirrors_dropped")?);
+    ensure!(queued + dropped == 6 && (2..=3).contains(&queued), "{queued} {dropped}");
+    lock.sql("UNLOCK TABLES")?;
+    scene.wait_run(queued)?;
+    // Nobody is there.
+    let begin = Instant::now();
+    ensure!(text(&mut one, "SELECT `one` FROM (SELECT 1 AS one) AS t")? == "1");
+    ensure!(begin.elapsed() < Duration::from_millis(400), "{:?}", begin.elapsed());
+    scene.wait_run(queued + 1)?;
+    ensure!(scene.counter("mirrors_failed")? == 1);
+    // A client that leaves does not take its copy along.
+    one.sql("INSERT INTO t (a) VALUES ('last')")?;
+    drop(one);
+    wait_until("the copy has run", SOON, || {
+        Ok(scene.rows(scene.second)?.contains("last").then_some(()))
+    })
+}
+
+#[test]
+fn copies_go_through_rules_of_their_own() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^INSERT'\nmirror_flagOUT = 9\n\
+                 [[rule]]\nid = 2\nflagIN = 9\nmatch_pattern = 'elsewhere'\n\
+                 destination_hostgroup = 5\n\
+                 [[rule]]\nid = 3\nflagIN = 9\nmatch_pattern = 'nowhere'\nerror_msg = 'no'\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    let mut one = scene.client()?;
+    for value in ["elsewhere", "nowhere", "at home"] {
+        one.sql(&format!("INSERT INTO t (a) VALUES ('{value}')"))?;
+    }
+    scene.wait_run(1)?;
+    ensure!(scene.rows(scene.second)? == "elsewhere");
+    ensure!(scene.counter("mirrors_skipped")? == 2);
+    // A hint says so for one statement.
+    one.sql("/* mirror=5 */ SELECT a FROM t")?;
+    scene.wait_run(2)
+}
