@@ -18,6 +18,8 @@ use trunkline_topology::{TlsFacts, User};
 use crate::{
     Action, ClientId, Worker,
     action::Peer,
+    addresses::AddressPlace,
+    arrival::Arrival,
     balance::{self, Candidate},
     client::{Client, Phase, Session},
     conn::AccountKey,
@@ -32,6 +34,7 @@ use crate::{
 #[derive(Debug)]
 pub struct MovedClient {
     peer: Arc<Peer>,
+    address_place: Option<AddressPlace>,
     number: u32,
     nonce: [u8; 20],
     tls: Option<Box<TlsFacts>>,
@@ -143,6 +146,7 @@ impl Worker {
         debug_assert!(session.leases.is_empty() && session.lost.is_none());
         let moved = Box::new(MovedClient {
             peer: client.peer,
+            address_place: client._address_place,
             number: client.number,
             nonce: client.nonce,
             tls: client.tls,
@@ -177,7 +181,7 @@ impl Worker {
 
     /// Takes in another worker's client. Its socket may have bytes to read.
     pub fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
-        let MovedClient { peer, number, nonce, tls, active_ms, session } = moved;
+        let MovedClient { peer, address_place, number, nonce, tls, active_ms, session } = moved;
         let session = Session {
             user: session.user,
             _place: session.place,
@@ -209,6 +213,8 @@ impl Worker {
             number,
             nonce,
             phase: Phase::Idle,
+            arrival: Arrival::Admitted,
+            _address_place: address_place,
             inbox: Vec::new(),
             outbox: Outbox::default(),
             packing: None,
