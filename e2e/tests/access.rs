@@ -2,6 +2,7 @@
 
 mod balancers;
 mod limits;
+mod passwords;
 
 use anyhow::Result;
 use trunkline_testkit::Trunkline;

@@ -48,6 +48,8 @@ impl OneUser {
             active: how & 4 == 0,
             require: Default::default(),
             allow_from: Default::default(),
+            retained_password: None,
+            backend: None,
         };
         Self { user: Arc::new(user), is_secure: how & 8 != 0, is_verified: how & 16 != 0 }
     }

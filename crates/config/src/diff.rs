@@ -210,6 +210,9 @@ impl Item for Arc<User> {
         columns.plain("fast_forward", self.fast_forward, new.fast_forward);
         columns.plain("active", self.active, new.active);
         columns.unshown("require", self.require != new.require);
+        columns.unshown("retained_password", self.retained_password != new.retained_password);
+        columns.unshown("backend", self.backend != new.backend);
+        columns.unshown("allow_from", self.allow_from != new.allow_from);
     }
 }
 

@@ -20,7 +20,7 @@ use trunkline_session::{
     Credential,
     backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish},
 };
-use trunkline_topology::{Address, Password, Server, TlsMode};
+use trunkline_topology::{Address, Password, Server, TlsMode, User};
 
 /// Servers looked at together.
 const LOOKS_MAX: usize = 64;
@@ -42,13 +42,20 @@ pub struct Account {
 impl Account {
     /// The first active user whose password is known.
     pub fn of(snapshot: &Snapshot) -> Option<Self> {
-        let user = snapshot
-            .config
-            .users
-            .iter()
-            .find(|user| user.active && matches!(user.password, Password::Clear(_)))?;
-        let credential = Credential::from_password(&user.password);
-        Some(Self { user: user.name.clone(), credential })
+        let account = |user: &Arc<User>| match (&user.backend, &user.password) {
+            (Some(backend), _) => {
+                let credential = Credential::from_clear(backend.password.expose().as_bytes());
+                Some(Self { user: backend.user.clone(), credential })
+            }
+            (None, password @ Password::Clear(_)) => {
+                let credential = Credential::from_password(password);
+                Some(Self { user: user.name.clone(), credential })
+            }
+            (None, Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_)) => {
+                None
+            }
+        };
+        snapshot.config.users.iter().filter(|user| user.active).find_map(account)
     }
 }
 

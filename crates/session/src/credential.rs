@@ -1,6 +1,6 @@
 //! What the proxy can prove itself with towards servers in a user's name.
 
-use trunkline_protocol::auth::{caching_sha2, native};
+use trunkline_protocol::auth::{caching_sha2, ed25519, native};
 use trunkline_topology::{Password, Secret};
 
 /// A nonce of the handshake.
@@ -23,7 +23,9 @@ impl Credential {
     pub fn from_password(password: &Password) -> Self {
         match password {
             Password::Clear(clear) => Self { clear: Some(clear.clone()), ..Self::default() },
-            Password::NativeHash(_) | Password::Sha2Hash(_) => Self::default(),
+            Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_) => {
+                Self::default()
+            }
         }
     }
 
@@ -81,6 +83,11 @@ impl Credential {
             return Some(vec![0]);
         }
         self.known_sha2_stage1().map(|stage1| caching_sha2::scramble(&stage1, nonce).to_vec())
+    }
+
+    /// The signature of a nonce in `client_ed25519`.
+    pub(crate) fn ed25519_answer(&self, nonce: &[u8]) -> Option<Vec<u8>> {
+        self.clear().map(|clear| ed25519::sign(clear, nonce).to_vec())
     }
 
     fn known_native_stage1(&self) -> Option<[u8; native::DIGEST_LEN]> {

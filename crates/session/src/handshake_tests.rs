@@ -23,6 +23,7 @@ use crate::{
 
 mod bytes;
 mod login;
+mod plugins;
 mod tls;
 
 const NONCE: [u8; 20] = *b"abcdefghij0123456789";
@@ -66,6 +67,8 @@ impl Users {
             active: true,
             require: Default::default(),
             allow_from: Default::default(),
+            retained_password: None,
+            backend: None,
         };
         Self {
             users: HashMap::from([(name.to_owned(), Arc::new(user))]),
@@ -271,8 +274,8 @@ impl Wire<'_> {
                     };
                     put_ok(&mut self.to_client, identity.next_seq, &ok, format);
                     let mut proven = self.users.proven.borrow_mut();
-                    if let Some(sum) = identity.proven_sha2 {
-                        proven.insert(identity.user.name.clone(), sum);
+                    if let Some(sum) = &identity.proven_sha2 {
+                        proven.insert(identity.user.name.clone(), sum.1);
                     }
                     return Some(Ok(identity));
                 }

@@ -1,8 +1,10 @@
 //! Short runs that are written down, for what a seed has found: seeds mean other runs when the
 //! code that draws plans changes.
 
+use std::collections::BTreeSet;
+
 use trunkline_sim::{
-    Outcome,
+    HostId, Outcome,
     client::{Deed, Leaving, Reading, Step},
     plan::{Fault, Limits, Plan},
     run,
@@ -146,18 +148,39 @@ fn kills_share_a_connection_beyond_the_limit_and_each_is_sent_once() {
     for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
         server.max_connections = 2;
     }
-    for host in (0..plan.cluster.hosts.len()).map(trunkline_sim::HostId) {
-        let slow = ServerFault::Slow { host, factor: 20, for_us: 1_000_000 };
-        plan.faults.push((0, Fault::Server(slow)));
+    for host in (0..plan.cluster.hosts.len()).map(HostId) {
+        let slow = ServerFault::Slow { host, factor: 300, for_us: 1_000_000 };
+        plan.faults.push((25_000, Fault::Server(slow)));
     }
     let outcome = run(&plan, true);
     assert_eq!(outcome.violations, []);
-    let mut kills = sent(&outcome, "KILL QUERY");
-    let all = kills.len();
-    kills.iter_mut().for_each(|line| {
-        line.drain(..line.find("KILL QUERY").unwrap_or(0));
-    });
-    kills.sort();
-    kills.dedup();
-    assert!(all > 1 && kills.len() == all, "{all} {kills:?} {}", outcome.trace);
+    let lines = sent(&outcome, "KILL QUERY").join("\n");
+    let ended: Vec<_> = lines.split("KILL QUERY ").skip(1).collect();
+    let numbers: BTreeSet<_> = ended.iter().map(|text| text.split_whitespace().next()).collect();
+    assert_eq!((ended.len(), numbers.len()), (3, 3), "{lines}");
+}
+
+#[test]
+fn an_idle_connection_lost_with_nothing_but_warnings_ends_no_session() {
+    let script = vec![
+        Step { pause_us: 0, deed: say(1, Act::Warn) },
+        Step { pause_us: 500_000, deed: say(2, Act::Insert) },
+        Step { pause_us: 0, deed: say(3, Act::ShowWarnings) },
+    ];
+    let mut plan = world(&[], vec![script]);
+    for host in (0..plan.cluster.hosts.len()).map(HostId) {
+        let cuts = (0..8).map(|nth| (100_000, Fault::CutHost(host, nth)));
+        plan.faults.extend(cuts);
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let trace = outcome.trace.to_string();
+    let said = |what: &str| {
+        let mut lines = trace.lines().filter(|line| line.contains("client 0 -> proxy"));
+        lines.any(|line| line.contains(what))
+    };
+    assert!(trace.contains("fault: CutHost"), "{trace}");
+    assert!(said("INSERT INTO log") && said("SHOW WARNINGS"), "{trace}");
+    assert_eq!(sent(&outcome, "INSERT INTO log").len(), 1, "{trace}");
+    assert!(!trace.contains("Lost connection"), "{trace}");
 }

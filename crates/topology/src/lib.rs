@@ -25,4 +25,4 @@ pub use tls::{
     CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
     TlsRequirement, TlsVersion,
 };
-pub use user::{Password, PasswordError, User};
+pub use user::{BackendAccount, Password, PasswordError, User};

@@ -13,6 +13,19 @@ pub enum Password {
     NativeHash(Secret<[u8; 20]>),
     /// MySQL's `caching_sha2_password` string: `$A$` rounds `$` 20 salt bytes 43 digest characters.
     Sha2Hash(Secret<Vec<u8>>),
+    /// MariaDB's public key for `client_ed25519`, written as 43 characters of base64.
+    Ed25519Key(Secret<[u8; 32]>),
+}
+
+/// The account that a user has on the servers, where it is not the user's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendAccount {
+    /// Its name.
+    pub user: String,
+    /// Its password.
+    pub password: Secret<String>,
+    /// The password that it had before, while some server may still want that one.
+    pub retained_password: Option<Secret<String>>,
 }
 
 /// Why a text is not a password hash.
@@ -28,7 +41,7 @@ impl fmt::Display for PasswordError {
 impl std::error::Error for PasswordError {}
 
 impl Password {
-    /// Reads `*` + 40 hex digits, or `$A$005$…` (70 bytes, or the same as 140 hex digits with or
+    /// Reads `*` + 40 hex digits, 43 characters of base64 (`client_ed25519`), or `$A$005$…` (70 bytes, or the same as 140 hex digits with or
     /// without `0x`, as servers print it with `HEX()`).
     pub fn from_hash(text: &str) -> Result<Self, PasswordError> {
         if let Some(digits) = text.strip_prefix('*') {
@@ -37,6 +50,9 @@ impl Password {
                 .map(|bytes| Self::NativeHash(Secret::new(bytes)))
                 .ok_or(PasswordError("a native hash is `*` and 40 hex digits"));
         }
+        if let Some(key) = unbase64(text) {
+            return Ok(Self::Ed25519Key(Secret::new(key)));
+        }
         let raw = match text.starts_with("$A$") {
             true => Some(text.as_bytes().to_vec()),
             false => unhex(text.strip_prefix("0x").unwrap_or(text).as_bytes()),
@@ -44,9 +60,28 @@ impl Password {
         raw.filter(|bytes| bytes.len() == 70 && bytes.starts_with(b"$A$") && bytes.get(6) == Some(&b'$'))
             .map(|bytes| Self::Sha2Hash(Secret::new(bytes)))
             .ok_or(PasswordError(
-                "a hash is `*` and 40 hex digits, or `$A$005$` and 63 more bytes (as text, or all of it as hex)",
+                "a hash is `*` and 40 hex digits, `$A$005$` and 63 more bytes (as text, or all of it as hex), or 43 characters of base64",
             ))
     }
+}
+
+/// 32 bytes of 43 characters, without padding.
+fn unbase64(text: &str) -> Option<[u8; 32]> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::with_capacity(32);
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    for character in text.bytes() {
+        let digit = DIGITS.iter().position(|known| *known == character)?;
+        bits = bits << 6 | u32::try_from(digit).ok()?;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from(bits >> held & 0xFF).ok()?);
+            bits &= (1 << held) - 1;
+        }
+    }
+    (text.len() == 43 && bits == 0).then_some(())?;
+    bytes.try_into().ok()
 }
 
 fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
@@ -57,13 +92,18 @@ fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| u8::try_from(nibble(*high)? << 4 | nibble(*low)?).ok()).collect()
 }
 
-/// One user of the proxy; the same name and password open the server connections.
+/// One user of the proxy; the same name and password open the server connections, unless
+/// [`backend`](Self::backend) says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// Name, as the client sends it.
     pub name: String,
     /// How the client proves itself, and what the proxy proves itself with to servers.
     pub password: Password,
+    /// The password before, which is right as well while it is being changed.
+    pub retained_password: Option<Password>,
+    /// The account on the servers; `None` where it is the same as here.
+    pub backend: Option<BackendAccount>,
     /// Where statements go that no rule and no split sends elsewhere.
     pub default_hostgroup: HostgroupId,
     /// Schema of a client that names none.
@@ -100,6 +140,10 @@ mod tests {
 
     #[test]
     fn a_broken_hash_is_refused() {
+        let key = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY";
+        assert!(matches!(Password::from_hash(key), Ok(Password::Ed25519Key(_))));
+        assert!(Password::from_hash(&format!("{key}=")).is_err());
+        assert!(Password::from_hash(&key.replace("YJY", "YJZ")).is_err());
         for text in ["", "*", "*12", "secret", "$A$005$short", "$A$005"] {
             assert!(Password::from_hash(text).is_err(), "{text}");
         }

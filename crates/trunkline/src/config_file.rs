@@ -137,6 +137,10 @@ impl FileSource for Files<'_> {
         Ok(text)
     }
 
+    fn environment(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
     fn read_rules(&self, path: &str) -> Result<String, String> {
         fs::read_to_string(self.folder.join(path)).map_err(|error| error.to_string())
     }

@@ -476,8 +476,10 @@ impl Worker {
             _ => return self.answer_error(id, 1047, b"08S01", "Unknown command"),
         }
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
-        let user = std::sync::Arc::from(&*session.user.name);
-        session.account = self.accounts.intern(crate::conn::AccountKey { user, behaviour });
+        let Some(key) = self.accounts.key(session.account).cloned() else {
+            return;
+        };
+        session.account = self.accounts.intern(crate::conn::AccountKey { behaviour, ..key });
         let (status, format) = (session.status, session.format);
         let account = session.account;
         for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {

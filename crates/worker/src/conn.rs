@@ -14,7 +14,10 @@ use trunkline_session::{
 };
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 
-use crate::{ClientId, compressed::Packing, outbox::Outbox, prepared::ServerStmts, traces::Trace};
+use crate::{
+    ClientId, compressed::Packing, identity::PasswordTurn, outbox::Outbox, prepared::ServerStmts,
+    traces::Trace,
+};
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Conn {
     pub slot: SlotId,
     pub hostgroup: HostgroupId,
     pub account: AccountId,
+    /// Which of the account's passwords it logs in with.
+    pub password: PasswordTurn,
     /// The list that it is in.
     pub list: ConnState,
     pub phase: ConnPhase,
@@ -171,6 +176,16 @@ impl MovedConn {
 /// Who a connection is logged in as, and the capabilities that change how the server behaves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AccountKey {
+    /// The user of the proxy.
     pub user: Arc<str>,
+    /// Its name on the servers, where that is configured apart.
+    pub backend: Option<Arc<str>>,
     pub behaviour: Capabilities,
+}
+
+impl AccountKey {
+    /// The name that servers know.
+    pub(crate) fn server_user(&self) -> &str {
+        self.backend.as_deref().unwrap_or(&self.user)
+    }
 }

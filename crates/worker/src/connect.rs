@@ -95,6 +95,7 @@ impl Worker {
             slot,
             hostgroup,
             account,
+            password: self.password_turns.turn(slot.index(), account),
             list: ConnState::Connecting,
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
@@ -155,9 +156,10 @@ impl Worker {
             Charset::Collation(id) => id,
             _ => u16::from(self.greeting.charset),
         };
+        let (user, credential) = self.credential_for(slot, account, session)?;
         Some(ServerLogin {
-            user: key.user.to_string(),
-            credential: (*session.credential).clone(),
+            user,
+            credential,
             schema,
             collation,
             capabilities,
@@ -187,6 +189,7 @@ impl Worker {
         let charset = Charset::Collation(login.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
         conn.account = account;
+        conn.password = self.password_turns.turn(slot.index(), account);
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
         conn.owner = None;
@@ -294,6 +297,7 @@ impl Worker {
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
         let slot_index = slot.index();
+        self.password_turns.taken(slot_index, conn.account);
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.leave(ConnState::Connecting);
             slot.server.health.count_success();
@@ -358,10 +362,12 @@ impl Worker {
         let forwards = conn.forwards;
         let address = self.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
         let address = address.unwrap_or_default();
-        let user = self.accounts.key(account).map(|key| key.user.to_string()).unwrap_or_default();
+        let user = self.accounts.key(account).map(|key| key.server_user().to_owned());
+        let user = user.unwrap_or_default();
         let text = failure.message.clone();
         self.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
+            (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
             (FailureKind::AuthenticationDenied | FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.stats.server_mut(slot.index()).connect_err += 1;

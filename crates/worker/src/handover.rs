@@ -10,6 +10,7 @@ use crate::{
     Action, MovedConn, Worker,
     compressed::Packing,
     conn::{Conn, ConnPhase, OTHERS_TURN},
+    identity::PasswordTurn,
     outbox::Outbox,
     prepared::ServerStmts,
 };
@@ -151,6 +152,7 @@ impl Worker {
             slot,
             hostgroup: moved.key.hostgroup,
             account,
+            password: PasswordTurn::default(),
             list: ConnState::Idle,
             phase: ConnPhase::Ready,
             inbox: Vec::new(),

@@ -79,6 +79,7 @@ mod forward;
 mod handover;
 mod held;
 mod housekeeping;
+mod identity;
 mod infile;
 mod kill;
 mod moving;

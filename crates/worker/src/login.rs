@@ -226,8 +226,8 @@ impl Worker {
     /// The client is who it says; it becomes a session if there is room and its schema exists.
     fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
-        if let (Some(proof), Password::Sha2Hash(hash)) = (identity.proven_sha2, &user.password) {
-            self.shared.remember_verified(&user.name, hash.expose().clone(), proof);
+        if let Some((hash, proof)) = &identity.proven_sha2 {
+            self.shared.remember_verified(&user.name, hash.expose().clone(), *proof);
         }
         if let Some(charset) = unfit_charset(self.greeting.flavor(), identity.collation) {
             let text =
@@ -252,7 +252,8 @@ impl Worker {
             return;
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
-        let key = AccountKey { user: Arc::from(&*user.name), behaviour };
+        let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
+        let key = AccountKey { user: Arc::from(&*user.name), backend, behaviour };
         let account = self.accounts.intern(key);
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
@@ -520,10 +521,12 @@ impl Accounts for LoginAccounts<'_> {
 
     fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {
         let user = self.users.get(name)?;
-        let Password::Sha2Hash(hash) = &user.password else {
-            return None;
+        let passwords = std::iter::once(&user.password).chain(user.retained_password.as_ref());
+        let proof_of = |password: &Password| match password {
+            Password::Sha2Hash(hash) => self.shared.verified(name, hash.expose()),
+            Password::Clear(_) | Password::NativeHash(_) | Password::Ed25519Key(_) => None,
         };
-        self.shared.verified(name, hash.expose())
+        passwords.into_iter().find_map(proof_of)
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {

@@ -21,6 +21,7 @@ impl Worker {
         }
         let users = Arc::clone(&snapshot.users);
         self.snapshot = snapshot;
+        self.password_turns.clear();
         self.shared.retain_users(|name| users.contains_key(name));
         self.resize_cache();
         self.apply_servers();

@@ -130,7 +130,7 @@ impl Worker {
             return self.lose_conn(id, "its server has gone");
         };
         let server = Arc::clone(&slot.server);
-        let params = Arc::clone(server.tls.params_of(&account.user));
+        let params = Arc::clone(server.tls.params_of(account.server_user()));
         self.act(Action::StartServerTls { conn: id, server, params });
     }
 

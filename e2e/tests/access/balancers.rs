@@ -156,7 +156,8 @@ fn health_checks_make_no_noise() -> Result<()> {
     let name = "healthy";
     let settings = "proxy_protocol_networks = [\"127.0.0.1\"]\nfailed_logins_max = 1";
     let Some(proxy) = proxy_behind(name, settings)? else { return Ok(()) };
-    let before = proxy.log();
+    let begun = || Ok(proxy.log().contains("HTTP on").then(|| proxy.log()));
+    let before = wait_until("the end of the start", TIMEOUT, begun)?;
     for _ in 0..5 {
         // Connects and closes; with and without waiting for the greeting, and with a header.
         drop(TcpStream::connect(("127.0.0.1", proxy.port()))?);

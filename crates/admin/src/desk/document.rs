@@ -9,6 +9,8 @@ use trunkline_config::{
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
+use super::user;
+
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
 const HARMLESS: [(&str, &str); 8] = [
@@ -356,6 +358,9 @@ impl Document {
                 }
             }
         }
+        if section == "user" {
+            self.backend(&fields, rows, &subject);
+        }
         self.subjects.entry(section).or_default().push(subject);
     }
 
@@ -366,19 +371,30 @@ impl Document {
             return true;
         }
         let name = fields.text("username");
-        let client = rows
+        let has_client = rows
             .iter()
             .map(|row| Fields { table: fields.table, row })
-            .find(|other| other.number("frontend") == Some(1) && other.text("username") == name);
-        match client {
-            Some(client) if client.value("password") != fields.value("password") => {
-                let reason = "has another password for servers, which is not supported yet";
-                self.errors.push(format!("{subject}: {reason}"));
-            }
-            Some(_) => {}
-            None => self.warnings.push(format!("{subject}: no client can log in (frontend is 0)")),
+            .any(|other| other.number("frontend") == Some(1) && other.text("username") == name);
+        if !has_client {
+            self.warnings.push(format!("{subject}: no client can log in (frontend is 0)"));
         }
         false
+    }
+
+    /// Writes the password for servers, where another row of the user has one.
+    fn backend(&mut self, fields: &Fields<'_>, rows: &[Vec<Value>], subject: &str) {
+        let name = fields.text("username");
+        let password = rows
+            .iter()
+            .map(|row| Fields { table: fields.table, row })
+            .find(|other| other.number("frontend") != Some(1) && other.text("username") == name)
+            .and_then(|other| other.value("password").cloned())
+            .filter(|password| Some(password) != fields.value("password"));
+        match password.as_ref().map(user::backend_password) {
+            Some(Ok(line)) => self.text.push_str(&line),
+            Some(Err(reason)) => self.errors.push(format!("{subject}: {reason}")),
+            None => {}
+        }
     }
 
     /// What the entry that `key` points at is called.
@@ -497,10 +513,9 @@ fn line(section: &str, name: &str, value: &Value, default: Option<&str>) -> Line
     match (section, name, value) {
         // For a rule without modifiers; one that says nothing is caseless.
         ("rule", "re_modifiers", Value::Null) => Line::Text("re_modifiers = \"\"\n".to_owned()),
-        ("user", "password", value) => Line::Text(password(value)),
-        ("user", "attributes", Value::Text(text)) if spiffe_id(text).is_some() => {
-            let id = quoted(&spiffe_id(text).unwrap_or_default());
-            Line::Text(format!("require = {{ spiffe = {id} }}\n"))
+        ("user", "password", value) => Line::Text(user::password("password", value)),
+        ("user", "attributes", Value::Text(text)) if user::attributes(text).is_some() => {
+            Line::Text(user::attributes(text).unwrap_or_default())
         }
         ("server", "status", Value::Text(word)) if word.eq_ignore_ascii_case("SHUNNED") => {
             Line::Shunned
@@ -523,36 +538,4 @@ fn is_default(value: &Value, default: Option<&str>) -> bool {
         (Value::Text(text), Some(default)) => default.trim_matches('\'') == text,
         _ => false,
     }
-}
-
-/// A password as ProxySQL's column has it: clear, or one of two hashes.
-fn password(value: &Value) -> String {
-    match value {
-        Value::Text(text) if is_hash(text.as_bytes()) => {
-            format!("password_hash = {}\n", quoted(text))
-        }
-        Value::Text(text) => format!("password = {}\n", quoted(text)),
-        Value::Blob(bytes) if is_hash(bytes) => {
-            let hex = bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"));
-            format!("password_hash = \"0x{hex}\"\n")
-        }
-        Value::Blob(bytes) => format!("password = {}\n", quoted(&String::from_utf8_lossy(bytes))),
-        Value::Integer(number) => format!("password = \"{number}\"\n"),
-        Value::Real(_) | Value::Null => "password = \"\"\n".to_owned(),
-    }
-}
-
-/// The SPIFFE id in a user's attributes, when there is nothing else.
-fn spiffe_id(attributes: &str) -> Option<String> {
-    let attributes: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(attributes).ok()?;
-    let id = attributes.get("spiffe_id")?.as_str()?;
-    (attributes.len() == 1).then(|| id.to_owned())
-}
-
-fn is_hash(bytes: &[u8]) -> bool {
-    let is_native = bytes.len() == 41
-        && bytes.first() == Some(&b'*')
-        && bytes.iter().skip(1).all(u8::is_ascii_hexdigit);
-    is_native || (bytes.len() == 70 && bytes.starts_with(b"$A$"))
 }

@@ -11,6 +11,7 @@ mod reply;
 mod session;
 mod show;
 mod start;
+mod user;
 
 #[cfg(test)]
 mod tests;

@@ -172,9 +172,31 @@ fn both_rows_of_a_user_are_one_user() {
     assert!(said.contains("mysql_users, username server: no client can log in"), "{said}");
     assert_eq!(fixture.config().users.len(), 1);
     fixture.done("UPDATE mysql_users SET password = 'other' WHERE backend = 1");
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    let users = fixture.config().users.clone();
+    let [user] = users.as_slice() else { panic!("{users:?}") };
+    let backend = user.backend.as_ref().expect("another password for servers");
+    assert_eq!((&*backend.user, backend.password.expose().as_str()), ("u", "other"));
+    fixture.done("UPDATE mysql_users SET password = MYSQL_NATIVE_PASSWORD('p') WHERE backend = 1");
     let error = fixture.refused("LOAD MYSQL USERS TO RUNTIME");
-    assert!(error.contains("username u: has another password for servers"), "{error}");
-    assert!(!error.contains("other'"), "{error}");
+    assert!(error.contains("username u: has a hash as its password for servers"), "{error}");
+}
+
+#[test]
+fn attributes_of_users_say_what_columns_do_not() {
+    let mut fixture = Fixture::new();
+    fixture.done(
+        r#"INSERT INTO mysql_users (username, password, attributes) VALUES
+           ('u', 'p', '{"allow_from": ["10.0.0.0/8", "localhost"], "retained_password": "q"}')"#,
+    );
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    let users = fixture.config().users.clone();
+    let [user] = users.as_slice() else { panic!("{users:?}") };
+    assert_eq!(user.allow_from.to_string(), "localhost,10.0.0.0/8");
+    assert!(user.retained_password.is_some());
+    fixture.done("UPDATE mysql_users SET attributes = '{\"allow_from\": [\"nowhere\"]}'");
+    let error = fixture.refused("LOAD MYSQL USERS TO RUNTIME");
+    assert!(error.contains("`nowhere` is not a network"), "{error}");
 }
 
 #[test]

@@ -42,6 +42,11 @@ pub trait FileSource {
     fn read_rules(&self, path: &str) -> Result<String, String> {
         self.read(path)
     }
+
+    /// The value of an environment variable; `None` when it is not set, or not UTF-8.
+    fn environment(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 impl<F: Fn(&str) -> Result<String, String>> FileSource for F {

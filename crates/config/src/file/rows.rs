@@ -245,6 +245,12 @@ fn columns(
         ("user", "require", _) => {
             Err("`require` can't be a table in mysql_users; write attributes there".to_owned())
         }
+        ("user", "allow_from" | "backend_user" | "retained_password", _) => {
+            Err(format!("`{name}` is no column of mysql_users; write it into attributes there"))
+        }
+        ("user", key, _) if key.starts_with("backend_") || key.starts_with("retained_") => Err(
+            format!("`{name}` is no column of mysql_users; a row with backend = 1 has it there"),
+        ),
         ("user", "name", value) => one("username", value),
         ("user", "password_hash", value) => one("password", value),
         ("user", "password_file", Given::Text(path)) => {

@@ -332,3 +332,35 @@ fn wrong_lines_of_a_file_of_rules_are_named_up_to_a_number() {
     assert_eq!(shown[1], "t:1:19: f line 2: flagIN must be 0 to 4294967295, not `-1`");
     assert_eq!(shown[20], "t:1:19: f: 12 more lines are wrong");
 }
+
+#[test]
+fn a_user_has_another_account_on_servers_and_a_password_before() {
+    let read = |keys: &str| {
+        let config = good(&user(&format!("name='u'\npassword='p'\n{keys}")));
+        config.users[0].clone()
+    };
+    let plain = read("");
+    assert!(plain.backend.is_none() && plain.retained_password.is_none());
+    assert!(plain.allow_from.is_empty());
+    let mapped = read("backend_user='b'\nbackend_password_file='good'\nretained_password='q'");
+    let backend = mapped.backend.as_ref().expect("an account");
+    assert_eq!((&*backend.user, backend.password.expose().as_str()), ("b", "from file"));
+    assert!(matches!(mapped.retained_password, Some(Password::Clear(_))));
+    let renamed = read("backend_password='x'\nbackend_retained_password='y'");
+    let backend = renamed.backend.as_ref().expect("an account");
+    assert_eq!((&*backend.user, backend.retained_password.is_some()), ("u", true));
+    let listed = read("allow_from=['10.0.0.0/8', 'localhost']");
+    assert!(listed.allow_from.includes(None));
+
+    let check = |keys: &str, expected: &str| {
+        let said = errors(&user(&format!("name='u'\npassword='p'\n{keys}")));
+        assert!(said.contains(expected), "{keys}: {said}");
+    };
+    check("backend_user='b'", "needs a `backend_password`");
+    check("backend_password_file='hash'", "which opens no server");
+    check(&format!("backend_password='{HASH}'"), "which opens no server");
+    check(&format!("retained_password_hash='{HASH}'"), "in the form of the other");
+    check("retained_password='a'\nretained_password_file='good'", "exclude each other");
+    check("retained_password_env='X'", "environment variable `X` is not set");
+    check("allow_from=['10.0.0.1/8']", "is not a network");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_topology::{
-    CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
+    BackendAccount, CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
 };
 
 use crate::{
@@ -39,7 +39,8 @@ pub(super) fn read(
     if !table.has(name_key) {
         table.missing(report, "name");
     }
-    let password = read_password(table, report, files);
+    let (password, retained_password) = read_passwords(table, report, files);
+    let backend = read_backend(table, report, files, name.as_deref());
     let default_hostgroup = table.number(report, "default_hostgroup", HOSTGROUPS);
     let default_schema = table.text(report, "default_schema");
     let max_connections = table.number(report, "max_connections", 0..=10_000_000);
@@ -58,6 +59,8 @@ pub(super) fn read(
     let user = User {
         name,
         password,
+        retained_password,
+        backend,
         default_hostgroup: HostgroupId(default_hostgroup.unwrap_or(0)),
         default_schema: default_schema.filter(|schema| !schema.is_empty()),
         max_connections: max_connections.unwrap_or(10_000),
@@ -115,43 +118,159 @@ fn read_requirement(table: &mut Table<'_>, report: &mut Report<'_>) -> TlsRequir
     TlsRequirement::Certificate(required)
 }
 
-/// The password from the one of three keys that the table has.
-fn read_password(
+/// The keys that one password may be given by.
+struct PasswordKeys {
+    clear: &'static str,
+    /// Empty where a hash would be of no use.
+    hash: &'static str,
+    file: &'static str,
+    environment: &'static str,
+}
+
+const PASSWORD: PasswordKeys = PasswordKeys {
+    clear: "password",
+    hash: "password_hash",
+    file: "password_file",
+    environment: "password_env",
+};
+const RETAINED: PasswordKeys = PasswordKeys {
+    clear: "retained_password",
+    hash: "retained_password_hash",
+    file: "retained_password_file",
+    environment: "retained_password_env",
+};
+const BACKEND: PasswordKeys = PasswordKeys {
+    clear: "backend_password",
+    hash: "",
+    file: "backend_password_file",
+    environment: "backend_password_env",
+};
+const BACKEND_RETAINED: PasswordKeys = PasswordKeys {
+    clear: "backend_retained_password",
+    hash: "",
+    file: "backend_retained_password_file",
+    environment: "backend_retained_password_env",
+};
+
+impl PasswordKeys {
+    fn all(&self) -> impl Iterator<Item = &'static str> {
+        let keys = [self.clear, self.hash, self.file, self.environment];
+        keys.into_iter().filter(|key| !key.is_empty())
+    }
+
+    /// The password from the one key that the table has; `None` when there is none, or it is wrong
+    /// and reported.
+    fn read(
+        &self,
+        table: &mut Table<'_>,
+        report: &mut Report<'_>,
+        files: &dyn FileSource,
+    ) -> Option<Password> {
+        let clear = table.value(report, self.clear, |given| {
+            let text = read_text(given)?;
+            // Sent as a clear password, a hash would never be right and nobody would see why.
+            match is_hash(text) {
+                true if self.hash.is_empty() => Err("holds a hash, which opens no server".into()),
+                true => Err(format!("holds a hash; write it as `{}`", self.hash)),
+                false => Ok(clear_password(text)),
+            }
+        });
+        let hash = match self.hash {
+            "" => None,
+            key => table.value(report, key, |given| {
+                let text = read_text(given)?;
+                Password::from_hash(text).map_err(|error| format!("is wrong: {error}"))
+            }),
+        };
+        let file = table.value(report, self.file, |given| {
+            let path = read_text(given)?;
+            password_of_file(path, files).map_err(|why| format!("is wrong: `{path}` {why}"))
+        });
+        let environment = table.value(report, self.environment, |given| {
+            let name = read_text(given)?;
+            password_of_environment(name, files)
+                .map_err(|why| format!("is wrong: environment variable `{name}` {why}"))
+        });
+        let mut present = self.all().filter(|key| table.has(key));
+        if let (Some(first), Some(second)) = (present.next(), present.next()) {
+            let message = format!("`{first}` and `{second}` in [[user]] exclude each other");
+            table.error(report, second, message);
+            return None;
+        }
+        clear.or(hash).or(file).or(environment)
+    }
+
+    fn is_given(&self, table: &Table<'_>) -> bool {
+        self.all().any(|key| table.has(key))
+    }
+
+    /// The same for a password that opens servers.
+    fn read_clear(
+        &self,
+        table: &mut Table<'_>,
+        report: &mut Report<'_>,
+        files: &dyn FileSource,
+    ) -> Option<Secret<String>> {
+        match self.read(table, report, files)? {
+            Password::Clear(clear) => Some(clear),
+            Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_) => {
+                let message = format!("`{}` gives a hash, which opens no server", self.file);
+                table.error(report, self.file, message);
+                None
+            }
+        }
+    }
+}
+
+/// The user's password, which must be there, and the one before.
+fn read_passwords(
     table: &mut Table<'_>,
     report: &mut Report<'_>,
     files: &dyn FileSource,
-) -> Option<Password> {
-    let clear = table.value(report, "password", |given| {
-        let text = read_text(given)?;
-        // Sent as a clear password, a hash would never be right and nobody would see why.
-        match is_hash(text) {
-            true => Err("holds a hash; write it as `password_hash`".to_owned()),
-            false => Ok(clear_password(text)),
+) -> (Option<Password>, Option<Password>) {
+    let password = PASSWORD.read(table, report, files);
+    if !PASSWORD.is_given(table) {
+        let message =
+            "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
+        table.error(report, "password", message.to_owned());
+    }
+    let retained = RETAINED.read(table, report, files);
+    if let (Some(password), Some(retained)) = (&password, &retained)
+        && std::mem::discriminant(password) != std::mem::discriminant(retained)
+    {
+        // The client is asked once, by the plug-in of the one.
+        let message = "a retained password must be given in the form of the other: both clear, or \
+                       both as the same kind of hash";
+        table.error(report, RETAINED.clear, message.to_owned());
+    }
+    (password, retained)
+}
+
+/// The account on the servers, where it is another one.
+fn read_backend(
+    table: &mut Table<'_>,
+    report: &mut Report<'_>,
+    files: &dyn FileSource,
+    name: Option<&str>,
+) -> Option<BackendAccount> {
+    let user = table.value(report, "backend_user", |given| match read_text(given)? {
+        "" => Err("must not be empty".to_owned()),
+        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => {
+            Err(format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"))
         }
+        text => Ok(text.to_owned()),
     });
-    let hash = table.value(report, "password_hash", |given| {
-        let text = read_text(given)?;
-        Password::from_hash(text).map_err(|error| format!("is wrong: {error}"))
-    });
-    let file = table.value(report, "password_file", |given| {
-        let path = read_text(given)?;
-        password_of_file(path, files).map_err(|why| format!("is wrong: `{path}` {why}"))
-    });
-    let keys = ["password", "password_hash", "password_file"];
-    let mut present = keys.into_iter().filter(|key| table.has(key));
-    match (present.next(), present.next()) {
-        (Some(first), Some(second)) => {
-            let message = format!("`{first}` and `{second}` in [[user]] exclude each other");
-            table.error(report, second, message);
-            None
-        }
-        (Some(_), None) => clear.or(hash).or(file),
-        (None, _) => {
-            let message = "[[user]] has no `password`, `password_hash` or `password_file`";
-            table.error(report, "password", message.to_owned());
-            None
+    let password = BACKEND.read_clear(table, report, files);
+    let retained_password = BACKEND_RETAINED.read_clear(table, report, files);
+    let is_given = BACKEND.is_given(table);
+    for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
+        if table.has(key) && !is_given {
+            let message = format!("`{key}` needs a `{}`", BACKEND.clear);
+            table.error(report, key, message);
         }
     }
+    let user = user.or_else(|| name.map(str::to_owned))?;
+    Some(BackendAccount { user, password: password?, retained_password })
 }
 
 /// A file holds one line: the password, or a hash.
@@ -163,6 +282,18 @@ fn password_of_file(path: &str, files: &dyn FileSource) -> Result<Password, Stri
         line if line.contains(['\n', '\0']) => Err("must hold one line, the password".to_owned()),
         line if is_hash(line) => Password::from_hash(line).map_err(|error| error.to_string()),
         line => Ok(clear_password(line)),
+    }
+}
+
+fn password_of_environment(name: &str, files: &dyn FileSource) -> Result<Password, String> {
+    match files.environment(name) {
+        None => Err("is not set".to_owned()),
+        Some(text) if text.is_empty() => Err("is empty".to_owned()),
+        Some(text) if text.contains('\0') => Err("holds a NUL".to_owned()),
+        Some(text) if is_hash(&text) => {
+            Password::from_hash(&text).map_err(|error| error.to_string())
+        }
+        Some(text) => Ok(clear_password(&text)),
     }
 }
 

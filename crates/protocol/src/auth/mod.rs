@@ -2,6 +2,7 @@
 
 pub mod caching_sha2;
 pub mod clear;
+pub mod ed25519;
 pub mod native;
 pub mod sha256_crypt;
 
@@ -13,6 +14,8 @@ pub const CACHING_SHA2_PASSWORD: &str = "caching_sha2_password";
 pub const SHA256_PASSWORD: &str = "sha256_password";
 /// Name of [`Plugin::Clear`] on the wire.
 pub const MYSQL_CLEAR_PASSWORD: &str = "mysql_clear_password";
+/// Name of [`Plugin::Ed25519`] on the wire.
+pub const CLIENT_ED25519: &str = "client_ed25519";
 
 /// The plug-ins that are known by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,12 +28,14 @@ pub enum Plugin {
     Sha256,
     /// The password itself.
     Clear,
+    /// A signature with a key made of the password; MariaDB.
+    Ed25519,
 }
 
 impl Plugin {
     /// The plug-in of that name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        let all = [Self::Native, Self::CachingSha2, Self::Sha256, Self::Clear];
+        let all = [Self::Native, Self::CachingSha2, Self::Sha256, Self::Clear, Self::Ed25519];
         all.into_iter().find(|plugin| plugin.name().as_bytes() == name)
     }
 
@@ -41,6 +46,7 @@ impl Plugin {
             Self::CachingSha2 => CACHING_SHA2_PASSWORD,
             Self::Sha256 => SHA256_PASSWORD,
             Self::Clear => MYSQL_CLEAR_PASSWORD,
+            Self::Ed25519 => CLIENT_ED25519,
         }
     }
 }
@@ -65,10 +71,12 @@ mod tests {
 
     #[test]
     fn plugins_read_back_from_their_names() {
-        for plugin in [Plugin::Native, Plugin::CachingSha2, Plugin::Sha256, Plugin::Clear] {
+        for plugin in
+            [Plugin::Native, Plugin::CachingSha2, Plugin::Sha256, Plugin::Clear, Plugin::Ed25519]
+        {
             assert_eq!(Plugin::from_name(plugin.name().as_bytes()), Some(plugin));
         }
-        assert_eq!(Plugin::from_name(b"client_ed25519"), None);
+        assert_eq!(Plugin::from_name(b"mysql_old_password"), None);
         assert_eq!(Plugin::from_name(b""), None);
     }
 

@@ -23,7 +23,8 @@ pub const MORE_DATA: u8 = 0x01;
 pub struct AuthSwitchRequest<'a> {
     /// Name of the plug-in.
     pub plugin: &'a [u8],
-    /// Its data: for all that hash passwords, a nonce, without the NUL that ends it.
+    /// Its data: a nonce of [`NONCE_LEN`] bytes without the NUL that ends it, anything else as it
+    /// is.
     pub data: &'a [u8],
 }
 
@@ -36,7 +37,8 @@ impl<'a> AuthSwitchRequest<'a> {
         }
         let plugin = reader.nul_str("auth plug-in")?;
         let data = reader.take_rest();
-        Ok(Self { plugin, data: data.strip_suffix(&[0]).unwrap_or(data) })
+        let nonce = data.strip_suffix(&[0]).filter(|nonce| nonce.len() == NONCE_LEN);
+        Ok(Self { plugin, data: nonce.unwrap_or(data) })
     }
 
     /// The data as a nonce; anything but 20 bytes is malformed.
@@ -50,7 +52,9 @@ impl<'a> AuthSwitchRequest<'a> {
         out.push(SWITCH);
         put_nul_str(out, self.plugin);
         out.extend_from_slice(self.data);
-        out.push(0);
+        if self.data.len() == NONCE_LEN {
+            out.push(0);
+        }
         frame::end_packet(out, start);
         seq.wrapping_add(1)
     }

@@ -137,19 +137,30 @@ impl Exchange {
             Ok(request) => request,
             Err(malformed) => return fail(malformed),
         };
+        let is_encrypted = self.capabilities.contains(Capabilities::SSL);
         let plugin = match Plugin::from_name(request.plugin) {
-            Some(plugin @ (Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256)) => plugin,
+            // The password itself goes where nobody can listen.
+            Some(Plugin::Clear) if is_encrypted || self.login.is_local => Plugin::Clear,
+            Some(
+                plugin @ (Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256 | Plugin::Ed25519),
+            ) => plugin,
             Some(Plugin::Clear) | None => {
                 return fail(ServerFailure::unsupported_plugin(request.plugin));
             }
         };
-        match request.nonce() {
-            Ok(nonce) => self.greeting.nonce = nonce,
-            Err(malformed) => return fail(malformed),
-        }
         self.plugin = plugin;
-        let is_encrypted = self.capabilities.contains(Capabilities::SSL);
-        let Some(answer) = answer(&self.login, &self.greeting, plugin, is_encrypted) else {
+        let answer = match plugin {
+            Plugin::Ed25519 => self.login.credential.ed25519_answer(request.data),
+            Plugin::Clear => self.login.credential.clear().map(with_nul),
+            Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256 => {
+                match request.nonce() {
+                    Ok(nonce) => self.greeting.nonce = nonce,
+                    Err(malformed) => return fail(malformed),
+                }
+                answer(&self.login, &self.greeting, plugin, is_encrypted)
+            }
+        };
+        let Some(answer) = answer else {
             return self.needs_password(plugin);
         };
         self.put(out, &answer);
@@ -162,8 +173,7 @@ impl Exchange {
             return self.needs_password(Plugin::CachingSha2);
         };
         if self.login.is_local || self.capabilities.contains(Capabilities::SSL) {
-            let mut text = Vec::with_capacity(password.len() + 1);
-            clear::put(&mut text, password);
+            let text = with_nul(password);
             self.put(out, &text);
             return (State::AuthReply(AwaitAuthReply { exchange: self }), ServerStep::Continue);
         }
@@ -187,7 +197,7 @@ impl Exchange {
 /// native's empty one, which opens only an account without a password.
 fn first_answer(login: &ServerLogin, greeting: &Greeting, is_encrypted: bool) -> (Plugin, Vec<u8>) {
     let default = Plugin::from_name(greeting.auth_plugin.as_bytes())
-        .filter(|plugin| *plugin != Plugin::Clear);
+        .filter(|plugin| !matches!(plugin, Plugin::Clear | Plugin::Ed25519));
     default
         .into_iter()
         .chain([Plugin::Native, Plugin::CachingSha2])
@@ -209,16 +219,22 @@ fn answer(
         Plugin::Sha256 => {
             let password = credential.clear()?;
             if is_encrypted && !password.is_empty() {
-                let mut text = Vec::with_capacity(password.len() + 1);
-                clear::put(&mut text, password);
-                return Some(text).filter(|text| text.len() <= CLEAR_ANSWER_LEN_MAX);
+                return Some(with_nul(password)).filter(|text| text.len() <= CLEAR_ANSWER_LEN_MAX);
             }
             // Unlike its successor this plug-in takes a Unix socket for an open transport.
             let is_empty = password.is_empty();
             Some(vec![if is_empty { 0 } else { caching_sha2::REQUEST_KEY_SHA256 }])
         }
-        Plugin::Clear => None,
+        // These are asked for by a switch request.
+        Plugin::Clear | Plugin::Ed25519 => None,
     }
+}
+
+/// A password and the NUL that ends it.
+fn with_nul(password: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(password.len() + 1);
+    clear::put(&mut text, password);
+    text
 }
 
 /// Nothing is sent; the greeting is due.
@@ -307,7 +323,7 @@ impl AwaitAuthReply {
             }
             (Plugin::CachingSha2, [caching_sha2::FULL_AUTH]) => self.exchange.send_password(out),
             (Plugin::Sha256, key) => self.exchange.encrypt(Plugin::Sha256, key),
-            (Plugin::CachingSha2 | Plugin::Native | Plugin::Clear, _) => {
+            (Plugin::CachingSha2 | Plugin::Native | Plugin::Clear | Plugin::Ed25519, _) => {
                 fail(ServerFailure::protocol("unexpected authentication data"))
             }
         }

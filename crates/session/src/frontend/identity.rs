@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_protocol::{Capabilities, packet::attributes::Attributes};
-use trunkline_topology::User;
+use trunkline_topology::{Secret, User};
 
 use crate::credential::Credential;
 
@@ -13,6 +13,9 @@ pub const ATTRIBUTES_LEN_MAX: usize = 64 * 1024;
 
 /// A connection attribute: name and value.
 pub type Attribute = (Box<[u8]>, Box<[u8]>);
+
+/// A stored hash, and `SHA256(SHA256(password))` of the password that was proven against it.
+pub type ProvenHash = (Secret<Vec<u8>>, [u8; 32]);
 
 /// An authenticated client.
 #[derive(Debug)]
@@ -31,10 +34,9 @@ pub struct ClientIdentity {
     pub attributes: Vec<Attribute>,
     /// What the proxy can now prove itself with to servers.
     pub credential: Credential,
-    /// After a full authentication `SHA256(SHA256(password))`, which spares the user's next
-    /// logins the slow path. Keep it with the hash that it was proven against, and forget it
-    /// when that changes.
-    pub proven_sha2: Option<[u8; 32]>,
+    /// After a full authentication what spares the user's next logins the slow path, until the
+    /// hash changes.
+    pub proven_sha2: Option<ProvenHash>,
     /// `SHA1(SHA1(password))`, when the client has proven a password by the native plug-in.
     pub native_stage2: Option<[u8; 20]>,
     /// The nonce that it proved it with.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trunkline_protocol::{
     Capabilities,
-    auth::{Plugin, caching_sha2, native},
+    auth::{Plugin, caching_sha2, clear, ed25519, is_equal, native},
     packet::{
         auth_switch::{AuthSwitchRequest, put_more_data},
         change_user::ChangeUser,
@@ -15,7 +15,9 @@ use trunkline_topology::{Password, Secret, User};
 
 use super::{
     Accounts, Attribute, AwaitSha2Answer, AwaitSwitchResponse, ClientIdentity, Nonce, Refusal,
-    State, Step, identity::keep_attributes,
+    State, Step,
+    identity::{ProvenHash, keep_attributes},
+    state::await_verification,
 };
 use crate::credential::Credential;
 
@@ -43,6 +45,8 @@ enum Verdict {
     Right(Credential),
     /// Nothing yet: the password itself has to be sent.
     Undecided,
+    /// Nothing yet: this password has to be checked against a slow hash.
+    Slow(Vec<u8>),
     /// Another password, or none.
     Wrong,
 }
@@ -102,8 +106,9 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let named = self.named_plugin(named);
-        let plugin = self.required_plugin(named, default_plugin);
-        if named != Some(plugin) {
+        let plugin = self.required_plugin(named, default_plugin, accounts);
+        // The greeting's nonce is too short for signatures.
+        if named != Some(plugin) || plugin == Plugin::Ed25519 {
             return self.switch(plugin, out);
         }
         // A client that lacks the greeting's plug-in (MySQL 9 has no native one) names its own,
@@ -121,8 +126,8 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let named = self.named_plugin(named);
-        let plugin = self.required_plugin(named, Plugin::Native);
-        if named != Some(plugin) {
+        let plugin = self.required_plugin(named, Plugin::Native, accounts);
+        if named != Some(plugin) || plugin == Plugin::Ed25519 {
             return self.switch(plugin, out);
         }
         self.decide_first(plugin, answer, true, accounts, out)
@@ -141,9 +146,10 @@ impl Login {
         let can_switch = self.capabilities.contains(Capabilities::PLUGIN_AUTH);
         match self.check(plugin, answer, accounts) {
             Verdict::Wrong if may_repeat && can_switch => self.switch(plugin, out),
-            verdict @ (Verdict::Wrong | Verdict::Right(_) | Verdict::Undecided) => {
-                self.conclude(plugin, verdict, accounts, out)
-            }
+            verdict @ (Verdict::Wrong
+            | Verdict::Right(_)
+            | Verdict::Undecided
+            | Verdict::Slow(_)) => self.conclude(plugin, verdict, accounts, out),
         }
     }
 
@@ -170,12 +176,22 @@ impl Login {
 
     /// The plug-in that can verify the user's password. Unknown users are treated like those
     /// whose password is known.
-    fn required_plugin(&self, named: Option<Plugin>, default_plugin: Plugin) -> Plugin {
+    fn required_plugin(
+        &self,
+        named: Option<Plugin>,
+        default_plugin: Plugin,
+        accounts: &dyn Accounts,
+    ) -> Plugin {
+        // The password itself can be checked against anything, and is never asked for.
+        if named == Some(Plugin::Clear) && accounts.is_secure() {
+            return Plugin::Clear;
+        }
         match self.user.as_ref().map(|user| &user.password) {
             Some(Password::NativeHash(_)) => Plugin::Native,
             Some(Password::Sha2Hash(_)) => Plugin::CachingSha2,
+            Some(Password::Ed25519Key(_)) => Plugin::Ed25519,
             Some(Password::Clear(_)) | None => match named {
-                Some(plugin @ (Plugin::Native | Plugin::CachingSha2)) => plugin,
+                Some(plugin @ (Plugin::Native | Plugin::CachingSha2 | Plugin::Ed25519)) => plugin,
                 Some(Plugin::Sha256 | Plugin::Clear) | None => default_plugin,
             },
         }
@@ -186,7 +202,9 @@ impl Login {
             let step = Refusal::OutdatedAuthentication.refuse(out, self.seq);
             return (State::Finished, step);
         }
-        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data: &self.nonce };
+        let long = ed25519::nonce(&self.nonce);
+        let data = if plugin == Plugin::Ed25519 { &long[..] } else { &self.nonce[..] };
+        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data };
         self.seq = request.put(out, self.seq);
         (State::SwitchResponse(AwaitSwitchResponse { login: self, plugin }), Step::Continue)
     }
@@ -198,10 +216,26 @@ impl Login {
             std::hint::black_box(self.check_clear(plugin, answer, &self.nonce));
             return Verdict::Wrong;
         };
-        match (&user.password, plugin) {
+        // While a password is being changed the one before is right as well.
+        let newest = self.check_one(&user.password, plugin, answer, accounts);
+        match (newest, &user.retained_password) {
+            (Verdict::Wrong, Some(older)) => self.check_one(older, plugin, answer, accounts),
+            (verdict, _) => verdict,
+        }
+    }
+
+    fn check_one(
+        &self,
+        password: &Password,
+        plugin: Plugin,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+    ) -> Verdict {
+        match (password, plugin) {
             (Password::Clear(clear), _) => {
                 self.check_clear(plugin, answer, clear.expose().as_bytes())
             }
+            (stored, Plugin::Clear) => check_itself(stored, answer),
             (Password::NativeHash(stage2), Plugin::Native) => {
                 match native::verify(answer, stage2.expose(), &self.nonce) {
                     Some(stage1) => Verdict::Right(Credential {
@@ -212,12 +246,26 @@ impl Login {
                 }
             }
             (Password::Sha2Hash(_), Plugin::CachingSha2) => self.check_remembered(answer, accounts),
-            (Password::NativeHash(_) | Password::Sha2Hash(_), _) => Verdict::Wrong,
+            (Password::Ed25519Key(key), Plugin::Ed25519) => {
+                // What a signature proves opens no server.
+                match ed25519::verify(answer, key.expose(), &ed25519::nonce(&self.nonce)) {
+                    true => Verdict::Right(Credential::default()),
+                    false => Verdict::Wrong,
+                }
+            }
+            (Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_), _) => {
+                Verdict::Wrong
+            }
         }
     }
 
     fn check_clear(&self, plugin: Plugin, answer: &[u8], password: &[u8]) -> Verdict {
         let is_right = match plugin {
+            // Signatures have no empty form.
+            Plugin::Ed25519 => {
+                let key = ed25519::public_key(password);
+                ed25519::verify(answer, &key, &ed25519::nonce(&self.nonce))
+            }
             _ if password.is_empty() => caching_sha2::is_empty_answer(answer),
             Plugin::Native => {
                 let stage2 = native::stage2(&native::stage1(password));
@@ -227,7 +275,8 @@ impl Login {
                 let stage2 = caching_sha2::stage2(&caching_sha2::stage1(password));
                 caching_sha2::verify(answer, &stage2, &self.nonce).is_some()
             }
-            Plugin::Sha256 | Plugin::Clear => false,
+            Plugin::Clear => clear::read(answer).is_some_and(|sent| is_same(sent, password)),
+            Plugin::Sha256 => false,
         };
         if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
     }
@@ -270,6 +319,7 @@ impl Login {
                 self.seq = put_more_data(out, self.seq, &[caching_sha2::FULL_AUTH]);
                 (State::Sha2Answer(AwaitSha2Answer::new(self)), Step::Continue)
             }
+            Verdict::Slow(password) => await_verification(self, Some(password), accounts, out),
             Verdict::Wrong => (State::Finished, self.deny(accounts, out)),
         }
     }
@@ -277,7 +327,7 @@ impl Login {
     pub(super) fn accept(
         self,
         credential: Credential,
-        proven_sha2: Option<[u8; 32]>,
+        proven_sha2: Option<ProvenHash>,
         native_stage2: Option<[u8; 20]>,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
@@ -309,7 +359,9 @@ impl Login {
         }
         let stored = match self.user.as_ref().map(|user| &user.password) {
             Some(Password::NativeHash(stage2)) => Some(*stage2.expose()),
-            Some(Password::Clear(_) | Password::Sha2Hash(_)) | None => None,
+            Some(Password::Clear(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_)) | None => {
+                None
+            }
         };
         stored.or_else(|| proven.clear().map(|clear| native::stage2(&native::stage1(clear))))
     }
@@ -322,13 +374,37 @@ impl Login {
         &self.nonce
     }
 
-    /// The stored hash that only a password itself can be checked against.
-    pub(super) fn stored_hash(&self) -> Option<&Secret<Vec<u8>>> {
-        match &self.user.as_ref()?.password {
+    /// The stored hashes that only a password itself can be checked against, the newest first.
+    pub(super) fn stored_hashes(&self) -> impl Iterator<Item = &Secret<Vec<u8>>> {
+        let passwords = self.user.iter().flat_map(|user| {
+            std::iter::once(&user.password).chain(user.retained_password.as_ref())
+        });
+        passwords.filter_map(|password| match password {
             Password::Sha2Hash(hash) => Some(hash),
-            Password::Clear(_) | Password::NativeHash(_) => None,
-        }
+            Password::Clear(_) | Password::NativeHash(_) | Password::Ed25519Key(_) => None,
+        })
     }
+}
+
+/// Checks a password that was sent itself against what is stored of it.
+fn check_itself(stored: &Password, answer: &[u8]) -> Verdict {
+    let Some(password) = clear::read(answer) else {
+        return Verdict::Wrong;
+    };
+    let is_right = match stored {
+        Password::Clear(clear) => is_same(password, clear.expose().as_bytes()),
+        Password::NativeHash(stage2) => {
+            is_equal(&native::stage2(&native::stage1(password)), stage2.expose())
+        }
+        Password::Ed25519Key(key) => is_equal(&ed25519::public_key(password), key.expose()),
+        Password::Sha2Hash(_) => return Verdict::Slow(password.to_vec()),
+    };
+    if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
+}
+
+/// Whether two passwords are the same, in a time that tells nothing of where they differ.
+fn is_same(left: &[u8], right: &[u8]) -> bool {
+    is_equal(&caching_sha2::stage1(left), &caching_sha2::stage1(right))
 }
 
 fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>) {

@@ -18,7 +18,7 @@ use trunkline_topology::{Secret, User};
 
 use std::sync::Arc;
 
-pub use identity::{ATTRIBUTES_LEN_MAX, Attribute, ClientIdentity};
+pub use identity::{ATTRIBUTES_LEN_MAX, Attribute, ClientIdentity, ProvenHash};
 pub use refusal::Refusal;
 
 use crate::credential::Nonce;
@@ -101,7 +101,9 @@ impl ClientHandshake {
         greeting.put(out, 0);
         let default_plugin = match Plugin::from_name(greeting.auth_plugin.as_bytes()) {
             Some(Plugin::CachingSha2) => Plugin::CachingSha2,
-            Some(Plugin::Native | Plugin::Sha256 | Plugin::Clear) | None => Plugin::Native,
+            Some(Plugin::Native | Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519) | None => {
+                Plugin::Native
+            }
         };
         Self {
             state: State::Response(AwaitResponse {
@@ -210,7 +212,9 @@ impl ClientHandshake {
         let State::Verification(state) = state else {
             return Refusal::BadHandshake.refuse(out, 0);
         };
-        state.on_verified(is_right, accounts, out)
+        let (next, step) = state.on_verified(is_right, accounts, out);
+        self.state = next;
+        step
     }
 }
 

@@ -158,6 +158,10 @@ impl AwaitDecryption {
 pub(super) struct AwaitVerification {
     login: Box<Login>,
     password: Secret<Vec<u8>>,
+    /// The hash that it is checked against.
+    hash: Secret<Vec<u8>>,
+    /// The hash of the password before, where that is right as well.
+    older: Option<Secret<Vec<u8>>>,
 }
 
 impl AwaitVerification {
@@ -166,26 +170,39 @@ impl AwaitVerification {
         is_right: bool,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
-    ) -> Step {
-        if !is_right {
-            return self.login.deny(accounts, out);
+    ) -> (State, Step) {
+        match (is_right, self.older) {
+            (false, None) => (State::Finished, self.login.deny(accounts, out)),
+            (false, Some(older)) => {
+                let step = Step::VerifyHash { clear: self.password.clone(), hash: older.clone() };
+                let next = Self { hash: older, older: None, ..self };
+                (State::Verification(next), step)
+            }
+            (true, _) => {
+                let password = self.password.expose();
+                let proof = caching_sha2::stage2(&caching_sha2::stage1(password));
+                let credential = Credential::from_clear(password);
+                let proven = Some((self.hash, proof));
+                (State::Finished, self.login.accept(credential, proven, None, accounts, out))
+            }
         }
-        let password = self.password.expose();
-        let proven = caching_sha2::stage2(&caching_sha2::stage1(password));
-        self.login.accept(Credential::from_clear(password), Some(proven), None, accounts, out)
     }
 }
 
-fn await_verification(
+pub(super) fn await_verification(
     login: Box<Login>,
     password: Option<Vec<u8>>,
     accounts: &dyn Accounts,
     out: &mut Vec<u8>,
 ) -> (State, Step) {
-    let (Some(password), Some(hash)) = (password, login.stored_hash().cloned()) else {
+    let mut hashes = login.stored_hashes().cloned();
+    let (Some(password), Some(hash)) = (password, hashes.next()) else {
+        drop(hashes);
         return (State::Finished, login.deny(accounts, out));
     };
+    let older = hashes.next();
+    drop(hashes);
     let password = Secret::new(password);
-    let step = Step::VerifyHash { clear: password.clone(), hash };
-    (State::Verification(AwaitVerification { login, password }), step)
+    let step = Step::VerifyHash { clear: password.clone(), hash: hash.clone() };
+    (State::Verification(AwaitVerification { login, password, hash, older }), step)
 }

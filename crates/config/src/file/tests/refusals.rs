@@ -132,7 +132,10 @@ fn a_wrong_user_is_named() {
     let check = |keys: &str, expected: &str| assert_eq!(errors(&user(keys)), expected, "{keys}");
     check("password='p'", "t:3:1: `name` is missing in [[user]]");
     check("name=''\npassword='p'", "t:4:6: `name` in [[user]] must not be empty");
-    check("name='u'", "t:3:1: [[user]] has no `password`, `password_hash` or `password_file`");
+    check(
+        "name='u'",
+        "t:3:1: [[user]] has no `password`, `password_hash`, `password_file` or `password_env`",
+    );
     check(
         "name='u'\npassword='p'\npassword_file='good'",
         "t:6:15: `password` and `password_file` in [[user]] exclude each other",

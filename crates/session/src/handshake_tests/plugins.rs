@@ -1,0 +1,178 @@
+//! Plug-ins beyond the two usual ones, and passwords that are being changed.
+
+use trunkline_protocol::{
+    auth::{Plugin, clear, ed25519},
+    packet::handshake_response::HandshakeResponse,
+};
+
+use super::*;
+
+fn ed25519_key(password: &str) -> Password {
+    Password::Ed25519Key(Secret::new(ed25519::public_key(password.as_bytes())))
+}
+
+fn knows(password: &str) -> Credential {
+    Credential::from_clear(password.as_bytes())
+}
+
+/// The users with another password beside `name`'s own.
+fn retaining(mut users: Users, name: &str, password: Password) -> Users {
+    let user = users.users.get_mut(name).map(Arc::make_mut).expect("the user");
+    user.retained_password = Some(password);
+    users
+}
+
+#[test]
+fn a_signature_proves_the_password_of_a_public_key() {
+    let users = Users::with("app", ed25519_key(PASSWORD));
+    for plugin in ["mysql_native_password", "caching_sha2_password"] {
+        let ended = Wire::login(&users, plugin, login_as("app", knows(PASSWORD)));
+        let identity = ended.client.expect("accepted");
+        assert!(ended.server.is_ok());
+        // It opens no server.
+        assert!(identity.credential.is_unknown());
+        let ended = Wire::login(&users, plugin, login_as("app", knows("wrong")));
+        assert_eq!(ended.client.err(), Some(Refusal::AccessDenied));
+    }
+}
+
+#[test]
+fn a_change_of_user_is_signed_as_well() {
+    let users = Users::with("app", ed25519_key(PASSWORD));
+    let login = login_as("app", knows(PASSWORD));
+    let first = Wire::login(&users, "mysql_native_password", login.clone());
+    let identity = *first.server.expect("logged in");
+    assert!(Wire::change_user(&users, identity.clone(), login).client.is_ok());
+    let ended = Wire::change_user(&users, identity, login_as("app", knows("wrong")));
+    assert!(ended.client.is_err());
+}
+
+/// Answers the greeting with this plug-in's answer; what comes of it.
+fn answer(users: &Users, plugin: Plugin, auth: &[u8]) -> Step {
+    let mut out = Vec::new();
+    let mut client = ClientHandshake::start(&greeting("mysql_native_password"), false, &mut out);
+    let response = HandshakeResponse {
+        capabilities: ORDINARY,
+        packet_len_max: 1 << 24,
+        charset: 45,
+        user: b"app",
+        auth,
+        schema: None,
+        plugin: Some(plugin.name().as_bytes()),
+        attributes: Default::default(),
+        zstd_level: None,
+    };
+    let mut bytes = Vec::new();
+    response.put(&mut bytes, 1);
+    let (header, payload, _) = split_packet(&bytes).expect("a packet");
+    out.clear();
+    let mut step = client.on_packet(header, payload, users, &mut out);
+    while let Step::VerifyHash { clear, hash } = step {
+        let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
+        step = client.on_verified(is_right, users, &mut out);
+    }
+    step
+}
+
+#[test]
+fn the_password_itself_is_checked_against_every_form_where_nobody_can_listen() {
+    let stored = [clear_of(PASSWORD), native_hash(PASSWORD), sha2_hash(), ed25519_key(PASSWORD)];
+    for password in stored {
+        let mut users = Users::with("app", password.clone());
+        users.is_secure = true;
+        let mut right = Vec::new();
+        clear::put(&mut right, PASSWORD.as_bytes());
+        let Step::Accepted(identity) = answer(&users, Plugin::Clear, &right) else {
+            panic!("{password:?} refused the password");
+        };
+        assert_eq!(identity.credential, knows(PASSWORD));
+        for wrong in [&b"wrong\0"[..], &right[..right.len() - 1], b"\0", b""] {
+            let step = answer(&users, Plugin::Clear, wrong);
+            // Without an answer the client is asked by the plug-in that it should have used.
+            let is_refused = matches!(step, Step::Refused(Refusal::AccessDenied));
+            assert!(is_refused || wrong.is_empty(), "{password:?} {wrong:?}: {step:?}");
+        }
+        // Over a network it is neither asked for nor taken.
+        users.is_secure = false;
+        let step = answer(&users, Plugin::Clear, &right);
+        assert!(matches!(step, Step::Continue), "{step:?}");
+    }
+}
+
+fn clear_of(password: &str) -> Password {
+    super::clear(password)
+}
+
+#[test]
+fn while_a_password_is_changed_both_are_right() {
+    let other = "the one before";
+    let pairs = [
+        (clear_of(PASSWORD), clear_of(other)),
+        (native_hash(PASSWORD), native_hash(other)),
+        (ed25519_key(PASSWORD), ed25519_key(other)),
+    ];
+    for (newest, before) in pairs {
+        let users = retaining(Users::with("app", newest), "app", before);
+        for (password, is_right) in [(PASSWORD, true), (other, true), ("neither", false)] {
+            let login = login_as("app", knows(password));
+            let ended = Wire::login(&users, "mysql_native_password", login);
+            assert_eq!(ended.client.is_ok(), is_right, "{password}");
+        }
+    }
+}
+
+#[test]
+fn both_slow_hashes_are_tried() {
+    // The stored one is the one before; the newest is of another password.
+    let salt_and_sum = "aaaaaaaaaaaaaaaaaaaaXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
+    let newest = Password::from_hash(&format!("$A$005${salt_and_sum}")).expect("a hash");
+    let users = retaining(Users::with("app", newest), "app", sha2_hash());
+    let ended = Wire::login(&users, "caching_sha2_password", login_as("app", knows(PASSWORD)));
+    let identity = ended.client.expect("accepted");
+    let (hash, _) = identity.proven_sha2.expect("proven");
+    assert_eq!(Password::Sha2Hash(hash), sha2_hash());
+    let ended = Wire::login(&users, "caching_sha2_password", login_as("app", knows("neither")));
+    assert_eq!(ended.client.err(), Some(Refusal::AccessDenied));
+}
+
+/// A server's switch request for a plug-in, and what is answered.
+fn switched(login: ServerLogin, plugin: Plugin, data: &[u8]) -> (ServerStep, Vec<u8>) {
+    let mut server = ServerHandshake::new(login);
+    let mut bytes = Vec::new();
+    greeting("mysql_native_password").put(&mut bytes, 0);
+    let (header, payload, _) = split_packet(&bytes).expect("greeting");
+    server.on_packet(header, payload, &mut Vec::new());
+    bytes.clear();
+    let name = plugin.name().as_bytes();
+    trunkline_protocol::packet::auth_switch::AuthSwitchRequest { plugin: name, data }
+        .put(&mut bytes, 2);
+    let (header, payload, _) = split_packet(&bytes).expect("request");
+    let mut out = Vec::new();
+    let step = server.on_packet(header, payload, &mut out);
+    (step, out)
+}
+
+#[test]
+fn servers_get_a_signature_of_their_nonce() {
+    // One that ends with a NUL is whole nevertheless.
+    let mut nonce = [7; ed25519::NONCE_LEN];
+    nonce[31] = 0;
+    let login = login_as("app", knows(PASSWORD));
+    let (step, out) = switched(login, Plugin::Ed25519, &nonce);
+    assert!(matches!(step, ServerStep::Continue));
+    let (_, payload, _) = split_packet(&out).expect("an answer");
+    let key = ed25519::public_key(PASSWORD.as_bytes());
+    assert!(ed25519::verify(payload, &key, &nonce));
+}
+
+#[test]
+fn servers_get_the_password_itself_over_a_unix_socket_only() {
+    let login = login_as("app", knows(PASSWORD));
+    let (step, out) = switched(login.clone(), Plugin::Clear, &[]);
+    assert!(matches!(step, ServerStep::Failed(failure) if failure.code == 2059));
+    assert!(out.is_empty());
+    let (step, out) = switched(ServerLogin { is_local: true, ..login }, Plugin::Clear, &[]);
+    assert!(matches!(step, ServerStep::Continue));
+    let (_, payload, _) = split_packet(&out).expect("an answer");
+    assert_eq!(clear::read(payload), Some(PASSWORD.as_bytes()));
+}
