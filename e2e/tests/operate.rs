@@ -214,6 +214,8 @@ fn a_fast_forward_client_that_reads_slowly_does_not_fill_memory() -> Result<()> 
 fn workers_stay_on_their_cpus() -> Result<()> {
     // No server needs to be there.
     let proxy = Config::at("worker_cpus = \"0\"", "127.0.0.1:1").user("nobody").start()?;
+    // It listens before its threads begin.
+    wait_metric(&proxy, "trunkline_workers_answered", "", |n| n == 2.0)?;
     let mut seen = 0;
     for task in std::fs::read_dir(format!("/proc/{}/task", proxy.pid()))? {
         let status = std::fs::read_to_string(task?.path().join("status"))?;
