@@ -41,8 +41,9 @@ impl fmt::Display for PasswordError {
 impl std::error::Error for PasswordError {}
 
 impl Password {
-    /// Reads `*` + 40 hex digits, 43 characters of base64 (`client_ed25519`), or `$A$005$…` (70 bytes, or the same as 140 hex digits with or
-    /// without `0x`, as servers print it with `HEX()`).
+    /// Reads `*` + 40 hex digits, 43 characters of base64 (`client_ed25519`), or `$A$005$…` (70
+    /// bytes, or the same as 140 hex digits with or without `0x`, as servers print it with
+    /// `HEX()`).
     pub fn from_hash(text: &str) -> Result<Self, PasswordError> {
         if let Some(digits) = text.strip_prefix('*') {
             let bytes = unhex(digits.as_bytes()).and_then(|bytes| <[u8; 20]>::try_from(bytes).ok());

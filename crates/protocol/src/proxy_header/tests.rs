@@ -152,7 +152,10 @@ fn headers() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_header_is_found_wherever_its_bytes_are_split(header in headers(), behind in any::<[u8; 5]>()) {
+    fn a_header_is_found_wherever_its_bytes_are_split(
+        header in headers(),
+        behind in any::<[u8; 5]>(),
+    ) {
         for len in 0..header.len() {
             prop_assert_eq!(scan(&header[..len]), Ok(Opening::Partial));
         }
@@ -163,7 +166,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_an_answer(head in 0_usize..3, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_give_an_answer(
+        head in 0_usize..3,
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
         let head: &[u8] = [&b""[..], SIGNATURE_1, SIGNATURE_2][head];
         let bytes = [head, &bytes].concat();
         if let Ok(Opening::Whole(header, len)) = scan(&bytes) {

@@ -209,7 +209,7 @@ fn is_right(account: &AccountSpec, auth: &[u8], flavor: Flavor, nonce: &[u8; NON
             let stored = caching_sha2::stage2(&caching_sha2::stage1(password));
             caching_sha2::verify(auth, &stored, nonce).is_some()
         }
-        Plugin::Native | Plugin::Sha256 | Plugin::Clear => {
+        Plugin::Native | Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519 => {
             let stored = native::stage2(&native::stage1(password));
             native::verify(auth, &stored, nonce).is_some()
         }
