@@ -226,7 +226,7 @@ impl Login {
             Plugin::CachingSha2 => {
                 caching_sha2::scramble(&caching_sha2::stage1(password), &self.nonce).to_vec()
             }
-            // Nobody here asks for the last one.
+            // No server of the simulator asks for these.
             Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519 => [password, &[0]].concat(),
         }
     }
