@@ -312,7 +312,10 @@ fn reloads_drain_cut_open_and_close_without_touching_others() -> Result<()> {
 fn at_the_limits_clients_wait_for_their_turn() -> Result<()> {
     let echo = Echo::start("one")?;
     let servers = [server(&echo.address(), "max_connections = 1")];
-    let (proxy, port) = relay(&servers, "max_connections = 2\nconnect_timeout = 20000")?;
+    // Turns are kept within a worker; between workers the first to look is served.
+    let port = free_port()?;
+    let text = text(&servers, port, "max_connections = 2\nconnect_timeout = 20000");
+    let proxy = start(&text.replace("workers = 2", "workers = 1"), port)?;
     let first = Client::connect(port)?;
     let second = thread::spawn(move || Client::connect(port));
     wait_metric(&proxy, "trunkline_tcp_waiting", "", |n| n == 1.0)?;
