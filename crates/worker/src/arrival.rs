@@ -122,6 +122,7 @@ impl Worker {
             return false;
         };
         if client.arrival != Arrival::AwaitHeader {
+            self.judge_again(id);
             return true;
         }
         match proxy_header::scan(&client.inbox) {
@@ -152,6 +153,20 @@ impl Worker {
             };
         }
         true
+    }
+
+    /// Who has been greeted guesses no further when others from there have failed meanwhile.
+    fn judge_again(&mut self, id: ClientId) {
+        let now_ms = self.now.ms();
+        let is_limited = self.snapshot.settings.failed_logins_max > 0;
+        let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
+            return;
+        };
+        let addr = client.peer.client_addr.filter(|_| client.session.is_none());
+        let wait_ms = addr.map_or(0, |addr| self.shared.addresses().blocked_ms(addr, now_ms));
+        if wait_ms > 0 && client.arrival == Arrival::Admitted {
+            client.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
+        }
     }
 
     fn refuse_header(&mut self, id: ClientId, error: HeaderError) {

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use trunkline_session::backend::ServerHandshake;
 use trunkline_testkit::{Trunkline, wait_until};
 
 use super::{behind, enter, from};
 use crate::backends::{self, Config, PASSWORD, TIMEOUT};
-use crate::wire::{Endpoint, Wire, refused};
+use crate::wire::{Endpoint, MODERN, Wire, login, refused};
 
 /// Any client of the loopback network may say where it comes from.
 const TRUSTED: &str = "proxy_protocol_networks = [\"127.0.0.0/8\"]";
@@ -116,15 +117,21 @@ fn an_address_whose_logins_fail_has_to_wait() -> Result<()> {
         assert_eq!(guess(user)?.code, 1045);
     }
     assert!(enter(&proxy, "guessed", "192.0.2.7").is_ok());
+    // Connected before, and not logged in yet: that is no way to go on guessing.
+    let mut early = Wire::open(&proxy)?;
+    early.send_raw(&from("192.0.2.7"))?;
     for _ in 0..3 {
         assert_eq!(guess("guessed")?.code, 1045);
     }
+    let wanted = login("guessed", PASSWORD, "", MODERN);
+    let attempt = early.shake(ServerHandshake::new(wanted), Vec::new()).map(|()| early);
+    assert_eq!(refused(attempt)?.code, 1129);
     let begun = Instant::now();
     let error = refused(enter(&proxy, "guessed", "192.0.2.7"))?;
     assert_eq!(error.code, 1129, "{error:?}");
     assert!(error.text.starts_with("Host '192.0.2.7' is blocked because of many"), "{error:?}");
     assert!(enter(&proxy, "guessed", "192.0.2.8").is_ok());
-    refusals(&proxy, "address_blocked", 1.0)?;
+    refusals(&proxy, "address_blocked", 2.0)?;
     assert_eq!(proxy.metric("trunkline_failed_login_blocks_total", "")?, Some(1.0));
     let again = || Ok(enter(&proxy, "guessed", "192.0.2.7").ok());
     wait_until("the end of the wait", TIMEOUT, again)?;
