@@ -431,15 +431,18 @@ impl Driver {
     }
 
     fn write(&mut self, out: &mut Outside<'_>, side: Side) {
-        let Some(socket) = self.sockets.get_mut(side) else {
-            return;
-        };
-        if socket.is_full || socket.is_connecting {
-            return;
-        }
-        let link = socket.link;
-        let pending = self.worker.pending(side);
-        if !pending.is_empty() {
+        loop {
+            let Some(socket) = self.sockets.get_mut(side) else {
+                return;
+            };
+            if socket.is_full || socket.is_connecting {
+                return;
+            }
+            let link = socket.link;
+            let pending = self.worker.pending(side);
+            if pending.is_empty() {
+                break;
+            }
             let wanted = pending.len();
             self.worker.counters_mut().socket_writes += 1;
             let pending = self.worker.pending(side);
