@@ -185,6 +185,10 @@ impl Worker {
         let Some((id, client)) = victim.and_then(|id| Some((id, self.clients.get(id)?))) else {
             return self.forward_kill(KillRequest { number, scope, user, asker });
         };
+        if matches!(client.phase, Phase::Closing) {
+            // It is as good as gone.
+            return self.answer_kill(asker, KillAnswer::Unknown);
+        }
         let is_own = client.session.as_ref().is_some_and(|session| *session.user.name == *user);
         if !is_own {
             return self.answer_kill(asker, KillAnswer::NotOwner);
