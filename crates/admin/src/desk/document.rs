@@ -4,7 +4,7 @@
 use std::{collections::HashMap, fmt::Write};
 
 use trunkline_config::{
-    Config, ConfigError, parse_tables,
+    Config, ConfigError, SECTIONS, parse_tables,
     variable::{self, quoted},
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
@@ -22,20 +22,6 @@ const HARMLESS: [(&str, &str); 8] = [
     ("rule", "sticky_conn"),
     ("rule", "log"),
     ("replication", "check_type"),
-];
-
-/// The sections of a file that tables are written as.
-const SECTIONS: [&str; 10] = [
-    "server",
-    "server_ssl_params",
-    "hostgroup",
-    "user",
-    "replication",
-    "rule",
-    "fast_routing",
-    "firewall_user",
-    "firewall_rule",
-    "limit",
 ];
 
 /// Tables whose rows have no effect yet.

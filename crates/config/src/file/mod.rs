@@ -56,7 +56,7 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
 }
 
 /// The lists of tables that a file may have.
-const SECTIONS: [&str; 11] = [
+pub const SECTIONS: [&str; 11] = [
     "server",
     "server_ssl_params",
     "hostgroup",
