@@ -42,7 +42,7 @@ pub use file::{FileSource, SECTIONS, TableRow, parse, parse_tables, table_rows};
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use settings::{
-    Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+    Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
 };
 pub use snapshot::{Hostgroup, Snapshot};
 pub use tcp::{TcpEntry, TcpFront};

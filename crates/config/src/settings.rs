@@ -409,6 +409,17 @@ choice! {
 }
 
 choice! {
+    /// How workers receive.
+    IoDriver, "auto, epoll or io_uring", Auto;
+    /// What costs less here.
+    Auto = "auto",
+    /// Each socket is read when it has something.
+    Epoll = "epoll",
+    /// The kernel puts what comes into buffers.
+    IoUring = "io_uring"
+}
+
+choice! {
     /// The lowest version of TLS towards clients.
     TlsVersionMin, "1.2 or 1.3", V1_2;
     /// TLS 1.2.

@@ -9,8 +9,8 @@ use trunkline_topology::Origins;
 use crate::{
     ListenAddress, ListenAllow, ListenTls, WorkerCpus,
     settings::{
-        Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile, TlsDefault,
-        TlsVersionMin,
+        Given, IoDriver, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile,
+        TlsDefault, TlsVersionMin,
     },
 };
 
@@ -97,6 +97,12 @@ settings! {
     /// order; a list like `0-3,6` names them. Worth a try where servers or network interrupts have
     /// CPUs of their own; elsewhere the kernel knows better. Linux only.
     worker_cpus: WorkerCpus = WorkerCpus::Off, Range::All, "", Restart, "0.1.0";
+
+    /// How workers receive. With `io_uring` the kernel puts what comes into buffers of the worker
+    /// (4 MiB each), without a call for each socket; Linux 6.0 or later. Where the kernel refuses it,
+    /// as many containers do, `epoll` is taken, and the log says so. `auto` takes what measured
+    /// better.
+    io: IoDriver = IoDriver::Auto, Range::All, "", Restart, "0.1.0";
 
     /// A worker that has served so many percent more commands than the average of all in the last
     /// second gives resting sessions to the least busy one: those without a transaction, a

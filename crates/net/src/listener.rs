@@ -83,14 +83,13 @@ impl Listener {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 let proxy_addr = stream.local_addr().ok();
-                let stream = Stream::Tcp(stream);
-                stream.tune(keepalive);
+                let stream = Stream::accepted_tcp(stream, keepalive);
                 let client_addr = Some(peer.ip().to_canonical());
                 Ok(Accepted { stream, client_addr, client_socket: Some(peer), proxy_addr })
             }
             Kind::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                let stream = Stream::Unix(stream);
+                let stream = Stream::accepted_unix(stream);
                 Ok(Accepted { stream, client_addr: None, client_socket: None, proxy_addr: None })
             }
         }
@@ -147,7 +146,7 @@ pub fn remove_unix_paths(addresses: &[ListenAddress]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Write;
 
     #[test]
     fn a_tcp_port_can_be_shared_by_workers() {
@@ -171,7 +170,7 @@ mod tests {
         let mut accepted = first.accept(None).expect("accept");
         client.write_all(b"hi").expect("write");
         let mut buf = [0; 2];
-        accepted.stream.read_exact(&mut buf).expect("read");
+        assert_eq!(accepted.stream.receive(&mut buf).expect("read"), 2);
         assert_eq!((&buf, accepted.client_addr), (b"hi", None));
         drop(first);
         assert!(Listener::open(&address).is_ok());

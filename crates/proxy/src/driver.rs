@@ -2,7 +2,7 @@
 //! and write to each touched socket once.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc::Receiver},
@@ -26,6 +26,7 @@ use crate::{
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
     sockets::{Socket, Sockets, token_of},
+    writing::WriteBatch,
 };
 
 /// Bytes read at once: the worker's one scratch buffer.
@@ -67,6 +68,7 @@ pub(crate) struct Driver {
     /// Sockets that may have more to read than one batch took.
     unfinished: Vec<Side>,
     accepting: Vec<usize>,
+    pub(crate) writing: WriteBatch,
     /// The worker has ended all its sessions.
     is_stopped: bool,
 }
@@ -81,6 +83,7 @@ impl Driver {
             sealed: Sealed::default(),
             unfinished: Vec::new(),
             accepting: Vec::new(),
+            writing: WriteBatch::default(),
             is_stopped: false,
         }
     }
@@ -111,7 +114,7 @@ impl Driver {
 
     /// The TCP listeners' part, and what it works with.
     fn relaying(&mut self) -> (&mut Relays, Means<'_>) {
-        let (poller, keepalive) = (&self.parts.poller, self.parts.keepalive);
+        let (poller, keepalive) = (&mut self.parts.poller, self.parts.keepalive);
         (&mut self.relays, Means { poller, scratch: &mut self.scratch, keepalive })
     }
 
@@ -226,7 +229,7 @@ impl Driver {
 
     /// Reads what a socket has. A read that fills less than the buffer has taken everything,
     /// unless the socket has ended: then reading goes on until it says so.
-    fn read(&mut self, side: Side) {
+    pub(crate) fn read(&mut self, side: Side) {
         for _ in 0..READS_PER_BATCH {
             let Some(socket) = self.sockets.get_mut(side) else {
                 return;
@@ -241,7 +244,7 @@ impl Driver {
             let begin = socket.tls.as_ref().map_or(0, |tls| tls.waiting_len());
             let room = self.scratch.get_mut(begin..).unwrap_or_default();
             let wanted = room.len();
-            match socket.stream.read(room) {
+            match self.parts.poller.read(&mut socket.stream, room) {
                 Ok(0) => return self.ended(side, "the connection was closed"),
                 Ok(len) => {
                     match is_sealed {
@@ -281,67 +284,12 @@ impl Driver {
     fn settle(&mut self) {
         loop {
             self.act();
-            let Some(side) = self.parts.worker.next_dirty() else {
+            if !self.write_some() {
                 break;
-            };
-            self.write(side);
+            }
         }
         self.parts.worker.let_leave();
         self.act();
-    }
-
-    pub(crate) fn write(&mut self, side: Side) {
-        loop {
-            let Some(socket) = self.sockets.get_mut(side) else {
-                return;
-            };
-            if socket.is_full || socket.is_connecting {
-                return;
-            }
-            if socket.tls.is_some() {
-                return self.write_sealed(side);
-            }
-            let pending = self.parts.worker.pending(side);
-            if pending.is_empty() {
-                break;
-            }
-            let wanted = pending.len();
-            let result = socket.stream.write(pending);
-            self.parts.worker.counters_mut().socket_writes += 1;
-            match result {
-                Ok(len) => {
-                    if len < wanted
-                        && let Some(socket) = self.sockets.get_mut(side)
-                    {
-                        socket.is_full = true;
-                    }
-                    self.parts.worker.wrote(side, len);
-                    if len < wanted {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    socket.is_full = true;
-                    return;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.write_failed(side, &error),
-            }
-        }
-        if self.sockets.get_mut(side).is_some_and(|socket| socket.is_closing) {
-            self.ended(side, "closed");
-        }
-    }
-
-    /// The peer is gone; what it said last may still be readable and says more than the error.
-    pub(crate) fn write_failed(&mut self, side: Side, error: &io::Error) {
-        if let Some(socket) = self.sockets.get_mut(side) {
-            socket.has_ended = true;
-        }
-        self.read(side);
-        if self.sockets.get_mut(side).is_some() {
-            self.ended(side, &error.to_string());
-        }
     }
 
     fn act(&mut self) {
@@ -384,7 +332,11 @@ impl Driver {
                     }
                 }
             }
-            Action::Probe(conn) => self.read(Side::Server(conn)),
+            Action::Probe(conn) => {
+                if self.parts.poller.look().is_ok() {
+                    self.read(Side::Server(conn));
+                }
+            }
             Action::Decrypt { client, ciphertext } => {
                 self.compute(Job::Decrypt(client, ciphertext));
             }
@@ -500,7 +452,7 @@ impl Driver {
         let Some(socket) = self.sockets.get_mut(side) else {
             return;
         };
-        match socket.stream.connecting() {
+        match self.parts.poller.connecting(&mut socket.stream, token_of(side)) {
             Connecting::Pending => {}
             Connecting::Failed(reason) => {
                 let others = std::mem::take(&mut socket.alternatives);

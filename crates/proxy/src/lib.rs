@@ -7,6 +7,7 @@ mod mailbox;
 mod driver;
 mod sockets;
 mod tls;
+mod writing;
 
 mod relays;
 

@@ -8,8 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::{info, warn};
 use trunkline_compression::Libraries;
-use trunkline_config::{ListenAddress, Snapshot};
+use trunkline_config::{IoDriver, ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
@@ -164,7 +165,7 @@ impl DataPlane {
             }
             match self.open_for_each_worker(address) {
                 Ok(bound) => {
-                    tracing::info!("listening on {bound}, for any protocol");
+                    info!("listening on {bound}, for any protocol");
                     open.insert(address.clone(), bound);
                 }
                 Err(error) => problems.push(format!("can't listen at {address}: {error}")),
@@ -321,10 +322,12 @@ impl Start {
             Box::new(Libraries::new()),
         );
         worker.offer_tls(self.tls.acceptor().is_some());
+        let mut poller = self.poller;
+        receive(&mut poller, self.snapshot.settings.io, self.index);
         let parts = Parts {
             worker,
             seed,
-            poller: self.poller,
+            poller,
             listeners: self.listeners,
             mail: self.mail,
             own: self.own,
@@ -336,5 +339,20 @@ impl Start {
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)
+    }
+}
+
+/// Begins to receive as configured, or as this system can. `auto` is epoll: what measured better
+/// over all numbers of clients (`docs/decisions/0025`).
+fn receive(poller: &mut Poller, wanted: IoDriver, worker: usize) {
+    if wanted != IoDriver::IoUring {
+        return;
+    }
+    match poller.receive_by_ring() {
+        Ok(()) if worker == 0 => info!("receiving by io_uring"),
+        Ok(()) => {}
+        Err(error) => {
+            warn!(%error, worker, "io_uring is not to be had here: receiving by epoll");
+        }
     }
 }
