@@ -300,6 +300,8 @@ impl Stage {
             | Action::Kill { .. }
             | Action::Killed { .. }
             | Action::WakeCached { .. }
+            | Action::AskShared(_)
+            | Action::StoreShared(_)
             | Action::HandOver { .. }
             | Action::MoveClient { .. }
             | Action::ClientLeft { .. } => bail!("an action that does not belong here"),

@@ -33,6 +33,7 @@ mod config;
 mod cpus;
 mod error;
 mod guards;
+mod redis;
 
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use cpus::WorkerCpus;
@@ -41,6 +42,7 @@ pub use error::ConfigError;
 pub use file::{FileSource, SECTIONS, TableRow, parse, parse_tables, table_rows};
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
+pub use redis::RedisServer;
 pub use settings::{
     Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
 };

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use trunkline_sql::routine::Routines;
 use trunkline_topology::Origins;
 
 use crate::{ListenAddress, ListenAllow, ListenTls};
@@ -279,6 +280,18 @@ impl SettingValue for Vec<ListenAllow> {
     fn show(&self) -> String {
         let words: Vec<String> = self.iter().map(ToString::to_string).collect();
         words.join(";")
+    }
+}
+
+impl SettingValue for Routines {
+    const KIND: &'static str = "names of routines";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        read_text(given)?.parse()
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
     }
 }
 

@@ -4,10 +4,11 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_rules::ITERATIONS_MAX;
+use trunkline_sql::routine::Routines;
 use trunkline_topology::Origins;
 
 use crate::{
-    ListenAddress, ListenAllow, ListenTls, WorkerCpus,
+    ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus,
     settings::{
         Given, IoDriver, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile,
         TlsDefault, TlsVersionMin,
@@ -369,6 +370,11 @@ settings! {
     /// by commas; `*` is everybody. For others it is a statement like any other.
     explain_route_users: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
 
+    /// Stored functions and procedures that only read and leave nothing in their session, separated
+    /// by commas: `price` in every schema, or `shop.in_stock`. What calls no other ones goes to the
+    /// readers of the automatic split as other reads do.
+    reading_routines: Routines = Routines::default(), Range::Text(65_536), "", Live, "0.1.0";
+
     /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
     /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
     firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";
@@ -406,6 +412,16 @@ settings! {
     /// The longest result that is cached.
     query_cache_result_max: usize = 1_048_576, Range::Numbers(64, 1_073_741_824), "bytes", Live,
         "0.1.0";
+
+    /// A Redis server that several proxies share cached results in, `redis://[user@]host[:port][/db]`.
+    /// It is asked for what is not in memory. Empty shares nothing.
+    query_cache_redis: Option<RedisServer> = None, Range::All, "", Live, "0.1.0";
+
+    /// File with the password for it, in one line. It is read whenever a connection is opened.
+    query_cache_redis_password_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// How long a statement waits for it before it goes on without it.
+    query_cache_redis_timeout: u64 = 20, Range::Numbers(1, 10_000), "ms", Live, "0.1.0";
 
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";

@@ -10,6 +10,7 @@ use std::{
 };
 
 use tracing::{error, info, warn};
+use trunkline_cache::Waiter;
 use trunkline_config::Snapshot;
 use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, Tls, TlsSetup, Token,
@@ -25,6 +26,7 @@ use crate::{
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
+    shared_cache::SharedCacheThread,
     sockets::{Socket, Sockets, token_of},
     writing::WriteBatch,
 };
@@ -52,6 +54,7 @@ pub(crate) struct Parts {
     pub peers: Vec<Postbox>,
     pub index: usize,
     pub passwords: PasswordThread,
+    pub shared_cache: SharedCacheThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
     pub started: Instant,
@@ -371,6 +374,13 @@ impl Driver {
                     peer.send(Mail::CacheWoken(clients));
                 }
             }
+            Action::AskShared(ask) => {
+                let Waiter { index, generation, .. } = ask.waiter;
+                if !self.parts.shared_cache.ask(ask) {
+                    self.parts.worker.cache_woken(vec![ClientId { index, generation }]);
+                }
+            }
+            Action::StoreShared(store) => self.parts.shared_cache.store(store),
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,

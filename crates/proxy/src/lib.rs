@@ -13,6 +13,8 @@ mod relays;
 
 mod passwords;
 
+mod shared_cache;
+
 mod plane;
 
 pub use mailbox::Mail;

@@ -22,6 +22,7 @@ use crate::{
     driver::{Driver, Parts, WAKE},
     mailbox::{Postbox, mailbox},
     passwords::PasswordThread,
+    shared_cache::SharedCacheThread,
 };
 
 /// What a data plane is started with.
@@ -46,6 +47,7 @@ pub struct DataPlane {
     /// TCP listeners that are open, by their configured address: where they are.
     tcp: Mutex<HashMap<ListenAddress, ListenAddress>>,
     shared: Arc<Shared>,
+    shared_cache: SharedCacheThread,
 }
 
 impl DataPlane {
@@ -79,11 +81,15 @@ impl DataPlane {
         }
         let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
         let tcp = Mutex::default();
-        let mut plane = Self { postboxes, threads: Vec::new(), listen, tcp, shared };
+        let started = Instant::now();
+        let cache = Arc::clone(shared.cache());
+        let shared_cache = SharedCacheThread::start(cache, postboxes.clone(), started)
+            .map_err(|error| error.to_string())?;
+        shared_cache.configure(settings);
+        let mut plane = Self { postboxes, threads: Vec::new(), listen, tcp, shared, shared_cache };
         if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
             return Err(problem);
         }
-        let started = Instant::now();
         for (index, (poller, (own, mail))) in pollers.into_iter().enumerate() {
             let own_listeners = match index + 1 == plane.postboxes.len() {
                 true => std::mem::take(&mut listeners),
@@ -100,6 +106,7 @@ impl DataPlane {
                 listeners: own_listeners,
                 peers: plane.postboxes.clone(),
                 passwords: passwords.clone(),
+                shared_cache: plane.shared_cache.clone(),
                 keepalive,
                 started,
                 snapshot: Arc::clone(&options.snapshot),
@@ -132,6 +139,13 @@ impl DataPlane {
         &self.shared
     }
 
+    /// Empties the result cache, and the shared one behind it for all proxies; how many results
+    /// this one had.
+    pub fn flush_cache(&self) -> u64 {
+        self.shared_cache.flush();
+        self.shared.cache().flush()
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.postboxes.len()
@@ -140,6 +154,7 @@ impl DataPlane {
     /// Has all workers serve a configuration. TCP listeners that can't be opened are said; they
     /// are tried again with the next one.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
+        self.shared_cache.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
         }
@@ -301,6 +316,7 @@ struct Start {
     listeners: Vec<Listener>,
     peers: Vec<Postbox>,
     passwords: PasswordThread,
+    shared_cache: SharedCacheThread,
     keepalive: Option<Keepalive>,
     started: Instant,
     snapshot: Arc<Snapshot>,
@@ -334,6 +350,7 @@ impl Start {
             peers: self.peers,
             index: self.index,
             passwords: self.passwords,
+            shared_cache: self.shared_cache,
             keepalive: self.keepalive,
             tls: self.tls,
             started: self.started,

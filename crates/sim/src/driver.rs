@@ -547,6 +547,7 @@ impl Driver {
             Action::WakeCached { to, clients } => {
                 out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }
+            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_pool::ConnId;
 use trunkline_protocol::Reader;
 use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
@@ -160,6 +161,10 @@ pub enum Action {
         /// Its clients.
         clients: Vec<ClientId>,
     },
+    /// Ask the shared cache; `cache_woken` with the one who waits, when that is over.
+    AskShared(Box<SharedAsk>),
+    /// Store this in the shared cache.
+    StoreShared(Box<SharedStore>),
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.

@@ -106,7 +106,7 @@ impl Runtime for Control {
     }
 
     fn flush_cache(&self) -> u64 {
-        self.reporter.cache().flush()
+        self.reporter.flush_cache()
     }
 
     fn stop(&self, is_slow: bool) {

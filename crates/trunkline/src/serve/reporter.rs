@@ -34,9 +34,13 @@ impl Reporter {
         Self { plane, known, cache: Arc::clone(shared.cache()) }
     }
 
-    /// The workers' result cache.
-    pub fn cache(&self) -> &Cache {
-        &self.cache
+    /// Empties the result cache, the shared one too; how many results it had.
+    pub fn flush_cache(&self) -> u64 {
+        match self.plane.try_read() {
+            Ok(plane) => plane.flush_cache(),
+            // The workers are being waited for; nobody is answered any more.
+            Err(_) => self.cache.flush(),
+        }
     }
 
     /// A configuration is in force from now on.
@@ -85,12 +89,18 @@ impl StatusSource for Reporter {
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
             report.process = self.known().process.clone();
-            let figures = self.cache.figures();
+            let (figures, shared) = (self.cache.figures(), self.cache.shared().figures());
             report.process.cache = CacheFigures {
                 entries: figures.entries,
                 bytes: figures.bytes,
                 bytes_max: figures.bytes_max,
                 purged: figures.purged,
+                shared_up: u64::from(shared.is_up),
+                shared_asked: shared.asked,
+                shared_hits: shared.hits,
+                shared_stored: shared.stored,
+                shared_dropped: shared.dropped,
+                shared_failures: shared.failures,
             };
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report

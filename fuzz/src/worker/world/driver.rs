@@ -138,6 +138,7 @@ impl World {
                 self.worker(asker.worker).kill_answered(asker, answer);
             }
             Action::WakeCached { to, clients } => self.worker(to).cache_woken(clients),
+            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {
