@@ -48,6 +48,7 @@ impl OneUser {
             active: how & 4 == 0,
             require: Default::default(),
             allow_from: Default::default(),
+            host: None,
             retained_password: None,
             backend: None,
         };
@@ -60,8 +61,16 @@ impl Accounts for OneUser {
         (name == "app").then(|| Arc::clone(&self.user))
     }
 
-    fn verified_sha2(&self, _name: &str) -> Option<[u8; 32]> {
+    fn stand_in(&self, name: &str) -> Option<Arc<User>> {
+        name.starts_with('a').then(|| Arc::clone(&self.user))
+    }
+
+    fn verified_sha2(&self, _user: &User) -> Option<[u8; 32]> {
         self.is_verified.then_some([9; 32])
+    }
+
+    fn can_look_up(&self) -> bool {
+        self.is_secure
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -165,6 +174,9 @@ pub fn client_handshake(data: &[u8]) {
         if let Step::VerifyHash { .. } = step {
             step = handshake.on_verified(way & 8 != 0, &accounts, &mut out);
         }
+        if let Step::LookUp = step {
+            step = handshake.on_looked_up(&accounts, &mut out);
+        }
         assert!(out.len() <= WRITTEN_MAX, "a handshake wrote {} bytes", out.len());
         if let Step::StartTls = step {
             assert!(way & 16 != 0 && !is_encrypted && handshake.awaits_tls());
@@ -183,7 +195,11 @@ pub fn client_handshake(data: &[u8]) {
 /// Whether the handshake goes on.
 fn client_step(step: Step) -> bool {
     match step {
-        Step::Continue | Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => true,
+        Step::Continue
+        | Step::StartTls
+        | Step::Decrypt(_)
+        | Step::VerifyHash { .. }
+        | Step::LookUp => true,
         Step::Accepted(identity) => {
             assert!(identity.user.active, "an inactive user was let in");
             false

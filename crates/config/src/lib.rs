@@ -32,6 +32,7 @@ pub mod manual;
 mod config;
 mod cpus;
 mod error;
+mod granted;
 mod guards;
 
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
@@ -39,6 +40,7 @@ pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, SECTIONS, TableRow, parse, parse_tables, table_rows};
+pub use granted::GrantedUsers;
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use settings::{

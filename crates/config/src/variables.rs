@@ -401,6 +401,20 @@ settings! {
     query_cache_result_max: usize = 1_048_576, Range::Numbers(64, 1_073_741_824), "bytes", Live,
         "0.1.0";
 
+    /// Whose account on the servers reads their grant tables, so that users need not be written
+    /// twice: a user of the configuration with a password that opens servers, which may be
+    /// inactive for clients. Its account there needs `SELECT` on the schema `mysql`. Empty: users
+    /// are those of the configuration only.
+    server_users_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// The hostgroup whose servers are asked for users, one after the other until one answers. It
+    /// is these users' default hostgroup too.
+    server_users_hostgroup: u32 = 0, Range::Numbers(0, u32::MAX as u64), "", Live, "0.1.0";
+
+    /// How often they are asked. They are asked too when a client was to be refused, or when a
+    /// server has refused one of these users.
+    server_users_interval: u64 = 60_000, Range::Numbers(1_000, DAY_MS), "ms", Live, "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 

@@ -53,6 +53,7 @@ pub(crate) struct Parts {
     pub passwords: PasswordThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub started: Instant,
 }
 
@@ -394,6 +395,7 @@ impl Driver {
             Action::Encrypt { conn, public_key_pem, plaintext } => {
                 self.compute(Job::Encrypt(conn, public_key_pem, plaintext));
             }
+            Action::LookUpUsers => (self.parts.look_up_users)(),
             Action::AskPeers(key) => {
                 for (index, peer) in self.parts.peers.iter().enumerate() {
                     if index != self.parts.index {
@@ -591,6 +593,7 @@ impl Driver {
             Mail::Sessions(query, answer) => answer(worker.sessions(query)),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
+            Mail::UsersLookedUp => worker.users_looked_up(),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),

@@ -32,6 +32,8 @@ pub enum Mail {
     Decrypted(ClientId, Option<Vec<u8>>),
     /// A password was checked against its hash.
     Verified(ClientId, bool),
+    /// The users are published that servers have now.
+    UsersLookedUp,
     /// A password was encrypted for a server.
     Encrypted(ConnId, Option<Vec<u8>>),
     /// Another worker needs a connection to this server.

@@ -48,7 +48,11 @@ const ORDINARY: Capabilities = Capabilities::LONG_PASSWORD
 
 /// Users and what has been proven of them.
 struct Users {
-    users: HashMap<String, Arc<User>>,
+    users: RefCell<HashMap<String, Arc<User>>>,
+    /// What a look-up finds.
+    later: Option<Arc<User>>,
+    /// Whose way an unknown user goes.
+    stand_in: Option<Arc<User>>,
     proven: RefCell<HashMap<String, [u8; 32]>>,
     key: Option<Vec<u8>>,
     is_secure: bool,
@@ -67,11 +71,14 @@ impl Users {
             active: true,
             require: Default::default(),
             allow_from: Default::default(),
+            host: None,
             retained_password: None,
             backend: None,
         };
         Self {
-            users: HashMap::from([(name.to_owned(), Arc::new(user))]),
+            users: RefCell::new(HashMap::from([(name.to_owned(), Arc::new(user))])),
+            later: None,
+            stand_in: None,
             proven: RefCell::default(),
             key: Some(b"the public key".to_vec()),
             is_secure: false,
@@ -81,11 +88,19 @@ impl Users {
 
 impl Accounts for Users {
     fn user(&self, name: &str) -> Option<Arc<User>> {
-        self.users.get(name).cloned()
+        self.users.borrow().get(name).cloned()
     }
 
-    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {
-        self.proven.borrow().get(name).copied()
+    fn stand_in(&self, _name: &str) -> Option<Arc<User>> {
+        self.stand_in.clone()
+    }
+
+    fn verified_sha2(&self, user: &User) -> Option<[u8; 32]> {
+        self.proven.borrow().get(&user.name).copied()
+    }
+
+    fn can_look_up(&self) -> bool {
+        self.later.is_some()
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -263,6 +278,13 @@ impl Wire<'_> {
                 Step::VerifyHash { clear, hash } => {
                     let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
                     self.client.on_verified(is_right, self.users, &mut self.to_client)
+                }
+                Step::LookUp => {
+                    if let Some(user) = &self.users.later {
+                        let mut users = self.users.users.borrow_mut();
+                        users.insert(user.name.clone(), Arc::clone(user));
+                    }
+                    self.client.on_looked_up(self.users, &mut self.to_client)
                 }
                 Step::Refused(refusal) => return Some(Err(refusal)),
                 Step::Accepted(identity) => {

@@ -5,6 +5,7 @@
 mod address;
 mod gate;
 mod health;
+mod host;
 mod network;
 mod pipeline;
 mod secret;
@@ -15,6 +16,7 @@ mod user;
 pub use address::{Address, AddressError};
 pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use host::HostPattern;
 pub use network::{Network, Origins};
 pub use pipeline::Pipeline;
 pub use secret::Secret;

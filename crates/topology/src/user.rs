@@ -1,6 +1,6 @@
 //! Who may connect, and as whom they reach the servers.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crate::{HostgroupId, Origins, Secret, TlsRequirement};
 
@@ -122,6 +122,20 @@ pub struct User {
     /// Where the user's clients may come from; empty for everywhere. From elsewhere the user is
     /// unknown.
     pub allow_from: Origins,
+    /// The host pattern of the account in servers' grant tables; `None` for a user of the
+    /// configuration.
+    pub host: Option<String>,
+}
+
+impl User {
+    /// What tells users apart: several accounts of servers may have one name. No name of the
+    /// configuration has a NUL.
+    pub fn key(&self) -> Cow<'_, str> {
+        match &self.host {
+            None => Cow::Borrowed(&self.name),
+            Some(host) => Cow::Owned(format!("{}\0{host}", self.name)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -112,6 +112,8 @@ pub enum Action {
         /// What to encrypt.
         plaintext: Secret<Vec<u8>>,
     },
+    /// Find out what users the servers have, publish them, and answer with `users_looked_up`.
+    LookUpUsers,
     /// Ask the other workers for an idle connection to this server: the global cap is reached.
     AskPeers(ServerKey),
     /// Give this connection, with its socket, to another worker.

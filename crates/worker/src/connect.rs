@@ -22,7 +22,7 @@ use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression, 
 
 use crate::{
     Action, ClientId, Worker,
-    conn::{Conn, ConnPhase, InFlight, Owner},
+    conn::{AccountKey, Conn, ConnPhase, InFlight, Owner},
     dispatch::put_own_query,
     outbox::Outbox,
     prepared::ServerStmts,
@@ -368,7 +368,8 @@ impl Worker {
         self.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
-            (FailureKind::AuthenticationDenied | FailureKind::NeedsPassword, _) => {}
+            (FailureKind::AuthenticationDenied, _) => self.doubt(account),
+            (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
@@ -392,6 +393,15 @@ impl Worker {
             self.fail_statement(waiter.client, failure.code, &failure.sqlstate, &text);
         }
         self.pump(hostgroup);
+    }
+}
+
+impl Worker {
+    /// A server does not take an account: if it comes from a server, it may be another one now.
+    fn doubt(&mut self, account: AccountId) {
+        if self.accounts.key(account).is_some_and(AccountKey::is_granted) {
+            self.look_up_users(None);
+        }
     }
 }
 

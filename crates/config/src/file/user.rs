@@ -69,6 +69,7 @@ pub(super) fn read(
         active: active.unwrap_or(true),
         require,
         allow_from: allow_from.unwrap_or_default(),
+        host: None,
     };
     let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
     let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));

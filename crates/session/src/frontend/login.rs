@@ -17,7 +17,7 @@ use super::{
     Accounts, Attribute, AwaitSha2Answer, AwaitSwitchResponse, ClientIdentity, Nonce, Refusal,
     State, Step,
     identity::{ProvenHash, keep_attributes},
-    state::await_verification,
+    state::{AwaitUsers, await_verification},
 };
 use crate::credential::Credential;
 
@@ -25,8 +25,15 @@ use crate::credential::Credential;
 #[derive(Debug)]
 pub(super) struct Login {
     name: String,
-    /// `None` for an unknown or inactive user, who goes through the same exchange.
+    /// Of an unknown or inactive user, who goes through the same exchange, the one that stands
+    /// in, if there is any.
     user: Option<Arc<User>>,
+    /// Whether it is the user that the client names.
+    is_known: bool,
+    /// Whether a switch request has been sent: clients take one.
+    has_switched: bool,
+    /// Whether the users were looked up for this client.
+    has_looked_up: bool,
     schema: Option<Vec<u8>>,
     capabilities: Capabilities,
     zstd_level: u8,
@@ -37,6 +44,15 @@ pub(super) struct Login {
     has_password: bool,
     /// Number of the next packet, whoever sends it.
     pub(super) seq: u8,
+}
+
+/// What a client has shown that was not right.
+#[derive(Debug)]
+pub(super) enum Shown {
+    /// An answer by a plug-in.
+    Answer(Plugin, Secret<Vec<u8>>),
+    /// The password itself, which is none of this hash's.
+    Password { clear: Secret<Vec<u8>>, against: Secret<Vec<u8>> },
 }
 
 /// What an answer proves.
@@ -59,10 +75,13 @@ impl Login {
         seq: u8,
         accounts: &dyn Accounts,
     ) -> Box<Self> {
-        let (name, user) = look_up(response.user, accounts);
+        let (name, user, is_known) = look_up(response.user, accounts);
         Box::new(Self {
             name,
             user,
+            is_known,
+            has_switched: false,
+            has_looked_up: false,
             schema: response.schema.map(<[u8]>::to_vec),
             capabilities: response.capabilities & offered,
             zstd_level: response.zstd_level.unwrap_or_default(),
@@ -81,10 +100,13 @@ impl Login {
         seq: u8,
         accounts: &dyn Accounts,
     ) -> Box<Self> {
-        let (name, user) = look_up(request.user, accounts);
+        let (name, user, is_known) = look_up(request.user, accounts);
         Box::new(Self {
             name,
             user,
+            is_known,
+            has_switched: false,
+            has_looked_up: false,
             schema: request.schema.map(<[u8]>::to_vec),
             capabilities,
             zstd_level: 0,
@@ -149,7 +171,7 @@ impl Login {
             verdict @ (Verdict::Wrong
             | Verdict::Right(_)
             | Verdict::Undecided
-            | Verdict::Slow(_)) => self.conclude(plugin, verdict, accounts, out),
+            | Verdict::Slow(_)) => self.conclude(plugin, answer, verdict, accounts, out),
         }
     }
 
@@ -163,7 +185,48 @@ impl Login {
     ) -> (State, Step) {
         self.has_password = !caching_sha2::is_empty_answer(answer);
         let verdict = self.check(plugin, answer, accounts);
-        self.conclude(plugin, verdict, accounts, out)
+        self.conclude(plugin, answer, verdict, accounts, out)
+    }
+
+    /// Refuses a client, unless the users may be others by now: then that is found out first.
+    pub(super) fn turn_down(
+        mut self: Box<Self>,
+        shown: Shown,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        if self.has_looked_up || !accounts.can_look_up() {
+            return (State::Finished, self.deny(accounts, out));
+        }
+        self.has_looked_up = true;
+        (State::Users(AwaitUsers { login: self, shown }), Step::LookUp)
+    }
+
+    /// Decides anew on what a client has shown, by the users as they are now.
+    pub(super) fn look_again(
+        mut self: Box<Self>,
+        shown: Shown,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        (self.user, self.is_known) = find(&self.name, accounts);
+        let (plugin, answer) = match shown {
+            Shown::Answer(plugin, answer) => (plugin, answer),
+            Shown::Password { clear, against } => {
+                let is_new = !self.stored_hashes().any(|hash| *hash == against);
+                let clear = is_new.then(|| clear.expose().clone());
+                return await_verification(self, clear, accounts, out);
+            }
+        };
+        let wanted = self.required_plugin(Some(plugin), plugin, accounts);
+        if wanted == plugin {
+            let verdict = self.check(plugin, answer.expose(), accounts);
+            return self.conclude(plugin, answer.expose(), verdict, accounts, out);
+        }
+        match self.has_switched {
+            true => (State::Finished, self.deny(accounts, out)),
+            false => self.switch(wanted, out),
+        }
     }
 
     /// The plug-in that made the client's first answer; before plug-ins had names it was native.
@@ -202,6 +265,7 @@ impl Login {
             let step = Refusal::OutdatedAuthentication.refuse(out, self.seq);
             return (State::Finished, step);
         }
+        self.has_switched = true;
         let long = ed25519::nonce(&self.nonce);
         let data = if plugin == Plugin::Ed25519 { &long[..] } else { &self.nonce[..] };
         let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data };
@@ -217,15 +281,21 @@ impl Login {
             return Verdict::Wrong;
         };
         // While a password is being changed the one before is right as well.
-        let newest = self.check_one(&user.password, plugin, answer, accounts);
-        match (newest, &user.retained_password) {
-            (Verdict::Wrong, Some(older)) => self.check_one(older, plugin, answer, accounts),
+        let newest = self.check_one(user, &user.password, plugin, answer, accounts);
+        let verdict = match (newest, &user.retained_password) {
+            (Verdict::Wrong, Some(older)) => self.check_one(user, older, plugin, answer, accounts),
             (verdict, _) => verdict,
+        };
+        match verdict {
+            // It is the stand-in's password, by chance.
+            Verdict::Right(_) if !self.is_known => Verdict::Wrong,
+            verdict => verdict,
         }
     }
 
     fn check_one(
         &self,
+        user: &User,
         password: &Password,
         plugin: Plugin,
         answer: &[u8],
@@ -245,7 +315,9 @@ impl Login {
                     None => Verdict::Wrong,
                 }
             }
-            (Password::Sha2Hash(_), Plugin::CachingSha2) => self.check_remembered(answer, accounts),
+            (Password::Sha2Hash(_), Plugin::CachingSha2) => {
+                self.check_remembered(user, answer, accounts)
+            }
             (Password::Ed25519Key(key), Plugin::Ed25519) => {
                 // What a signature proves opens no server.
                 match ed25519::verify(answer, key.expose(), &ed25519::nonce(&self.nonce)) {
@@ -281,12 +353,12 @@ impl Login {
         if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
     }
 
-    fn check_remembered(&self, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
+    fn check_remembered(&self, user: &User, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
         if caching_sha2::is_empty_answer(answer) {
             return Verdict::Wrong;
         }
         let stage1 = accounts
-            .verified_sha2(&self.name)
+            .verified_sha2(user)
             .and_then(|stage2| caching_sha2::verify(answer, &stage2, &self.nonce));
         match stage1 {
             Some(stage1) => Verdict::Right(Credential {
@@ -301,6 +373,7 @@ impl Login {
     fn conclude(
         mut self: Box<Self>,
         plugin: Plugin,
+        answer: &[u8],
         verdict: Verdict,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
@@ -320,7 +393,10 @@ impl Login {
                 (State::Sha2Answer(AwaitSha2Answer::new(self)), Step::Continue)
             }
             Verdict::Slow(password) => await_verification(self, Some(password), accounts, out),
-            Verdict::Wrong => (State::Finished, self.deny(accounts, out)),
+            Verdict::Wrong => {
+                let shown = Shown::Answer(plugin, Secret::new(answer.to_vec()));
+                self.turn_down(shown, accounts, out)
+            }
         }
     }
 
@@ -332,7 +408,7 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> Step {
-        let Some(user) = self.user.clone() else {
+        let Some(user) = self.user.clone().filter(|_| self.is_known) else {
             return self.deny(accounts, out);
         };
         let default_schema = user.default_schema.as_deref().filter(|schema| !schema.is_empty());
@@ -407,8 +483,19 @@ fn is_same(left: &[u8], right: &[u8]) -> bool {
     is_equal(&caching_sha2::stage1(left), &caching_sha2::stage1(right))
 }
 
-fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>) {
-    let known = std::str::from_utf8(name).ok().and_then(|name| accounts.user(name));
+/// The name as text, the user that the client is checked as, and whether it is the named one.
+fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>, bool) {
+    // No user has a name that is no text, or one with the character that stands for what is none.
     let name = String::from_utf8_lossy(name).into_owned();
-    (name, known.filter(|user| user.active))
+    let (user, is_known) = find(&name, accounts);
+    (name, user, is_known)
+}
+
+fn find(name: &str, accounts: &dyn Accounts) -> (Option<Arc<User>>, bool) {
+    let is_text = !name.contains(char::REPLACEMENT_CHARACTER);
+    let user = accounts.user(name).filter(|user| user.active && is_text);
+    match user {
+        Some(user) => (Some(user), true),
+        None => (accounts.stand_in(name), false),
+    }
 }

@@ -7,7 +7,7 @@ use trunkline_protocol::{
 };
 use trunkline_topology::Secret;
 
-use super::{Accounts, Login, Nonce, Refusal, State, Step};
+use super::{Accounts, Login, Nonce, Refusal, State, Step, login::Shown};
 use crate::credential::Credential;
 
 /// No RSA key in use encrypts to more bytes than this (8,192 bits).
@@ -172,7 +172,10 @@ impl AwaitVerification {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         match (is_right, self.older) {
-            (false, None) => (State::Finished, self.login.deny(accounts, out)),
+            (false, None) => {
+                let shown = Shown::Password { clear: self.password, against: self.hash };
+                self.login.turn_down(shown, accounts, out)
+            }
             (false, Some(older)) => {
                 let step = Step::VerifyHash { clear: self.password.clone(), hash: older.clone() };
                 let next = Self { hash: older, older: None, ..self };
@@ -186,6 +189,20 @@ impl AwaitVerification {
                 (State::Finished, self.login.accept(credential, proven, None, accounts, out))
             }
         }
+    }
+}
+
+/// A client that could not be let in awaits whether the users are others by now.
+#[derive(Debug)]
+pub(super) struct AwaitUsers {
+    pub(super) login: Box<Login>,
+    /// What it showed.
+    pub(super) shown: Shown,
+}
+
+impl AwaitUsers {
+    pub(super) fn on_looked_up(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        self.login.look_again(self.shown, accounts, out)
     }
 }
 

@@ -17,7 +17,7 @@ fn knows(password: &str) -> Credential {
 
 /// The users with another password beside `name`'s own.
 fn retaining(mut users: Users, name: &str, password: Password) -> Users {
-    let user = users.users.get_mut(name).map(Arc::make_mut).expect("the user");
+    let user = users.users.get_mut().get_mut(name).map(Arc::make_mut).expect("the user");
     user.retained_password = Some(password);
     users
 }
