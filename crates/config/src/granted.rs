@@ -82,6 +82,7 @@ mod tests {
             active: true,
             require: TlsRequirement::None,
             allow_from: Default::default(),
+            unix_uid: None,
             host: Some(host.to_owned()),
         }
     }

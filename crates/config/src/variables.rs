@@ -430,6 +430,11 @@ settings! {
     /// system. A change is for new connections.
     tcp_keepalive_time: u32 = 120, Range::Numbers(0, 7_200), "s", Live, "0.1.0";
 
+    /// Whether the system may write the process's memory into a core dump, and whether other
+    /// processes of the same account may read it: both have passwords and keys in them. Debuggers
+    /// and profilers need it.
+    core_dumps: bool = false, Range::All, "", Restart, "0.1.0";
+
     /// How much is logged. No level logs passwords, and none below `debug` logs statements.
     log_level: LogLevel = LogLevel::Info, Range::All, "", Live, "0.1.0";
 

@@ -6,6 +6,7 @@ use std::{io, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpStream, UnixStream},
+    task::spawn_blocking,
     time::timeout,
 };
 use trunkline_net::{Connector, Received, Sealed, Tls, TlsSetup};
@@ -19,7 +20,7 @@ use trunkline_protocol::{
     },
 };
 use trunkline_session::backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish};
-use trunkline_topology::{Address, Server, TlsMode};
+use trunkline_topology::{Address, Secret, Server, TlsMode};
 
 use crate::{
     Account, LearnError,
@@ -165,8 +166,12 @@ impl Conversation {
                     trunkline_crypto::encrypt_oaep_sha1(&public_key_pem, plaintext.expose());
                 step = handshake.on_encrypted(cipher.ok(), &mut out);
             }
+            if let ServerStep::Derive { password, derivation } = step {
+                let seed = spawn_blocking(move || derivation.seed(password.expose())).await;
+                step = handshake.on_derived(seed.ok().map(Secret::new), &mut out);
+            }
             match step {
-                ServerStep::Continue | ServerStep::Encrypt { .. } => {}
+                ServerStep::Continue | ServerStep::Encrypt { .. } | ServerStep::Derive { .. } => {}
                 ServerStep::Ready(_) => return Ok(()),
                 ServerStep::StartTls => {
                     self.send(&out).await?;

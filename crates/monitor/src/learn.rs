@@ -7,7 +7,7 @@ use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_session::Credential;
-use trunkline_topology::{Address, Password, Server, TlsMode, User};
+use trunkline_topology::{Address, Server, TlsMode, User};
 
 use crate::conversation::{self, Way};
 
@@ -42,19 +42,12 @@ impl Account {
     }
 
     fn of_user(user: &User) -> Option<Self> {
-        match (&user.backend, &user.password) {
-            (Some(backend), _) => {
-                let credential = Credential::from_clear(backend.password.expose().as_bytes());
-                Some(Self { user: backend.user.clone(), credential })
-            }
-            (None, password @ Password::Clear(_)) => {
-                let credential = Credential::from_password(password);
-                Some(Self { user: user.name.clone(), credential })
-            }
-            (None, Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_)) => {
-                None
-            }
-        }
+        let (name, password) = match &user.backend {
+            Some(backend) => (&backend.user, Some(&backend.password)),
+            None => (&user.name, user.password.clear()),
+        };
+        let credential = Credential::from_clear(password?.expose().as_bytes());
+        Some(Self { user: name.clone(), credential })
     }
 }
 

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use trunkline_protocol::{
     Capabilities,
-    auth::{caching_sha2, native, sha256_crypt},
+    auth::{caching_sha2, is_stored, native},
     codec::frame::{Header, split_packet},
     packet::{
         err,
@@ -56,6 +56,7 @@ struct Users {
     proven: RefCell<HashMap<String, [u8; 32]>>,
     key: Option<Vec<u8>>,
     is_secure: bool,
+    is_encrypted: bool,
 }
 
 impl Users {
@@ -71,6 +72,7 @@ impl Users {
             active: true,
             require: Default::default(),
             allow_from: Default::default(),
+            unix_uid: None,
             host: None,
             retained_password: None,
             backend: None,
@@ -82,6 +84,7 @@ impl Users {
             proven: RefCell::default(),
             key: Some(b"the public key".to_vec()),
             is_secure: false,
+            is_encrypted: false,
         }
     }
 }
@@ -113,6 +116,14 @@ impl Accounts for Users {
 
     fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    fn is_own_process(&self, user: &User) -> bool {
+        user.unix_uid.is_some()
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 }
 
@@ -236,6 +247,12 @@ impl Wire<'_> {
                     assert!(matches!(step, ServerStep::Continue));
                     None
                 }
+                ServerStep::Derive { password, derivation } => {
+                    let seed = Secret::new(derivation.seed(password.expose()));
+                    let step = self.server.on_derived(Some(seed), &mut self.to_proxy);
+                    assert!(matches!(step, ServerStep::Continue));
+                    None
+                }
                 ServerStep::Ready(identity) => Some(Ok(identity)),
                 ServerStep::Failed(failure) => Some(Err(failure)),
             };
@@ -276,7 +293,7 @@ impl Wire<'_> {
                     self.client.on_decrypted(text, self.users, &mut self.to_client)
                 }
                 Step::VerifyHash { clear, hash } => {
-                    let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
+                    let is_right = is_stored(clear.expose(), hash.expose());
                     self.client.on_verified(is_right, self.users, &mut self.to_client)
                 }
                 Step::LookUp => {

@@ -19,7 +19,7 @@ pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use host::HostPattern;
 pub use network::{Network, Origins};
 pub use pipeline::Pipeline;
-pub use secret::Secret;
+pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
 };

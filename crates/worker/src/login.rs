@@ -20,7 +20,7 @@ use trunkline_session::{
     tracker::{Charset, Schema, SessionState},
 };
 use trunkline_stats::ClientRefusal;
-use trunkline_topology::{Password, User};
+use trunkline_topology::{Password, User, wipe_front};
 
 use crate::{
     Action, ClientId, Shared, Worker,
@@ -153,7 +153,7 @@ impl Worker {
             );
             let out = client.outbox.buf(&mut self.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
-            client.inbox.drain(..consumed);
+            wipe_front(&mut client.inbox, consumed);
             self.touch_client(id);
             self.login_step(id, step);
         }
@@ -211,6 +211,9 @@ impl Worker {
     }
 
     fn login_step(&mut self, id: ClientId, step: Step) {
+        if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
+            self.act(Action::Wipe);
+        }
         match step {
             Step::Continue => {}
             Step::StartTls => self.act(Action::StartClientTls(id)),
@@ -508,13 +511,23 @@ struct LoginAccounts<'a> {
     shared: &'a Shared,
     host: String,
     client_addr: Option<IpAddr>,
+    client_uid: Option<u32>,
     is_secure: bool,
+    is_encrypted: bool,
 }
 
 impl<'a> LoginAccounts<'a> {
     fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &Peer, is_encrypted: bool) -> Self {
         let is_secure = peer.is_local || is_encrypted;
-        Self { snapshot, shared, host: peer.host(), client_addr: peer.client_addr, is_secure }
+        Self {
+            snapshot,
+            shared,
+            host: peer.host(),
+            client_addr: peer.client_addr,
+            client_uid: peer.client_uid,
+            is_secure,
+            is_encrypted,
+        }
     }
 }
 
@@ -534,7 +547,12 @@ impl Accounts for LoginAccounts<'_> {
         let key = user.key();
         let proof_of = |password: &Password| match password {
             Password::Sha2Hash(hash) => self.shared.verified(&key, hash.expose()),
-            Password::Clear(_) | Password::NativeHash(_) | Password::Ed25519Key(_) => None,
+            Password::Clear(_)
+            | Password::NativeHash(_)
+            | Password::Sha256Hash(_)
+            | Password::Ed25519Key(_)
+            | Password::ParsecKey(_)
+            | Password::Nobodys => None,
         };
         passwords.into_iter().find_map(proof_of)
     }
@@ -553,5 +571,13 @@ impl Accounts for LoginAccounts<'_> {
 
     fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    fn is_own_process(&self, user: &User) -> bool {
+        self.client_uid.is_some() && user.unix_uid == self.client_uid
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 }

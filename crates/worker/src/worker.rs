@@ -305,6 +305,10 @@ impl Worker {
                 let Some(conn) = self.conns.get_mut(id) else {
                     return;
                 };
+                if matches!(conn.phase, ConnPhase::Login(_)) {
+                    // The password may be in it.
+                    conn.outbox.wipe(len);
+                }
                 match conn.packing.as_deref_mut() {
                     None => conn.outbox.advance(len, &mut self.buffers),
                     Some(packing) => packing.advance(len, &mut self.buffers),

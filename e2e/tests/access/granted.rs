@@ -170,14 +170,14 @@ fn clients_of_one_account_share_connections() -> Result<()> {
 #[test]
 fn users_stay_while_no_server_can_be_asked() -> Result<()> {
     let Some(_) = backends::mariadb("users_stay")? else { return Ok(()) };
-    let mut server = MariaDb::start(Options::default())?;
+    let server = MariaDb::start(Options::default())?;
     backends::account(&server, READER)?;
     server.sql(&format!("GRANT SELECT ON mysql.* TO {READER}"))?;
     create(&server, "patient", "%", "first", "")?;
     let proxy = proxy(&server, "server_users_interval = 1000\nconnect_timeout_server_max = 500")?;
     drop(Wire::login(&proxy, "patient", "first", "")?);
-    server.kill()?;
-    let mark = proxy.log().len();
+    server.kill_hard()?;
+    let mark = proxy.log_mark();
     proxy.wait_log(mark, "servers' users can't be read", TIMEOUT)?;
     assert!(Wire::login(&proxy, "patient", "first", "").is_ok());
     let begun = std::time::Instant::now();

@@ -170,6 +170,14 @@ impl frontend::Accounts for Asked {
     fn is_secure(&self) -> bool {
         self.peer.is_local()
     }
+
+    fn is_own_process(&self, _: &User) -> bool {
+        false
+    }
+
+    fn is_encrypted(&self) -> bool {
+        false
+    }
 }
 
 async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(

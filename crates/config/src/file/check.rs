@@ -151,7 +151,7 @@ fn check_server_users(entries: &Entries, settings: &Settings, report: &mut Repor
     let message = match users.find(|user| user.name == *account) {
         None => Some(format!("server_users_account: there is no user `{account}`")),
         Some(user) => {
-            let opens = user.backend.is_some() || matches!(user.password, Password::Clear(_));
+            let opens = user.backend.is_some() || user.password.clear().is_some();
             (!opens).then(|| {
                 format!("server_users_account: the password of `{account}` opens no server")
             })

@@ -98,11 +98,10 @@ fn user(account: Account) -> Option<User> {
         return None;
     }
     let active = account.password.is_some() && !account.is_locked;
-    // One that can't be checked is there all the same: it hides less specific ones.
-    let nobodys = || Password::NativeHash(Secret::new([0; 20]));
     Some(User {
         name: account.name,
-        password: account.password.unwrap_or_else(nobodys),
+        // One that can't be checked is there all the same: it hides less specific ones.
+        password: account.password.unwrap_or(Password::Nobodys),
         retained_password: account.retained,
         backend: None,
         default_hostgroup: HostgroupId(0),
@@ -117,6 +116,7 @@ fn user(account: Account) -> Option<User> {
         active,
         require: account.required,
         allow_from: Default::default(),
+        unix_uid: None,
         host: Some(account.host),
     })
 }
@@ -124,22 +124,24 @@ fn user(account: Account) -> Option<User> {
 /// What a server stores of a password, where it can be checked without the server.
 fn password(plugin: &str, stored: &str) -> Option<Password> {
     match plugin {
-        "mysql_native_password" | "caching_sha2_password" | "" if stored.is_empty() => {
+        "mysql_native_password" | "caching_sha2_password" | "sha256_password" | ""
+            if stored.is_empty() =>
+        {
             Some(Password::Clear(Secret::default()))
         }
-        "mysql_native_password" | "caching_sha2_password" | "ed25519" => {
-            Password::from_hash(stored).ok().filter(|read| is_of(plugin, read))
-        }
-        _ => None,
+        _ => Password::from_hash(stored).ok().filter(|read| plugin_of(read) == Some(plugin)),
     }
 }
 
-fn is_of(plugin: &str, password: &Password) -> bool {
+/// The plug-in that stores a password so.
+fn plugin_of(password: &Password) -> Option<&'static str> {
     match password {
-        Password::NativeHash(_) => plugin == "mysql_native_password",
-        Password::Sha2Hash(_) => plugin == "caching_sha2_password",
-        Password::Ed25519Key(_) => plugin == "ed25519",
-        Password::Clear(_) => false,
+        Password::NativeHash(_) => Some("mysql_native_password"),
+        Password::Sha2Hash(_) => Some("caching_sha2_password"),
+        Password::Sha256Hash(_) => Some("sha256_password"),
+        Password::Ed25519Key(_) => Some("ed25519"),
+        Password::ParsecKey(_) => Some("parsec"),
+        Password::Clear(_) | Password::Nobodys => None,
     }
 }
 

@@ -1,6 +1,10 @@
-use tokio::{net::TcpListener, task::JoinHandle};
-use trunkline_protocol::packet::status;
-use trunkline_topology::{HostgroupId, Secret, ServerHealth, ServerKey};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinHandle,
+};
+use trunkline_protocol::{Capabilities, packet::status};
+use trunkline_topology::{HostgroupId, Password, Secret, ServerHealth, ServerKey};
 
 use super::*;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use trunkline_protocol::{
     Capabilities,
-    auth::{Plugin, caching_sha2, clear, ed25519, is_equal, native},
+    auth::{Plugin, caching_sha2, clear, ed25519, is_equal, native, parsec},
+    codec::frame::put_payload,
     packet::{
         auth_switch::{AuthSwitchRequest, put_more_data},
         change_user::ChangeUser,
@@ -32,6 +33,8 @@ pub(super) struct Login {
     is_known: bool,
     /// Whether a switch request has been sent: clients take one.
     has_switched: bool,
+    /// Whether the client was told what its key is derived with.
+    has_salt: bool,
     /// Whether the users were looked up for this client.
     has_looked_up: bool,
     schema: Option<Vec<u8>>,
@@ -81,6 +84,7 @@ impl Login {
             user,
             is_known,
             has_switched: false,
+            has_salt: false,
             has_looked_up: false,
             schema: response.schema.map(<[u8]>::to_vec),
             capabilities: response.capabilities & offered,
@@ -106,6 +110,7 @@ impl Login {
             user,
             is_known,
             has_switched: false,
+            has_salt: false,
             has_looked_up: false,
             schema: request.schema.map(<[u8]>::to_vec),
             capabilities,
@@ -128,9 +133,11 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let named = self.named_plugin(named);
+        if self.is_own_process(accounts) {
+            return self.admit(named, answer, accounts, out);
+        }
         let plugin = self.required_plugin(named, default_plugin, accounts);
-        // The greeting's nonce is too short for signatures.
-        if named != Some(plugin) || plugin == Plugin::Ed25519 {
+        if named != Some(plugin) || needs_nonce(plugin) {
             return self.switch(plugin, out);
         }
         // A client that lacks the greeting's plug-in (MySQL 9 has no native one) names its own,
@@ -148,11 +155,34 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let named = self.named_plugin(named);
+        if self.is_own_process(accounts) {
+            return self.admit(named, answer, accounts, out);
+        }
         let plugin = self.required_plugin(named, Plugin::Native, accounts);
-        if named != Some(plugin) || plugin == Plugin::Ed25519 {
+        if named != Some(plugin) || needs_nonce(plugin) {
             return self.switch(plugin, out);
         }
         self.decide_first(plugin, answer, true, accounts, out)
+    }
+
+    fn is_own_process(&self, accounts: &dyn Accounts) -> bool {
+        self.is_known && self.user.as_ref().is_some_and(|user| accounts.is_own_process(user))
+    }
+
+    /// Lets a client in whatever it has answered.
+    fn admit(
+        mut self: Box<Self>,
+        named: Option<Plugin>,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        // This plug-in awaits a word of its own where it has answered with a password.
+        if named == Some(Plugin::CachingSha2) && !caching_sha2::is_empty_answer(answer) {
+            self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
+        }
+        let step = self.accept(Credential::default(), None, None, accounts, out);
+        (State::Finished, step)
     }
 
     /// Decides on a first answer; a wrong one that `may_repeat` is asked for once more, of clients
@@ -166,6 +196,9 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let can_switch = self.capabilities.contains(Capabilities::PLUGIN_AUTH);
+        if plugin == Plugin::Sha256 && !caching_sha2::is_empty_answer(answer) {
+            return self.decide_sha256(answer, accounts, out);
+        }
         match self.check(plugin, answer, accounts) {
             Verdict::Wrong if may_repeat && can_switch => self.switch(plugin, out),
             verdict @ (Verdict::Wrong
@@ -183,9 +216,54 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
+        if plugin == Plugin::Parsec && answer.is_empty() && !self.has_salt {
+            return self.send_salt(accounts, out);
+        }
         self.has_password = !caching_sha2::is_empty_answer(answer);
+        if plugin == Plugin::Sha256 && self.has_password {
+            return self.decide_sha256(answer, accounts, out);
+        }
         let verdict = self.check(plugin, answer, accounts);
         self.conclude(plugin, answer, verdict, accounts, out)
+    }
+
+    /// `sha256_password`: the password itself through TLS, else encrypted, with a key that is asked
+    /// for or known.
+    fn decide_sha256(
+        self: Box<Self>,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        if accounts.is_encrypted() {
+            let password = clear::read(answer).map(<[u8]>::to_vec);
+            return await_verification(self, password, accounts, out);
+        }
+        let awaited = AwaitSha2Answer::new(self);
+        match answer {
+            [caching_sha2::REQUEST_KEY_SHA256] => awaited.send_key(accounts, out),
+            ciphertext => awaited.decrypt(ciphertext, accounts, out),
+        }
+    }
+
+    /// `parsec`: tells the client what its key is derived with.
+    fn send_salt(mut self: Box<Self>, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        let stored = match self.user.as_ref().map(|user| &user.password) {
+            Some(Password::ParsecKey(stored)) => parsec::Stored::parse(stored.expose()),
+            _ => None,
+        };
+        let Some(stored) = stored else {
+            return (State::Finished, self.deny(accounts, out));
+        };
+        let derivation = match self.is_known {
+            true => stored.derivation,
+            // Salts are never the same, and one that is there twice would tell unknown users.
+            false => stored.derivation.of_nobody(self.name.as_bytes()),
+        };
+        self.seq = put_payload(out, self.seq, &derivation.encode());
+        self.has_salt = true;
+        let state = AwaitSwitchResponse { login: self, plugin: Plugin::Parsec };
+        (State::SwitchResponse(state), Step::Continue)
     }
 
     /// Refuses a client, unless the users may be others by now: then that is found out first.
@@ -252,10 +330,18 @@ impl Login {
         match self.user.as_ref().map(|user| &user.password) {
             Some(Password::NativeHash(_)) => Plugin::Native,
             Some(Password::Sha2Hash(_)) => Plugin::CachingSha2,
+            Some(Password::Sha256Hash(_)) => Plugin::Sha256,
             Some(Password::Ed25519Key(_)) => Plugin::Ed25519,
-            Some(Password::Clear(_)) | None => match named {
-                Some(plugin @ (Plugin::Native | Plugin::CachingSha2 | Plugin::Ed25519)) => plugin,
-                Some(Plugin::Sha256 | Plugin::Clear) | None => default_plugin,
+            Some(Password::ParsecKey(_)) => Plugin::Parsec,
+            Some(Password::Clear(_) | Password::Nobodys) | None => match named {
+                Some(
+                    plugin @ (Plugin::Native
+                    | Plugin::CachingSha2
+                    | Plugin::Sha256
+                    | Plugin::Ed25519),
+                ) => plugin,
+                // A key of one's own would have to be derived, which takes its time.
+                Some(Plugin::Clear | Plugin::Parsec | Plugin::Dialog) | None => default_plugin,
             },
         }
     }
@@ -266,9 +352,16 @@ impl Login {
             return (State::Finished, step);
         }
         self.has_switched = true;
-        let long = ed25519::nonce(&self.nonce);
-        let data = if plugin == Plugin::Ed25519 { &long[..] } else { &self.nonce[..] };
-        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data };
+        let data = match plugin {
+            Plugin::Ed25519 => ed25519::nonce(&self.nonce).to_vec(),
+            Plugin::Parsec => parsec::nonce(&self.nonce).to_vec(),
+            Plugin::Native
+            | Plugin::CachingSha2
+            | Plugin::Sha256
+            | Plugin::Clear
+            | Plugin::Dialog => self.nonce.to_vec(),
+        };
+        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data: &data };
         self.seq = request.put(out, self.seq);
         (State::SwitchResponse(AwaitSwitchResponse { login: self, plugin }), Step::Continue)
     }
@@ -325,9 +418,23 @@ impl Login {
                     false => Verdict::Wrong,
                 }
             }
-            (Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_), _) => {
-                Verdict::Wrong
+            (Password::ParsecKey(stored), Plugin::Parsec) => {
+                let nonce = parsec::nonce(&self.nonce);
+                let stored = parsec::Stored::parse(stored.expose());
+                match stored.is_some_and(|stored| parsec::verify(answer, &stored.key, &nonce)) {
+                    true => Verdict::Right(Credential::default()),
+                    false => Verdict::Wrong,
+                }
             }
+            (
+                Password::NativeHash(_)
+                | Password::Sha2Hash(_)
+                | Password::Sha256Hash(_)
+                | Password::Ed25519Key(_)
+                | Password::ParsecKey(_)
+                | Password::Nobodys,
+                _,
+            ) => Verdict::Wrong,
         }
     }
 
@@ -348,7 +455,8 @@ impl Login {
                 caching_sha2::verify(answer, &stage2, &self.nonce).is_some()
             }
             Plugin::Clear => clear::read(answer).is_some_and(|sent| is_same(sent, password)),
-            Plugin::Sha256 => false,
+            // The one is decided on elsewhere, the others are not asked for.
+            Plugin::Sha256 | Plugin::Parsec | Plugin::Dialog => false,
         };
         if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
     }
@@ -435,9 +543,15 @@ impl Login {
         }
         let stored = match self.user.as_ref().map(|user| &user.password) {
             Some(Password::NativeHash(stage2)) => Some(*stage2.expose()),
-            Some(Password::Clear(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_)) | None => {
-                None
-            }
+            Some(
+                Password::Clear(_)
+                | Password::Sha2Hash(_)
+                | Password::Sha256Hash(_)
+                | Password::Ed25519Key(_)
+                | Password::ParsecKey(_)
+                | Password::Nobodys,
+            )
+            | None => None,
         };
         stored.or_else(|| proven.clear().map(|clear| native::stage2(&native::stage1(clear))))
     }
@@ -452,28 +566,47 @@ impl Login {
 
     /// The stored hashes that only a password itself can be checked against, the newest first.
     pub(super) fn stored_hashes(&self) -> impl Iterator<Item = &Secret<Vec<u8>>> {
-        let passwords = self.user.iter().flat_map(|user| {
-            std::iter::once(&user.password).chain(user.retained_password.as_ref())
-        });
-        passwords.filter_map(|password| match password {
-            Password::Sha2Hash(hash) => Some(hash),
-            Password::Clear(_) | Password::NativeHash(_) | Password::Ed25519Key(_) => None,
+        self.passwords().filter_map(Password::slow_hash)
+    }
+
+    /// Checks the password itself against what is stored and takes no time; what it has proven.
+    pub(super) fn check_quickly(&self, password: &[u8]) -> Option<Credential> {
+        let verdicts = self.passwords().map(|stored| check_password(stored, password));
+        verdicts.fold(None, |proven, verdict| match verdict {
+            Verdict::Right(credential) => Some(credential),
+            Verdict::Undecided | Verdict::Slow(_) | Verdict::Wrong => proven,
         })
     }
+
+    /// The user's passwords, the newest first.
+    fn passwords(&self) -> impl Iterator<Item = &Password> {
+        self.user
+            .iter()
+            .flat_map(|user| std::iter::once(&user.password).chain(user.retained_password.as_ref()))
+    }
+}
+
+/// Whether an answer by this plug-in needs a longer nonce than the greeting has.
+fn needs_nonce(plugin: Plugin) -> bool {
+    matches!(plugin, Plugin::Ed25519 | Plugin::Parsec)
 }
 
 /// Checks a password that was sent itself against what is stored of it.
 fn check_itself(stored: &Password, answer: &[u8]) -> Verdict {
-    let Some(password) = clear::read(answer) else {
-        return Verdict::Wrong;
-    };
+    clear::read(answer).map_or(Verdict::Wrong, |password| check_password(stored, password))
+}
+
+fn check_password(stored: &Password, password: &[u8]) -> Verdict {
     let is_right = match stored {
         Password::Clear(clear) => is_same(password, clear.expose().as_bytes()),
         Password::NativeHash(stage2) => {
             is_equal(&native::stage2(&native::stage1(password)), stage2.expose())
         }
         Password::Ed25519Key(key) => is_equal(&ed25519::public_key(password), key.expose()),
-        Password::Sha2Hash(_) => return Verdict::Slow(password.to_vec()),
+        Password::Sha2Hash(_) | Password::Sha256Hash(_) | Password::ParsecKey(_) => {
+            return Verdict::Slow(password.to_vec());
+        }
+        Password::Nobodys => false,
     };
     if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
 }

@@ -52,6 +52,11 @@ pub trait Accounts {
     /// Whether nobody can listen on the transport (a Unix socket, the loopback network): some
     /// clients then send passwords in clear where they would encrypt them otherwise.
     fn is_secure(&self) -> bool;
+    /// Whether the client's process is one of the user's own on this machine, so that it need not
+    /// prove anything else.
+    fn is_own_process(&self, user: &User) -> bool;
+    /// Whether the connection goes through TLS.
+    fn is_encrypted(&self) -> bool;
 }
 
 /// What the caller does after feeding the machine.
@@ -66,7 +71,7 @@ pub enum Step {
     /// behind this packet belong to TLS, and no packet may be fed meanwhile.
     StartTls,
     /// Check the password against the hash with
-    /// [`sha256_crypt::verify`](trunkline_protocol::auth::sha256_crypt::verify), away from threads
+    /// [`is_stored`](trunkline_protocol::auth::is_stored), away from threads
     /// that serve others, then call [`ClientHandshake::on_verified`].
     VerifyHash {
         /// The password that the client sent.
@@ -111,9 +116,15 @@ impl ClientHandshake {
         greeting.put(out, 0);
         let default_plugin = match Plugin::from_name(greeting.auth_plugin.as_bytes()) {
             Some(Plugin::CachingSha2) => Plugin::CachingSha2,
-            Some(Plugin::Native | Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519) | None => {
+            Some(
                 Plugin::Native
-            }
+                | Plugin::Sha256
+                | Plugin::Clear
+                | Plugin::Ed25519
+                | Plugin::Parsec
+                | Plugin::Dialog,
+            )
+            | None => Plugin::Native,
         };
         Self {
             state: State::Response(AwaitResponse {

@@ -89,7 +89,7 @@ fn unknown_users_cannot_be_told_from_wrong_passwords() {
             let credential = Credential::from_clear(answer.as_bytes());
             let known = Users::with("app", clear(PASSWORD));
             let expected = Wire::login(&known, plugin, login_as("app", credential.clone()));
-            let mut inactive = Users::with("app", clear(answer));
+            let inactive = Users::with("app", clear(answer));
             let mut user = User::clone(&inactive.users.borrow()["app"]);
             user.active = false;
             inactive.users.borrow_mut().insert("app".to_owned(), Arc::new(user));

@@ -59,6 +59,9 @@ pub(super) async fn start(
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
     limits::sharpen_pauses();
+    if !read.config.settings.core_dumps {
+        limits::forbid_dumps();
+    }
     warn(&read, open_files);
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
