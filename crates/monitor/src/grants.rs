@@ -66,8 +66,8 @@ impl Wish {
 }
 
 /// Reads the users of `server_users_hostgroup` every `server_users_interval`, when that or the
-/// account changes, and when `wanted` is notified, as soon as the last look is long enough ago. Each
-/// look goes to `outcomes`, and an empty one for each notification while nothing is to be read.
+/// account changes, and when `wanted` is notified, as soon as the last look is long enough ago.
+/// Each look goes to `outcomes`, and an empty one for each notification while nothing is to be read.
 /// Ends when whoever listens has gone.
 pub async fn keep_reading_users(
     mut snapshots: Receiver<Arc<Snapshot>>,
@@ -203,11 +203,11 @@ async fn users_of(
                 }
                 answered => answered?,
             };
-            rows.iter().filter_map(|row| rows::mysql(row)).collect()
+            rows.iter().filter_map(rows::mysql).collect()
         }
         Flavor::MariaDb => {
             let rows = conversation.query(MARIADB, ANSWER_LEN_MAX).await?;
-            rows.iter().filter_map(|row| rows::mariadb(row)).collect()
+            rows.iter().filter_map(rows::mariadb).collect()
         }
     };
     // The answer has come: how the server takes the farewell changes nothing.

@@ -94,7 +94,7 @@ impl HostPattern {
             Kind::Wild(pattern) => {
                 let front = pattern.find(['%', '_']).unwrap_or(pattern.len());
                 // A lone `%`, and the empty pattern after it, are the last of all.
-                (2, usize::MAX - 2 * front + usize::from(self.text.is_empty()))
+                (2, usize::MAX - 1 - 2 * front + usize::from(self.text.is_empty()))
             }
         }
     }

@@ -253,3 +253,19 @@ fn sha256_takes_the_password_itself_through_tls() {
         }
     }
 }
+
+#[test]
+fn pams_question_for_the_password_is_answered_where_nobody_can_listen() {
+    let local = ServerLogin { is_local: true, ..login_as("app", knows(PASSWORD)) };
+    for (question, is_answered) in
+        [(&b"\x04Password: "[..], true), (b"\x05Password: ", true), (b"\x02Code: ", false)]
+    {
+        let (step, out) = switched(local.clone(), Plugin::Dialog, question);
+        assert_eq!(matches!(step, ServerStep::Continue), is_answered, "{question:?}");
+        let answer = [PASSWORD.as_bytes(), b"\0"].concat();
+        assert_eq!(out.ends_with(&answer), is_answered);
+    }
+    let open = login_as("app", knows(PASSWORD));
+    let (step, _) = switched(open, Plugin::Dialog, b"\x04Password: ");
+    assert!(matches!(step, ServerStep::Failed(failure) if failure.code == 2059));
+}
