@@ -67,8 +67,8 @@ impl Wish {
 
 /// Reads the users of `server_users_hostgroup` every `server_users_interval`, when that or the
 /// account changes, and when `wanted` is notified, as soon as the last look is long enough ago.
-/// Each look goes to `outcomes`, and an empty one for each notification while nothing is to be read.
-/// Ends when whoever listens has gone.
+/// Each look goes to `outcomes`, and an empty one for each notification while nothing is to be
+/// read. Ends when whoever listens has gone.
 pub async fn keep_reading_users(
     mut snapshots: Receiver<Arc<Snapshot>>,
     tls: Receiver<Arc<TlsSetup>>,
