@@ -32,6 +32,7 @@ pub mod manual;
 mod config;
 mod cpus;
 mod error;
+mod granted;
 mod guards;
 mod redis;
 
@@ -40,6 +41,7 @@ pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, SECTIONS, TableRow, parse, parse_tables, table_rows};
+pub use granted::GrantedUsers;
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use redis::RedisServer;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::Origins;
+use trunkline_topology::{Origins, Secret};
 
 use crate::{ListenAddress, ListenAllow, ListenTls};
 
@@ -27,6 +27,13 @@ pub enum Given {
 }
 
 impl Given {
+    /// Overwrites a text, which may have been a password.
+    pub(crate) fn wipe(self) {
+        if let Self::Text(text) = self {
+            drop(Secret::new(text));
+        }
+    }
+
     /// The type, with its article, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {

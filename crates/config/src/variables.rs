@@ -423,6 +423,20 @@ settings! {
     /// How long a statement waits for it before it goes on without it.
     query_cache_redis_timeout: u64 = 20, Range::Numbers(1, 10_000), "ms", Live, "0.1.0";
 
+    /// Whose account on the servers reads their grant tables, so that users need not be written
+    /// twice: a user of the configuration with a password that opens servers, which may be
+    /// inactive for clients. Its account there needs `SELECT` on the schema `mysql`. Empty: users
+    /// are those of the configuration only.
+    server_users_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// The hostgroup whose servers are asked for users, one after the other until one answers. It
+    /// is these users' default hostgroup too.
+    server_users_hostgroup: u32 = 0, Range::Numbers(0, u32::MAX as u64), "", Live, "0.1.0";
+
+    /// How often they are asked. They are asked too when a client was to be refused, or when a
+    /// server has refused one of these users.
+    server_users_interval: u64 = 60_000, Range::Numbers(1_000, DAY_MS), "ms", Live, "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 
@@ -437,6 +451,11 @@ settings! {
     /// How long a connection may be silent before the first keep-alive probe. 0 leaves it to the
     /// system. A change is for new connections.
     tcp_keepalive_time: u32 = 120, Range::Numbers(0, 7_200), "s", Live, "0.1.0";
+
+    /// Whether the system may write the process's memory into a core dump, and whether other
+    /// processes of the same account may read it: both have passwords and keys in them. Debuggers
+    /// and profilers need it.
+    core_dumps: bool = false, Range::All, "", Restart, "0.1.0";
 
     /// How much is logged. No level logs passwords, and none below `debug` logs statements.
     log_level: LogLevel = LogLevel::Info, Range::All, "", Live, "0.1.0";

@@ -16,7 +16,7 @@ use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, Tls, TlsSetup, Token,
 };
 use trunkline_stats::Report;
-use trunkline_topology::{Address, Server};
+use trunkline_topology::{Address, Server, wipe};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side, Worker,
 };
@@ -57,6 +57,7 @@ pub(crate) struct Parts {
     pub shared_cache: SharedCacheThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub started: Instant,
 }
 
@@ -208,6 +209,7 @@ impl Driver {
     fn welcome(&mut self, accepted: trunkline_net::Accepted, listener: usize) {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
+            client_uid: accepted.client_uid,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
             listener,
@@ -349,6 +351,11 @@ impl Driver {
             Action::Encrypt { conn, public_key_pem, plaintext } => {
                 self.compute(Job::Encrypt(conn, public_key_pem, plaintext));
             }
+            Action::Derive { conn, password, derivation } => {
+                self.compute(Job::Derive(conn, password, derivation));
+            }
+            Action::Wipe => wipe(&mut self.scratch),
+            Action::LookUpUsers => (self.parts.look_up_users)(),
             Action::AskPeers(key) => {
                 for (index, peer) in self.parts.peers.iter().enumerate() {
                     if index != self.parts.index {
@@ -553,6 +560,8 @@ impl Driver {
             Mail::Sessions(query, answer) => answer(worker.sessions(query)),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
+            Mail::Derived(conn, seed) => worker.server_derived(conn, seed),
+            Mail::UsersLookedUp => worker.users_looked_up(),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),

@@ -37,6 +37,9 @@ pub struct PlaneOptions {
     pub workers: usize,
     /// Called first on the thread of each worker, with its number.
     pub on_thread: Arc<dyn Fn(usize) + Send + Sync>,
+    /// Called by workers that want to know what users the servers have now: publish them, then
+    /// call [`DataPlane::users_looked_up`]. Must return at once.
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// The running workers.
@@ -112,6 +115,7 @@ impl DataPlane {
                 snapshot: Arc::clone(&options.snapshot),
                 greeting: Arc::clone(&options.greeting),
                 tls: Arc::clone(&options.tls),
+                look_up_users: Arc::clone(&options.look_up_users),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -219,6 +223,13 @@ impl DataPlane {
         }
     }
 
+    /// What servers' users were found to be is published: clients that waited for it go on.
+    pub fn users_looked_up(&self) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::UsersLookedUp);
+        }
+    }
+
     /// Has all workers greet new clients so.
     pub fn greet(&self, greeting: &Arc<Greeting>) {
         for postbox in &self.postboxes {
@@ -322,6 +333,7 @@ struct Start {
     snapshot: Arc<Snapshot>,
     greeting: Arc<Greeting>,
     tls: Arc<TlsSetup>,
+    look_up_users: Arc<dyn Fn() + Send + Sync>,
     shared: Arc<Shared>,
 }
 
@@ -353,6 +365,7 @@ impl Start {
             shared_cache: self.shared_cache,
             keepalive: self.keepalive,
             tls: self.tls,
+            look_up_users: self.look_up_users,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)

@@ -130,6 +130,8 @@ pub struct Configuration {
     pub applied_unix_sec: u64,
     /// Users in it.
     pub users: u64,
+    /// Accounts that were read from servers' grant tables.
+    pub server_users: u64,
     /// Active rules in it.
     pub rules: u64,
     /// Why the last attempt to change it failed, if it did.

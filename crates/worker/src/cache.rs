@@ -458,7 +458,7 @@ impl Worker {
             return None;
         }
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
-        put(key, session.user.name.as_bytes());
+        put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
         key.push(u8::from(session.modes.no_backslash_escapes));

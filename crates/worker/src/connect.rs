@@ -18,11 +18,11 @@ use trunkline_session::{
     frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression, TlsMode};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
     Action, ClientId, Worker,
-    conn::{Conn, ConnPhase, InFlight, Owner},
+    conn::{AccountKey, Conn, ConnPhase, InFlight, Owner},
     dispatch::put_own_query,
     outbox::Outbox,
     prepared::ServerStmts,
@@ -259,13 +259,26 @@ impl Worker {
 
     /// The driver encrypted a password; `None` when the server's key was no key.
     pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
+        self.server_login_resumed(id, |handshake, out| handshake.on_encrypted(ciphertext, out));
+    }
+
+    /// The driver derived a key's seed; `None` when it could not.
+    pub fn server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
+        self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
+    }
+
+    fn server_login_resumed(
+        &mut self,
+        id: ConnId,
+        resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
+    ) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        let step = handshake.on_encrypted(ciphertext, conn.outbox.buf(&mut self.buffers));
+        let step = resume(handshake, conn.outbox.buf(&mut self.buffers));
         self.touch_server(id);
         self.server_step(id, step);
         self.server_login_read(id, &[]);
@@ -277,6 +290,9 @@ impl Worker {
             ServerStep::StartTls => self.start_server_tls(id),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
                 self.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
+            }
+            ServerStep::Derive { password, derivation } => {
+                self.act(Action::Derive { conn: id, password, derivation });
             }
             ServerStep::Ready(identity) => self.server_ready(id, *identity),
             ServerStep::Failed(failure) => self.login_failed(id, failure),
@@ -368,7 +384,8 @@ impl Worker {
         self.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
-            (FailureKind::AuthenticationDenied | FailureKind::NeedsPassword, _) => {}
+            (FailureKind::AuthenticationDenied, _) => self.doubt(account),
+            (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
@@ -392,6 +409,15 @@ impl Worker {
             self.fail_statement(waiter.client, failure.code, &failure.sqlstate, &text);
         }
         self.pump(hostgroup);
+    }
+}
+
+impl Worker {
+    /// A server does not take an account: if it comes from a server, it may be another one now.
+    fn doubt(&mut self, account: AccountId) {
+        if self.accounts.key(account).is_some_and(AccountKey::is_granted) {
+            self.look_up_users(None);
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl Worker {
         if number == client.number {
             return self.kill_oneself(id, scope);
         }
-        let user = session.user.name.as_str().into();
+        let user = session.user.key().into();
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
         let asker = KillAsker { worker: self.options.index, client: id, ticket };
         let request = KillRequest { number, scope, user, asker };
@@ -189,7 +189,7 @@ impl Worker {
             // It is as good as gone.
             return self.answer_kill(asker, KillAnswer::Unknown);
         }
-        let is_own = client.session.as_ref().is_some_and(|session| *session.user.name == *user);
+        let is_own = client.session.as_ref().is_some_and(|session| *session.user.key() == *user);
         if !is_own {
             return self.answer_kill(asker, KillAnswer::NotOwner);
         }

@@ -147,8 +147,16 @@ impl frontend::Accounts for Asked {
         self.accounts.find(name).map(|(user, _)| Arc::clone(user))
     }
 
-    fn verified_sha2(&self, _: &str) -> Option<[u8; 32]> {
+    fn stand_in(&self, _: &str) -> Option<Arc<User>> {
         None
+    }
+
+    fn verified_sha2(&self, _: &User) -> Option<[u8; 32]> {
+        None
+    }
+
+    fn can_look_up(&self) -> bool {
+        false
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -161,6 +169,14 @@ impl frontend::Accounts for Asked {
 
     fn is_secure(&self) -> bool {
         self.peer.is_local()
+    }
+
+    fn is_own_process(&self, _: &User) -> bool {
+        false
+    }
+
+    fn is_encrypted(&self) -> bool {
+        false
     }
 }
 
@@ -191,7 +207,11 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             Step::Continue => continue,
             Step::Accepted(identity) => identity,
             // Accounts have no hashes that take long, and neither a key nor TLS is offered.
-            Step::Refused(_) | Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => {
+            Step::Refused(_)
+            | Step::StartTls
+            | Step::Decrypt(_)
+            | Step::VerifyHash { .. }
+            | Step::LookUp => {
                 tracing::warn!("an administrator at {} was refused", asked.host);
                 wire.flush().await?;
                 return Err(End::Gone);

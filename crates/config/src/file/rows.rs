@@ -245,7 +245,7 @@ fn columns(
         ("user", "require", _) => {
             Err("`require` can't be a table in mysql_users; write attributes there".to_owned())
         }
-        ("user", "allow_from" | "backend_user" | "retained_password", _) => {
+        ("user", "allow_from" | "backend_user" | "retained_password" | "unix_user", _) => {
             Err(format!("`{name}` is no column of mysql_users; write it into attributes there"))
         }
         ("user", key, _) if key.starts_with("backend_") || key.starts_with("retained_") => Err(

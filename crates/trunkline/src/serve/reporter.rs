@@ -60,7 +60,9 @@ impl Reporter {
 
     /// The version alone has changed: other addresses, the same configuration.
     pub fn renewed(&self, snapshot: &Snapshot) {
-        self.known().process.configuration.version = snapshot.version;
+        let configuration = &mut self.known().process.configuration;
+        configuration.version = snapshot.version;
+        configuration.server_users = snapshot.granted.len() as u64;
     }
 
     /// The last attempt to change the configuration failed, or (`None`) found nothing to change.

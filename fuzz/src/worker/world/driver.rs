@@ -111,6 +111,9 @@ impl World {
             Action::VerifyHash { client, .. } => {
                 self.questions.push_back(Question::Verify(index, client));
             }
+            Action::Derive { conn, .. } => self.worker(index).server_derived(conn, None),
+            Action::Wipe => {}
+            Action::LookUpUsers => self.worker(index).users_looked_up(),
             Action::Encrypt { conn, .. } => {
                 self.questions.push_back(Question::Encrypt(index, conn));
             }
