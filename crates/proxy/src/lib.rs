@@ -4,6 +4,7 @@
 
 mod mailbox;
 
+mod administrators;
 mod driver;
 mod sockets;
 mod tls;
@@ -14,6 +15,8 @@ mod passwords;
 
 mod plane;
 
+pub use administrators::{TakeDigests, TellKill};
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};
+pub use trunkline_worker::{KillAnswer, KillScope};

@@ -2,11 +2,13 @@
 //!
 //! Reading order: [`Desk::answer`] (what becomes of a statement), [`load`] (between layers),
 //! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
-//! [`start`](mod@start) (what runs first).
+//! [`present`] (what there is at the moment, errors, latency), [`start`](mod@start) (what runs
+//! first).
 
 pub(crate) mod document;
 mod load;
 mod numbers;
+mod present;
 mod reply;
 mod session;
 mod show;
@@ -19,9 +21,11 @@ mod tests;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use trunkline_config::variable;
+use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Answer, Layer, Module, Prepared, Store, Value};
 
@@ -36,6 +40,11 @@ use crate::{
     sql::{self, Assignment, Command, Statement, select, text::Text},
 };
 use session::Asked;
+
+/// How often somebody who waits for another version looks for it.
+const VERSION_LOOK: Duration = Duration::from_millis(20);
+/// How long they may wait.
+const VERSION_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What identifies a row of the digest table: digest, hostgroup, user, schema.
 type DigestKey = (u64, u32, String, String);
@@ -67,6 +76,8 @@ pub struct Desk {
     digests_before: Mutex<HashMap<DigestKey, DigestSums>>,
     /// The same for servers, by hostgroup and address.
     servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
+    /// The same for errors.
+    errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
 }
 
 impl Desk {
@@ -81,6 +92,7 @@ impl Desk {
             loading: tokio::sync::Mutex::new(()),
             digests_before: Mutex::new(HashMap::new()),
             servers_before: Mutex::new(HashMap::new()),
+            errors_before: Mutex::new(HashMap::new()),
         }
     }
 
@@ -145,7 +157,7 @@ impl Desk {
             }
             Statement::Set(assignment) => self.set(assignment).await,
             Statement::Show(show) => self.show(session, show).await,
-            Statement::Command(Command::Help) => Ok(Reply::Rows(show::help())),
+            Statement::Command(Command::Help(word)) => Ok(show::help(word.as_deref())),
             Statement::Command(_) if !is_admin => Err(Refused::denied()),
             Statement::Command(command) => self.command(command).await,
             Statement::Session => {
@@ -223,6 +235,11 @@ impl Desk {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What TLS works with now.
+    pub(crate) fn tls(&self) -> Arc<TlsSetup> {
+        self.runtime.tls()
+    }
+
     /// Other accounts run.
     async fn renew_accounts(&self) -> Result<(), Refused> {
         let accounts = self.with_store(|store| read_accounts(store)).await?;
@@ -255,19 +272,60 @@ impl Desk {
         }
     }
 
+    /// `PROXYSQL READONLY` and `READWRITE`: in force at once, as in ProxySQL.
+    async fn set_read_only(&self, is_read_only: bool) -> Result<Reply, Refused> {
+        let value = if is_read_only { "true" } else { "false" };
+        self.with_store(move |store| {
+            for layer in [Layer::Memory, Layer::Runtime] {
+                store.put_variables(layer, [("admin-read_only", value)].into_iter())?;
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(Reply::ok())
+    }
+
+    /// Waits for a version of what runs above this one; the one that runs then.
+    async fn pull_version(&self, above: u64, within_ms: u64) -> Result<Reply, Refused> {
+        let within = Duration::from_millis(within_ms).min(VERSION_WAIT_MAX);
+        let deadline = tokio::time::Instant::now() + within;
+        while self.runtime.snapshot().version <= above && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(VERSION_LOOK).await;
+        }
+        let version = self.runtime.snapshot().version.to_string();
+        Ok(Reply::Rows(reply::texts(&["version"], vec![vec![version]])))
+    }
+
     async fn command(&self, command: Command) -> Result<Reply, Refused> {
         match command {
-            Command::Help => Ok(Reply::Rows(show::help())),
+            Command::Help(word) => Ok(show::help(word.as_deref())),
             Command::Accepted(said) => Ok(Reply::said(said)),
             Command::LogEntry(text) => {
                 tracing::info!("log entry: {text}");
                 Ok(Reply::ok())
             }
             Command::Missing(what) => Err(Refused::missing(&what)),
-            Command::Shutdown { is_slow } => {
-                self.runtime.stop(is_slow);
+            Command::End(ending) => {
+                self.runtime.stop(ending);
                 Ok(Reply::ok())
             }
+            Command::Traffic(change) => match self.runtime.traffic(change).await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(error)),
+            },
+            Command::SetReadOnly(is_read_only) => self.set_read_only(is_read_only).await,
+            Command::FlushHosts => {
+                let affected = self.runtime.forget_failed_logins();
+                Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+            }
+            Command::FlushConfigDb => {
+                let opened = |store: &mut Store| {
+                    store.reopen_disk().map_err(|error| Refused::new(error.to_string()))
+                };
+                self.with_store(opened).await?;
+                Ok(Reply::ok())
+            }
+            Command::PullVersion { above, within_ms } => self.pull_version(above, within_ms).await,
             Command::FlushCache => {
                 let affected = self.runtime.flush_cache();
                 Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
@@ -287,8 +345,13 @@ impl Desk {
             }
             Command::SaveConfig(path) => self.save_config(path).await,
             Command::GlobalChecksum => self.global_checksum().await,
-            Command::Checksum { module, is_disk } => self.checksum(module, is_disk).await,
-            Command::Kill { .. } => Err(Refused::missing("KILL on the admin port")),
+            Command::Checksum { module, table, is_disk } => {
+                self.checksum(module, table, is_disk).await
+            }
+            Command::Kill { id, is_query } => match self.runtime.kill(id, is_query).await {
+                Ok(()) => Ok(Reply::ok()),
+                Err(not) => Err(Refused { code: not.code, ..Refused::new(not.message) }),
+            },
             Command::ExplainRoute { user, schema, sql } => {
                 let rows = self.runtime.explain(user.as_deref(), schema.as_deref(), &sql);
                 let rows = rows.map_err(Refused::new)?;

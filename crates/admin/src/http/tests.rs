@@ -112,7 +112,9 @@ async fn routes_answer_in_their_formats() {
     assert!(head.contains("content-type: application/json"), "{head}");
     let report: Report = serde_json::from_str(&body).expect("a report");
     let query = rows_of_each_worker(DigestOrder::SumTime, STATUS_DIGESTS);
-    assert_eq!(report, sample::report(query));
+    // What is too much for JSON is left out of it.
+    let shown = |report: &Report| serde_json::to_value(report).expect("a report");
+    assert_eq!(shown(&report), shown(&sample::report(query)));
 }
 
 #[tokio::test]
