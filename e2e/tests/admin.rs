@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+mod http;
 mod tools;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

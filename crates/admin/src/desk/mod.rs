@@ -24,14 +24,15 @@ use std::{
     time::Duration,
 };
 
-use trunkline_config::variable;
+use trunkline_config::{Config, Snapshot, variable};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Answer, Layer, Module, Prepared, Store, Value};
 
+pub(crate) use numbers::host_and_port;
 pub use reply::{Refused, Reply};
 pub use session::{Session, VERSION};
-pub use start::{FirstRow, Start, StartError, Started, start, start_new};
+pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of_file};
 
 use crate::{
     import::Imported,
@@ -56,7 +57,7 @@ fn read_accounts(store: &Store) -> Result<Accounts, Refused> {
 
 /// Whether only administrators may see the value of a variable.
 fn is_secret(variable: &str) -> bool {
-    variable.contains("password") || variable.contains("credentials")
+    ["password", "credentials", "token"].iter().any(|word| variable.contains(word))
 }
 
 /// Reads the configuration file that a database began with, or could have.
@@ -64,6 +65,8 @@ pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Syn
 
 /// The admin port without its sockets.
 pub struct Desk {
+    /// In file mode: the configuration that RUNTIME was filled for.
+    followed: Option<Mutex<Option<Arc<Config>>>>,
     store: Arc<Mutex<Store>>,
     runtime: Arc<dyn Runtime>,
     /// For `LOAD … FROM CONFIG`.
@@ -85,6 +88,7 @@ impl Desk {
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();
         Self {
+            followed: None,
             file: file.map(Arc::new),
             accounts: Mutex::new(accounts),
             store: Arc::new(Mutex::new(store)),
@@ -93,6 +97,51 @@ impl Desk {
             digests_before: Mutex::new(HashMap::new()),
             servers_before: Mutex::new(HashMap::new()),
             errors_before: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// For file mode: nothing is edited, and the layers show the file. `store` comes from
+    /// [`start_of_file`].
+    pub fn of_file(store: Store, runtime: Arc<dyn Runtime>, file: FileReader) -> Self {
+        let followed = Some(Mutex::new(Some(Arc::clone(&runtime.snapshot().config))));
+        Self { followed, ..Self::new(store, runtime, Some(file)) }
+    }
+
+    /// In file mode, MEMORY and DISK are the file as it is now, and RUNTIME as it was when the
+    /// configuration that runs was read.
+    async fn follow_file(&self) -> Result<(), Refused> {
+        let (Some(followed), Some(file)) = (&self.followed, self.file.clone()) else {
+            return Ok(());
+        };
+        let running = Arc::clone(&self.runtime.snapshot().config);
+        let is_other = {
+            let mut known = followed.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_same = known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &running));
+            *known = Some(running);
+            !is_same
+        };
+        let read = tokio::task::spawn_blocking(move || file());
+        let rows = match read.await {
+            Ok(Ok(imported)) => imported.rows,
+            // What is wrong with it is said when it is loaded; the layers stay.
+            Ok(Err(_)) | Err(_) => return Ok(()),
+        };
+        self.with_store(move |store| {
+            start::show_file(store, &rows)?;
+            if is_other {
+                start::show_running(store)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    fn refuse_edits(&self) -> Result<(), Refused> {
+        match self.followed {
+            None => Ok(()),
+            Some(_) => Err(Refused::new(
+                "the configuration is a file's: change that, and reload it (SIGHUP)",
+            )),
         }
     }
 
@@ -141,6 +190,16 @@ impl Desk {
         params: &[Value],
     ) -> Result<Reply, Refused> {
         let is_admin = session.access != Access::Stats;
+        match &statement {
+            Statement::Move(_) | Statement::Set(_) => self.refuse_edits()?,
+            Statement::Command(Command::SetReadOnly(_) | Command::SaveDigests) => {
+                self.refuse_edits()?;
+            }
+            Statement::Show(_) | Statement::Session | Statement::Sql(_) => {
+                self.follow_file().await?;
+            }
+            Statement::Empty | Statement::NoEffect | Statement::Use(_) | Statement::Command(_) => {}
+        }
         match statement {
             Statement::Empty | Statement::NoEffect => Ok(Reply::ok()),
             Statement::Use(schema) => {
@@ -178,6 +237,7 @@ impl Desk {
         let lower = text.to_ascii_lowercase();
         let writes = !lower.starts_with("select") && !lower.starts_with("pragma");
         if writes && session.access == Access::Admin {
+            self.refuse_edits()?;
             self.refuse_read_only().await?;
         }
         self.fill_tables(&lower).await?;
@@ -233,6 +293,11 @@ impl Desk {
     /// Who may come in now.
     pub(crate) fn accounts(&self) -> Option<Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration that runs.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.runtime.snapshot()
     }
 
     /// What TLS works with now.

@@ -261,7 +261,7 @@ fn digest(row: &DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
 }
 
 /// ProxySQL's two columns of an address; a Unix socket's port is 0.
-pub(super) fn host_and_port(address: &str) -> (String, i64) {
+pub(crate) fn host_and_port(address: &str) -> (String, i64) {
     match address.parse() {
         Ok(Address::Tcp { host, port }) => (host, i64::from(port)),
         Ok(Address::Unix(path)) => (path.display().to_string(), 0),
