@@ -114,9 +114,17 @@ settings! {
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";
 
+    /// The token of who may do everything over `/api/v1` of `http_listen`, as `Authorization:
+    /// Bearer`. Empty, with `http_api_stats_token`, switches the API off. It travels in clear.
+    http_api_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// The token of who may read statistics over `/api/v1`.
+    http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
     /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix
-    /// socket, several separated by `;`. In file mode there is no admin port. An address that other
-    /// machines can reach is refused as long as an account has its default password.
+    /// socket, several separated by `;`. In file mode that port is open where the file has this
+    /// key, and nothing is edited there. An address that other machines can reach is refused as
+    /// long as an account has its default password.
     admin_listen: String = "127.0.0.1:6032".to_owned(), Range::Text(4_096), "", Restart, "0.1.0";
 
     /// Where facts learned from servers (version, character set, capabilities) are kept, so that

@@ -23,6 +23,7 @@ use trunkline_worker::{
 
 use crate::{
     Mail,
+    administrators::Administrators,
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
@@ -71,7 +72,8 @@ pub(crate) struct Driver {
     pub(crate) sealed: Sealed,
     /// Sockets that may have more to read than one batch took.
     unfinished: Vec<Side>,
-    accepting: Vec<usize>,
+    pub(crate) accepting: Vec<usize>,
+    pub(crate) administrators: Administrators,
     pub(crate) writing: WriteBatch,
     /// The worker has ended all its sessions.
     is_stopped: bool,
@@ -88,15 +90,14 @@ impl Driver {
             unfinished: Vec::new(),
             accepting: Vec::new(),
             writing: WriteBatch::default(),
+            administrators: Administrators::default(),
             is_stopped: false,
         }
     }
 
     /// Runs until the worker has stopped. The snapshot is the first configuration.
     pub(crate) fn run(mut self, snapshot: Arc<Snapshot>) -> io::Result<()> {
-        for (number, listener) in self.parts.listeners.iter_mut().enumerate() {
-            self.parts.poller.add_listener(listener, Token(1 + number))?;
-        }
+        self.add_listeners()?;
         let (relays, mut means) = self.relaying();
         relays.configure(&snapshot, &mut means);
         drop(snapshot);
@@ -113,7 +114,10 @@ impl Driver {
 
     /// Whether sockets are known to have more than the last batch took.
     fn has_more(&self) -> bool {
-        !self.unfinished.is_empty() || !self.accepting.is_empty() || self.relays.has_more()
+        !self.unfinished.is_empty()
+            || !self.accepting.is_empty()
+            || self.relays.has_more()
+            || self.administrators.has_readers()
     }
 
     /// The TCP listeners' part, and what it works with.
@@ -141,6 +145,7 @@ impl Driver {
         relays.tick(&mut means);
         self.parts.worker.tick();
         self.settle();
+        self.read_digests();
     }
 
     /// Leaves the sockets alone for a moment, if the worker expects more to come meanwhile.
@@ -376,6 +381,9 @@ impl Driver {
                     peer.send(Mail::Killed(asker, answer));
                 }
             }
+            Action::TellAdministrator { ticket, answer } => {
+                self.administrators.tell(ticket, answer);
+            }
             Action::WakeCached { to, clients } => {
                 if let Some(peer) = self.parts.peers.get(to) {
                     peer.send(Mail::CacheWoken(clients));
@@ -558,6 +566,14 @@ impl Driver {
                 answer(Report { tcp, ..worker.report(digests) });
             }
             Mail::Sessions(query, answer) => answer(worker.sessions(query)),
+            Mail::Listeners(listeners, done) => {
+                self.listen_at(listeners);
+                done(());
+            }
+            Mail::Inventory(rows_max, answer) => answer(worker.inventory(rows_max)),
+            Mail::Digests(take) => self.give_digests(take),
+            Mail::EndClients => worker.end_clients(),
+            Mail::KillFor(number, scope, answer) => self.kill_for(number, scope, answer),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
             Mail::Derived(conn, seed) => worker.server_derived(conn, seed),
@@ -587,10 +603,7 @@ impl Driver {
     }
 
     fn stop(&mut self, within_ms: u64) {
-        for mut listener in self.parts.listeners.drain(..) {
-            let _ = self.parts.poller.remove_listener(&mut listener);
-        }
-        self.accepting.clear();
+        self.remove_listeners();
         let deadline_ms = self.now().ms() + within_ms;
         self.parts.worker.stop_gracefully(deadline_ms);
         let (relays, mut means) = self.relaying();

@@ -4,6 +4,7 @@
 
 mod mailbox;
 
+mod administrators;
 mod driver;
 mod sockets;
 mod tls;
@@ -17,6 +18,8 @@ mod shared_cache;
 
 mod plane;
 
+pub use administrators::{TakeDigests, TellKill};
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};
+pub use trunkline_worker::{KillAnswer, KillScope};

@@ -550,6 +550,8 @@ impl Driver {
             Action::Killed { asker, answer } => {
                 out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
             }
+            // Nobody asks in an administrator's name here.
+            Action::TellAdministrator { .. } => {}
             Action::WakeCached { to, clients } => {
                 out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }

@@ -170,6 +170,13 @@ pub enum Action {
         /// What came of it.
         answer: KillAnswer,
     },
+    /// Tell an administrator what came of the `KILL` that this worker was given.
+    TellAdministrator {
+        /// The number that it was given with.
+        ticket: u64,
+        /// What came of it.
+        answer: KillAnswer,
+    },
     /// Tell a worker that answers which its clients wait for were stored, or will not be.
     WakeCached {
         /// The worker.

@@ -124,6 +124,8 @@ impl Worker {
             schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
+            login_us: self.now.us,
+            paused_us: 0,
             forwards: None,
         };
         let id = self.conns.insert_with(|_| conn);
@@ -192,6 +194,7 @@ impl Worker {
         conn.password = self.password_turns.turn(slot.index(), account);
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
+        conn.login_us = self.now.us;
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
@@ -312,6 +315,7 @@ impl Worker {
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        let took_us = self.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
         self.password_turns.taken(slot_index, conn.account);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -320,6 +324,7 @@ impl Worker {
         }
         self.last_failures.remove(&hostgroup);
         self.stats.server_mut(slot_index).connect_ok += 1;
+        self.stats.connected(took_us);
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
