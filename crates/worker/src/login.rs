@@ -10,7 +10,7 @@ use trunkline_protocol::{
         greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
-        track::Told,
+        told::Told,
     },
 };
 use trunkline_session::{

@@ -1,7 +1,10 @@
 //! One pass over the tokens of a statement, looking for what makes it more than a read.
 
 use super::{Depends, Effect, function};
-use crate::token::{Token, TokenKind, Tokens};
+use crate::{
+    recall,
+    token::{Token, TokenKind, Tokens},
+};
 
 /// What the words of a statement tell, whatever kind it is.
 #[derive(Debug, Default)]
@@ -186,6 +189,7 @@ impl Walk<'_> {
             b"identity" | b"last_insert_id" => Depends::LAST_INSERT_ID,
             b"warning_count" | b"error_count" => Depends::DIAGNOSTICS,
             b"pseudo_thread_id" => Depends::CONNECTION_ID,
+            name if recall::is_tracker(name) => Depends::TRACKERS,
             _ => Depends::empty(),
         });
     }
