@@ -176,8 +176,8 @@ impl Stream {
     }
 }
 
-/// `MSG_DONTWAIT` and `MSG_NOSIGNAL` of Linux, where alone there is a ring: what the socket does not
-/// take at once is not taken.
+/// `MSG_DONTWAIT` and `MSG_NOSIGNAL` of Linux, where alone there is a ring: what the socket does
+/// not take at once is not taken.
 pub(crate) const SEND_AT_ONCE: i32 = 0x40 | 0x4000;
 
 /// Whether an attempt to connect failed for want of something of this machine's own: file

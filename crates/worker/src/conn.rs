@@ -140,6 +140,8 @@ pub(crate) enum Owner {
     Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
+    /// The proxy: has variables reported that this client's session has set unseen.
+    Values(ClientId),
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
     Reset,
     /// The proxy: `COM_PING` on an idle connection.

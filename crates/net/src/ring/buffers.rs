@@ -11,10 +11,10 @@ use std::{
 use io_uring::{Submitter, types::BufRingEntry};
 
 /// Bytes of one buffer.
-pub(super) const BUFFER_LEN: usize = 4 * 1024;
+pub(super) const BUFFER_LEN: usize = 2 * 1024;
 /// How many there are, a power of two: as many sockets can have bytes at one moment before one has
 /// to be asked again.
-const BUFFERS: u16 = 1_024;
+const BUFFERS: u16 = 512;
 /// Their number among the groups that a ring may have.
 pub(super) const GROUP: u16 = 0;
 /// The kernel wants its list to begin on a page.
@@ -59,12 +59,19 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// Gives a buffer to the kernel again.
-    pub(super) fn give_back(&mut self, number: u16) {
-        if number < BUFFERS {
-            self.fill_place(number);
-            self.publish();
+    /// Gives a buffer to the kernel again. The `len` bytes in it are overwritten: they may be a
+    /// password.
+    pub(super) fn give_back(&mut self, number: u16, len: usize) {
+        if number >= BUFFERS {
+            return;
         }
+        let offset = usize::from(number) * BUFFER_LEN;
+        // SAFETY: the offset is inside of the region, as the number is one of a buffer.
+        let start = unsafe { self.memory.start.as_ptr().add(offset) };
+        // SAFETY: so many bytes lie inside of the buffer, which the kernel does not have now.
+        unsafe { start.write_bytes(0, len.min(BUFFER_LEN)) };
+        self.fill_place(number);
+        self.publish();
     }
 
     /// Writes a buffer to the next place of the list, which the kernel does not see yet.

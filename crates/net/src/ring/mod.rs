@@ -77,9 +77,7 @@ impl Luggage {
         if self.bytes.is_empty() {
             return None;
         }
-        let len = slot::copy(&self.bytes, buf);
-        self.bytes.drain(..len);
-        Some(len)
+        Some(slot::take(&mut self.bytes, buf))
     }
 }
 
@@ -395,7 +393,7 @@ impl Ring {
             (Ok(len), Some(number)) if len > 0 && !slot.is_closed => {
                 slot.pieces.push_back(Piece { number, begin: 0, end: len });
             }
-            (_, Some(number)) => self.buffers.give_back(number),
+            (len, Some(number)) => self.buffers.give_back(number, len.unwrap_or_default()),
             (_, None) => {}
         }
         if answer.result() <= 0 {

@@ -87,8 +87,7 @@ impl Slot {
     pub(super) fn read(&mut self, buf: &mut [u8], buffers: &mut Buffers) -> io::Result<usize> {
         let mut len = 0;
         if !self.aside.is_empty() {
-            len = copy(&self.aside, buf);
-            self.aside.drain(..len);
+            len = take(&mut self.aside, buf);
         }
         while let Some(piece) = self.pieces.front_mut()
             && let Some(room) = buf.get_mut(len..).filter(|room| !room.is_empty())
@@ -98,7 +97,7 @@ impl Slot {
             piece.begin += copied;
             len += copied;
             if piece.begin == piece.end || copied == 0 {
-                buffers.give_back(piece.number);
+                buffers.give_back(piece.number, piece.end);
                 self.pieces.pop_front();
             }
         }
@@ -128,7 +127,7 @@ impl Slot {
         for piece in self.pieces.drain(..) {
             let bytes = buffers.filled(piece.number, piece.end);
             self.aside.extend_from_slice(bytes.get(piece.begin..).unwrap_or_default());
-            buffers.give_back(piece.number);
+            buffers.give_back(piece.number, piece.end);
         }
         !self.aside.is_empty()
     }
@@ -139,14 +138,26 @@ impl Slot {
 
     pub(super) fn drop_bytes(&mut self, buffers: &mut Buffers) {
         for piece in self.pieces.drain(..) {
-            buffers.give_back(piece.number);
+            buffers.give_back(piece.number, piece.end);
         }
         self.aside = Vec::new();
     }
 }
 
+/// Takes what fits out of bytes that were put aside, and leaves nothing of it behind.
+pub(super) fn take(aside: &mut Vec<u8>, to: &mut [u8]) -> usize {
+    let len = copy(aside, to);
+    if len == aside.len() {
+        aside.fill(0);
+        *aside = Vec::new();
+    } else {
+        aside.drain(..len);
+    }
+    len
+}
+
 /// Copies what fits; how much that was.
-pub(super) fn copy(from: &[u8], to: &mut [u8]) -> usize {
+fn copy(from: &[u8], to: &mut [u8]) -> usize {
     let len = from.len().min(to.len());
     if let (Some(from), Some(to)) = (from.get(..len), to.get_mut(..len)) {
         to.copy_from_slice(from);

@@ -388,7 +388,11 @@ impl Stage {
                 client.expect("a client").is_closed = true;
             }
             // Nothing is ever full here, and an open connection has no bytes when it is probed.
-            Action::Probe(_) | Action::Pause(_) | Action::Resume(_) | Action::Log(_) => {}
+            Action::Probe(_)
+            | Action::Pause(_)
+            | Action::Resume(_)
+            | Action::Wipe
+            | Action::Log(_) => {}
             other => panic!("the worker asks for {other:?}"),
         }
     }
