@@ -99,10 +99,10 @@ settings! {
     /// CPUs of their own; elsewhere the kernel knows better. Linux only.
     worker_cpus: WorkerCpus = WorkerCpus::Off, Range::All, "", Restart, "0.1.0";
 
-    /// How workers receive and write. With `io_uring` the kernel puts what comes into buffers of the
+    /// How workers receive and write. With `io_uring` the kernel puts what comes into buffers of a
     /// worker (1 MiB each), and a batch is written by one call; Linux 6.0 or later. It measured
-    /// cheaper for 8 to 128 clients, and dearer for 1 and for more than 500. Where the kernel refuses
-    /// it, as many containers do, `epoll` is taken and the log says so. `auto` is `epoll`.
+    /// cheaper for 8 to 128 clients, and dearer for 1 and for more than 500. Where the kernel
+    /// refuses it, as many containers do, `epoll` is taken and the log says so. `auto` is `epoll`.
     io: IoDriver = IoDriver::Auto, Range::All, "", Restart, "0.1.0";
 
     /// A worker that has served so many percent more commands than the average of all in the last
