@@ -9,9 +9,10 @@ use trunkline_sql::{
     digest::{Digester, Settings},
     token::{Modes, Token, TokenKind, Tokens},
 };
-use trunkline_testkit::{Flavour, Row, SqlClient, error_code};
+use trunkline_testkit::{Flavour, Row, SqlClient, Trunkline, error_code};
 
-use crate::stage::{is_available, shared_server};
+use crate::stage::{PASSWORD, USER, is_available, one_server, shared_server};
+use crate::wire::{MODERN, Shape, Wire, code, login};
 
 /// Statements for each mode.
 const STATEMENTS: usize = 250;
@@ -212,6 +213,86 @@ fn tokens_end_where_they_do_on_mariadb() -> Result<()> {
 fn tokens_end_where_they_do_on_mysql() -> Result<()> {
     match is_available(Flavour::MySql, "tokens_end_where_they_do_on_mysql") {
         true => check(Flavour::MySql),
+        false => Ok(()),
+    }
+}
+
+/// Texts that are hard to read: both ways the server judges them, byte for byte.
+fn hard_texts() -> Vec<Vec<u8>> {
+    let many = |piece: &str, count: usize| piece.repeat(count);
+    let mut texts: Vec<Vec<u8>> = [
+        "SELECT 'open",
+        "SELECT \"open",
+        "SELECT `open",
+        "SELECT 1 /* open",
+        "SELECT 1 /*! open",
+        "SELECT 1 /* a /* b */ c */",
+        "SELECT 1 /*!50000 + 1 /* b */ */",
+        "SELECT 1 /*!99999 + nonsense */",
+        "SELECT 1 --",
+        "SELECT 1 #",
+        "SELECT 'a' 'b' \"c\" 'it''s' 'back\\'slash'",
+        "SELECT 1;",
+        ";",
+        "",
+        "   ",
+        "/* nothing */",
+        "-- nothing",
+        "(((((SELECT 1)))))",
+        "SELECT 1 FROM",
+        "nonsense",
+        "SELECT \u{a0}1",
+        "SELECT '\u{1F600}', N'\u{e9}'",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec();
+    texts.extend([
+        b"SELECT '\xFF\xFE\x80'".to_vec(),
+        b"SELECT \xC3".to_vec(),
+        b"SELECT 1\0, 2".to_vec(),
+        b"SELECT 'a\0b'".to_vec(),
+        b"\0SELECT 1".to_vec(),
+        format!("SELECT COUNT(*) FROM (VALUES {}(1)) AS v", many("(1),", 10_000)).into_bytes(),
+        format!("SELECT 1 IN ({}2)", many("3, ", 10_000)).into_bytes(),
+        format!("SELECT {}1{}", many("(", 200), many(")", 200)).into_bytes(),
+        format!("SELECT {}1", many("/* c */", 20_000)).into_bytes(),
+        format!("SELECT LENGTH('{}')", many("''", 500_000)).into_bytes(),
+        format!("SELECT LENGTH('{}", many("\\'", 500_000)).into_bytes(),
+        format!("SELECT 1{}", many(" - -1", 1_000)).into_bytes(),
+        format!("SELECT LENGTH('{}')", many("x", 15_000_000)).into_bytes(),
+    ]);
+    texts
+}
+
+fn go_through(flavour: Flavour) -> Result<()> {
+    let server = shared_server(flavour)?;
+    let patterns = "[[rule]]\nid = 1\nmatch_pattern = \"(a|aa)*(b|c)+ nothing$\"\n\
+                    [[rule]]\nid = 2\nmatch_digest = \"^(?!SELECT|x).*(x+x+)+y\"\n";
+    let proxy = Trunkline::start(&format!("{}{patterns}", one_server(server, 1, 20)))?;
+    let mut direct = Wire::login_with(server, login(USER, PASSWORD, "", MODERN))?;
+    let mut through = Wire::login_with(&proxy, login(USER, PASSWORD, "", MODERN))?;
+    for text in hard_texts() {
+        let expected = direct.exchange(code::QUERY, &text, Shape::Results)?;
+        let answer = through.exchange(code::QUERY, &text, Shape::Results)?;
+        let shown = String::from_utf8_lossy(text.get(..80).unwrap_or(&text)).into_owned();
+        ensure!(answer == expected, "{shown}: {answer:x?}, directly {expected:x?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_hard_to_read_is_judged_by_the_server_on_mariadb() -> Result<()> {
+    match is_available(Flavour::MariaDb, "what_is_hard_to_read_is_judged_by_the_server_on_mariadb")
+    {
+        true => go_through(Flavour::MariaDb),
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn what_is_hard_to_read_is_judged_by_the_server_on_mysql() -> Result<()> {
+    match is_available(Flavour::MySql, "what_is_hard_to_read_is_judged_by_the_server_on_mysql") {
+        true => go_through(Flavour::MySql),
         false => Ok(()),
     }
 }
