@@ -41,4 +41,5 @@ mod sysbench;
 mod tcp;
 mod ties;
 mod tls;
+mod tokens;
 mod traces;

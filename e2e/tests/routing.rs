@@ -412,7 +412,8 @@ fn declared_routines_run_on_readers() -> Result<()> {
         replication.primary().sql(&format!("CREATE OR REPLACE {routine}"))?;
     }
     for replica in replication.replicas() {
-        let look = "SELECT 1 FROM information_schema.routines WHERE routine_name = 'ask_whose'";
+        let look = "SELECT NULLIF(COUNT(*), 0) FROM information_schema.routines \
+                    WHERE routine_name = 'ask_whose'";
         wait_until("the routines are on the replicas", SOON, || replica.value(look))?;
     }
     let calls = ["SELECT mark.whose()", "CALL mark.ask_whose(1)"];

@@ -33,17 +33,20 @@ impl Scene {
 
     /// A proxy that shares, when it does so.
     fn proxy(&self, timeout_ms: u64) -> Result<Trunkline> {
+        let proxy = Trunkline::start(&self.config(timeout_ms))?;
+        wait_up(&proxy, 1)?;
+        Ok(proxy)
+    }
+
+    fn config(&self, timeout_ms: u64) -> String {
         let secret = self.folder.path().join("secret");
-        let config = format!(
+        format!(
             "query_cache_redis = \"{}\"\nquery_cache_redis_password_file = \"{}\"\n\
              query_cache_redis_timeout = {timeout_ms}\n{}{RULES}",
             self.redis.url(),
             secret.display(),
             one_server(self.server, 2, 20),
-        );
-        let proxy = Trunkline::start(&config)?;
-        wait_up(&proxy, 1)?;
-        Ok(proxy)
+        )
     }
 
     fn client(&self, proxy: &Trunkline) -> Result<SqlClient> {
@@ -142,5 +145,33 @@ fn a_shared_cache_that_fails_fails_nobody() -> Result<()> {
     wait_up(&proxy, 0)?;
     ensure!(text(&mut one, &by_id(5))? == "five");
     ensure!(text(&mut one, &by_id(5))? == "five", "its own memory is there all the same");
+    Ok(())
+}
+
+#[test]
+fn a_flush_is_for_all_proxies() -> Result<()> {
+    if !can_run("a_flush_is_for_all_proxies") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let first = Trunkline::start_database(&scene.config(5_000))?;
+    wait_up(&first, 1)?;
+    let second = scene.proxy(5_000)?;
+    ensure!(text(&mut scene.client(&first)?, &by_id(1))? == "one");
+    wait_until("the answer is stored", SOON, || {
+        Ok((figure(&first, "/process/cache/shared_stored")? == 1).then_some(()))
+    })?;
+    scene.change(1)?;
+    let mut admin = SqlClient::tcp(first.admin_port(), "admin", "admin", "")?;
+    admin.sql("PROXYSQL FLUSH QUERY CACHE")?;
+    let third = scene.proxy(5_000)?;
+    ensure!(text(&mut scene.client(&third)?, &by_id(1))? == "changed");
+    ensure!(text(&mut scene.client(&second)?, &by_id(1))? == "changed");
+    ensure!(text(&mut scene.client(&first)?, &by_id(1))? == "changed");
+    // A setting that has gone stops the sharing, and nothing else.
+    admin.sql("SET trunkline-query_cache_redis = ''")?;
+    admin.sql("LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    wait_up(&first, 0)?;
+    ensure!(text(&mut scene.client(&first)?, &by_id(2))? == "two");
     Ok(())
 }

@@ -136,7 +136,7 @@ impl Worker {
         }
         let found = self.look_up(id, &key, order, order.wait_ms > 0);
         if let Found::Fill(ticket) | Found::Renew(ticket) = found {
-            statement.fill = Some(self.new_fill(&key, ticket, &route));
+            statement.fill = Some(self.new_fill(id, &key, ticket, &route));
         }
         match found {
             Found::Fill(_) if self.has_shared_place(&statement) => {
@@ -159,7 +159,7 @@ impl Worker {
         self.cache_key = key;
     }
 
-    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
+    fn new_fill(&self, id: ClientId, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
         let settings_max = self.snapshot.settings.query_cache_result_max;
         let share = usize::try_from(self.cache.reply_max()).unwrap_or(usize::MAX);
         Box::new(Fill {
@@ -167,7 +167,7 @@ impl Worker {
             key: key.into(),
             ticket,
             copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
-            shared: self.shared_place(key, route),
+            shared: self.shared_place(id, key, route),
         })
     }
 
@@ -317,7 +317,7 @@ impl Worker {
                 return self.after_statement(id);
             }
             Found::Fill(ticket) | Found::Renew(ticket) => {
-                statement.fill = Some(self.new_fill(&key, ticket, &route));
+                statement.fill = Some(self.new_fill(id, &key, ticket, &route));
             }
             Found::Wait | Found::Nothing => {}
         }

@@ -32,8 +32,9 @@ use link::{Command, Found, Link};
 const JOBS_MAX: usize = 4_096;
 /// Bytes of answers that may wait likewise.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Commands in one write.
-const BATCH_MAX: usize = 256;
+/// Commands in one write; their answers, of up to `query_cache_result_max` bytes each, are held
+/// at once.
+const BATCH_MAX: usize = 64;
 /// A connection that rests for so long is asked whether it is still there.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of the sum in front of a value: it belongs to its key, and is whole.

@@ -25,8 +25,14 @@ pub(super) struct SharedPlace {
 
 impl Worker {
     /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
-    /// mean something for one proxy only: their servers take part in the key.
-    pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
+    /// and the names of users mean something for one proxy only: the servers, and who its user is
+    /// there, take part in the key.
+    pub(super) fn shared_place(
+        &self,
+        id: ClientId,
+        key: &[u8],
+        route: &Route,
+    ) -> Option<SharedPlace> {
         let shared = self.cache.shared();
         let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
             route
@@ -42,6 +48,9 @@ impl Worker {
         addresses.sort_unstable();
         let mut whole = Vec::with_capacity(key.len() + 32 * addresses.len());
         put(&mut whole, key);
+        let session = self.clients.get(id)?.session.as_ref()?;
+        let account = session.user.backend.as_ref().map_or(&session.user.name, |own| &own.user);
+        put(&mut whole, account.as_bytes());
         addresses.iter().for_each(|address| put(&mut whole, address.as_bytes()));
         Some(SharedPlace { key: whole.into(), generation: shared.generation() })
     }
