@@ -21,7 +21,7 @@ use trunkline_worker::{
 };
 
 use crate::{
-    Mail,
+    LoginQuestion, Mail,
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
@@ -54,6 +54,7 @@ pub(crate) struct Parts {
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
+    pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
     pub started: Instant,
 }
 
@@ -398,6 +399,13 @@ impl Driver {
             }
             Action::Derive { conn, password, derivation } => {
                 self.compute(Job::Derive(conn, password, derivation));
+            }
+            Action::AskServer { client, name, hostgroup, clear } => {
+                let own = self.parts.own.clone();
+                let answer = Box::new(move |is_right| {
+                    own.send(Mail::Verified(client, is_right));
+                });
+                (self.parts.ask_server)(LoginQuestion { name, hostgroup, clear, answer });
             }
             Action::Wipe => wipe(&mut self.scratch),
             Action::LookUpUsers => (self.parts.look_up_users)(),

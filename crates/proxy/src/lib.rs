@@ -15,5 +15,5 @@ mod passwords;
 mod plane;
 
 pub use mailbox::Mail;
-pub use plane::{DataPlane, PlaneOptions};
+pub use plane::{DataPlane, LoginQuestion, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};

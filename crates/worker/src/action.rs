@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
-use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
+use trunkline_topology::{HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
 
 use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
 
@@ -123,6 +123,17 @@ pub enum Action {
         password: Secret<Vec<u8>>,
         /// What the server derives it with.
         derivation: Derivation,
+    },
+    /// Try a password on a server; answer with `client_verified`.
+    AskServer {
+        /// Whose password.
+        client: ClientId,
+        /// The account's name.
+        name: String,
+        /// Whose servers are asked.
+        hostgroup: HostgroupId,
+        /// The password.
+        clear: Secret<Vec<u8>>,
     },
     /// Overwrite what was read lately: a login is over, and a password may have been in it.
     Wipe,

@@ -211,6 +211,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             | Step::StartTls
             | Step::Decrypt(_)
             | Step::VerifyHash { .. }
+            | Step::AskServer { .. }
             | Step::LookUp => {
                 tracing::warn!("an administrator at {} was refused", asked.host);
                 wire.flush().await?;
