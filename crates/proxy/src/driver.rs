@@ -205,6 +205,7 @@ impl Driver {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
             client_uid: accepted.client_uid,
+            told: None,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
             listener,

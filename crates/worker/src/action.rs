@@ -25,6 +25,8 @@ pub struct Peer {
     /// The system's number of the user whose process it is, over a Unix socket and without a
     /// balancer between.
     pub client_uid: Option<u32>,
+    /// What its balancer has said of it beside its address.
+    pub told: Option<Arc<str>>,
     /// The listener's address; `None` for a Unix socket.
     pub proxy_addr: Option<IpAddr>,
     /// The listener's port; `None` for a Unix socket.
