@@ -4,6 +4,7 @@ mod balancers;
 mod granted;
 mod limits;
 mod passwords;
+mod relayed;
 
 use anyhow::Result;
 use trunkline_testkit::Trunkline;

@@ -13,7 +13,8 @@ use crate::backends::{self, Config, PASSWORD, TIMEOUT};
 use crate::wire::{Endpoint, ErrorPacket, MODERN, Wire, login, refused};
 
 /// [`PASSWORD`] as a server stores it for `caching_sha2_password`, with a salt in plain letters.
-const SHA2_HASH: &str = "$A$005$TwentyBytesOfSaltHert/4RFm3R15zJH6VfsgMi5UJpUoCTrkZMIu8zOCyKEnB";
+pub const SHA2_HASH: &str =
+    "$A$005$TwentyBytesOfSaltHert/4RFm3R15zJH6VfsgMi5UJpUoCTrkZMIu8zOCyKEnB";
 
 /// `SHA1(SHA1(password))` as servers write it.
 fn native_hash() -> String {

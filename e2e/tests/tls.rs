@@ -4,7 +4,7 @@ mod bad;
 pub mod certs;
 mod clients;
 mod secrets;
-mod servers;
+pub mod servers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

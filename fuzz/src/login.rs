@@ -180,7 +180,7 @@ pub fn client_handshake(data: &[u8]) {
             let clear = (way & 4 != 0).then_some(cipher);
             step = handshake.on_decrypted(clear, &accounts, &mut out);
         }
-        if let Step::VerifyHash { .. } = step {
+        if let Step::VerifyHash { .. } | Step::AskServer { .. } = step {
             step = handshake.on_verified(way & 8 != 0, &accounts, &mut out);
         }
         if let Step::LookUp = step {
@@ -208,6 +208,7 @@ fn client_step(step: Step) -> bool {
         | Step::StartTls
         | Step::Decrypt(_)
         | Step::VerifyHash { .. }
+        | Step::AskServer { .. }
         | Step::LookUp => true,
         Step::Accepted(identity) => {
             assert!(identity.user.active, "an inactive user was let in");

@@ -4,7 +4,8 @@
 //! Reading order: [`resolve`](mod@resolve) (host names), [`learn`](mod@learn) (one look at each
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
-//! [`grants`] (users as servers have them),
+//! [`grants`] (users as servers have them), [`asking`] (passwords
+//! that only servers can check),
 //! [`check`] (whether servers of TCP listeners can be connected to).
 #![forbid(unsafe_code)]
 
@@ -20,10 +21,13 @@ pub mod watch;
 
 pub mod grants;
 
+pub mod asking;
+
 mod conversation;
 
 pub mod check;
 
+pub use asking::{Question, keep_asking};
 pub use check::keep_checking;
 pub use grants::{UsersRead, keep_reading_users};
 pub use greeting::greeting_for_clients;

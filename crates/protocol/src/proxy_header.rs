@@ -52,8 +52,50 @@ pub const TLV_NOOP: u8 = 0x04;
 pub const TLV_UNIQUE_ID: u8 = 0x05;
 /// A type of TLV: what the balancer knows of its client's TLS.
 pub const TLV_SSL: u8 = 0x20;
+/// A type of TLV: the protocol within TLS.
+pub const TLV_ALPN: u8 = 0x01;
+/// A type of TLV: the network name space.
+pub const TLV_NETNS: u8 = 0x30;
+/// A type of TLV of Amazon's balancers: 1, and the id of the endpoint that the client came by.
+pub const TLV_AWS: u8 = 0xEA;
+
+/// Types of TLVs that are shown by their names, and those within the one about TLS.
+const TLV_NAMES: [(u8, &str); 11] = [
+    (TLV_ALPN, "alpn"),
+    (TLV_AUTHORITY, "authority"),
+    (TLV_UNIQUE_ID, "unique_id"),
+    (TLV_NETNS, "netns"),
+    (TLV_AWS, "aws"),
+    (0x21, "tls_version"),
+    (0x22, "tls_cn"),
+    (0x23, "tls_cipher"),
+    (0x24, "tls_signature"),
+    (0x25, "tls_key"),
+    (0xEE, "azure"),
+];
+/// Bytes of what is shown of TLVs; the rest is left out.
+const SHOWN_LEN_MAX: usize = 1_024;
 
 impl<'a> ProxyHeader<'a> {
+    /// What the TLVs say, in one line without control characters: `name=value`, with the type as
+    /// two hex digits where it has no name. Nothing of checksums and padding.
+    pub fn describe(&self) -> String {
+        let mut shown = String::new();
+        for (kind, value) in self.tlvs() {
+            match (kind, value) {
+                (TLV_CRC32C | TLV_NOOP, _) => {}
+                // One byte of flags, four that say whether its certificate was right, TLVs.
+                (TLV_SSL, [_, _, _, _, _, tlvs @ ..]) => {
+                    let inner = ProxyHeader { addresses: None, tlvs };
+                    inner.tlvs().for_each(|(kind, value)| show_tlv(&mut shown, kind, value));
+                }
+                (TLV_AWS, [1, id @ ..]) => show_tlv(&mut shown, kind, id),
+                _ => show_tlv(&mut shown, kind, value),
+            }
+        }
+        shown
+    }
+
     /// The TLVs, each with its type, in the order of the header.
     pub fn tlvs(&self) -> impl Iterator<Item = (u8, &'a [u8])> {
         let mut rest = self.tlvs;
@@ -62,6 +104,18 @@ impl<'a> ProxyHeader<'a> {
             rest = behind;
             Some(tlv)
         })
+    }
+}
+
+fn show_tlv(shown: &mut String, kind: u8, value: &[u8]) {
+    let name = TLV_NAMES.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name);
+    let name = name.map_or_else(|| format!("{kind:02x}"), str::to_owned);
+    let text = format!("{name}={}", value.escape_ascii());
+    if shown.len() + text.len() < SHOWN_LEN_MAX {
+        if !shown.is_empty() {
+            shown.push(' ');
+        }
+        shown.push_str(&text);
     }
 }
 

@@ -22,7 +22,7 @@ use trunkline_worker::{
 };
 
 use crate::{
-    Mail,
+    LoginQuestion, Mail,
     administrators::Administrators,
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
@@ -59,6 +59,7 @@ pub(crate) struct Parts {
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
+    pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
     pub started: Instant,
 }
 
@@ -215,6 +216,7 @@ impl Driver {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
             client_uid: accepted.client_uid,
+            told: None,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
             listener,
@@ -358,6 +360,13 @@ impl Driver {
             }
             Action::Derive { conn, password, derivation } => {
                 self.compute(Job::Derive(conn, password, derivation));
+            }
+            Action::AskServer { client, name, hostgroup, clear } => {
+                let own = self.parts.own.clone();
+                let answer = Box::new(move |is_right| {
+                    own.send(Mail::Verified(client, is_right));
+                });
+                (self.parts.ask_server)(LoginQuestion { name, hostgroup, clear, answer });
             }
             Action::Wipe => wipe(&mut self.scratch),
             Action::LookUpUsers => (self.parts.look_up_users)(),

@@ -20,6 +20,6 @@ mod plane;
 
 pub use administrators::{TakeDigests, TellKill};
 pub use mailbox::Mail;
-pub use plane::{DataPlane, PlaneOptions};
+pub use plane::{DataPlane, LoginQuestion, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};
 pub use trunkline_worker::{KillAnswer, KillScope};

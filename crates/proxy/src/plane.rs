@@ -16,6 +16,7 @@ use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_topology::{HostgroupId, Secret};
 use trunkline_worker::{KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 
 use crate::{
@@ -41,6 +42,20 @@ pub struct PlaneOptions {
     /// Called by workers that want to know what users the servers have now: publish them, then
     /// call [`DataPlane::users_looked_up`]. Must return at once.
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
+    /// Called by workers that want a password tried on a server. Must return at once.
+    pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+}
+
+/// A password to be tried on a server.
+pub struct LoginQuestion {
+    /// The account's name.
+    pub name: String,
+    /// Whose servers are asked.
+    pub hostgroup: HostgroupId,
+    /// The password.
+    pub clear: Secret<Vec<u8>>,
+    /// Takes whether a server took it to the worker.
+    pub answer: Box<dyn FnOnce(bool) + Send>,
 }
 
 /// The running workers.
@@ -124,6 +139,7 @@ impl DataPlane {
                 greeting: Arc::clone(&options.greeting),
                 tls: Arc::clone(&options.tls),
                 look_up_users: Arc::clone(&options.look_up_users),
+                ask_server: Arc::clone(&options.ask_server),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -453,6 +469,7 @@ struct Start {
     greeting: Arc<Greeting>,
     tls: Arc<TlsSetup>,
     look_up_users: Arc<dyn Fn() + Send + Sync>,
+    ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
     shared: Arc<Shared>,
 }
 
@@ -485,6 +502,7 @@ impl Start {
             keepalive: self.keepalive,
             tls: self.tls,
             look_up_users: self.look_up_users,
+            ask_server: self.ask_server,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)

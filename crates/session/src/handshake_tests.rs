@@ -296,6 +296,10 @@ impl Wire<'_> {
                     let is_right = is_stored(clear.expose(), hash.expose());
                     self.client.on_verified(is_right, self.users, &mut self.to_client)
                 }
+                Step::AskServer { name, clear, .. } => {
+                    let is_right = name == "app" && clear.expose() == PASSWORD.as_bytes();
+                    self.client.on_verified(is_right, self.users, &mut self.to_client)
+                }
                 Step::LookUp => {
                     if let Some(user) = &self.users.later {
                         let mut users = self.users.users.borrow_mut();

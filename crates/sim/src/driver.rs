@@ -532,6 +532,8 @@ impl Driver {
                 let seed = derivation.seed(password.expose());
                 self.worker.server_derived(conn, Some(Secret::new(seed)));
             }
+            // No user's password is the servers' to check.
+            Action::AskServer { client, .. } => self.worker.client_verified(client, false),
             Action::Wipe => {}
             Action::LookUpUsers => self.worker.users_looked_up(),
             Action::AskPeers(key) => {

@@ -38,6 +38,8 @@ pub struct SessionRow {
     pub client: String,
     /// Version and cipher of its encryption; empty when it is not encrypted.
     pub tls: String,
+    /// What its balancer has said of it beside its address (TLVs of the PROXY protocol).
+    pub balancer: String,
     /// The default schema; empty for none.
     pub schema: String,
     /// What it does: `idle`, `queued`, `synchronising`, `running`, `forwarding` or `login`.

@@ -21,6 +21,8 @@ pub enum Password {
     Ed25519Key(Secret<[u8; 32]>),
     /// What `parsec` stores: `P` and a digit, salt and public key in base64, with `:` between them.
     ParsecKey(Secret<Vec<u8>>),
+    /// Servers check it: nothing is known of it.
+    Servers,
     /// None is right.
     Nobodys,
 }
@@ -53,7 +55,11 @@ impl Password {
     pub fn slow_hash(&self) -> Option<&Secret<Vec<u8>>> {
         match self {
             Self::Sha2Hash(hash) | Self::Sha256Hash(hash) | Self::ParsecKey(hash) => Some(hash),
-            Self::Clear(_) | Self::NativeHash(_) | Self::Ed25519Key(_) | Self::Nobodys => None,
+            Self::Clear(_)
+            | Self::NativeHash(_)
+            | Self::Ed25519Key(_)
+            | Self::Servers
+            | Self::Nobodys => None,
         }
     }
 
@@ -66,6 +72,7 @@ impl Password {
             | Self::Sha256Hash(_)
             | Self::Ed25519Key(_)
             | Self::ParsecKey(_)
+            | Self::Servers
             | Self::Nobodys => None,
         }
     }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
-use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
+use trunkline_topology::{HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
 
 use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
 
@@ -26,6 +26,8 @@ pub struct Peer {
     /// The system's number of the user whose process it is, over a Unix socket and without a
     /// balancer between.
     pub client_uid: Option<u32>,
+    /// What its balancer has said of it beside its address.
+    pub told: Option<Arc<str>>,
     /// The listener's address; `None` for a Unix socket.
     pub proxy_addr: Option<IpAddr>,
     /// The listener's port; `None` for a Unix socket.
@@ -124,6 +126,17 @@ pub enum Action {
         password: Secret<Vec<u8>>,
         /// What the server derives it with.
         derivation: Derivation,
+    },
+    /// Try a password on a server; answer with `client_verified`.
+    AskServer {
+        /// Whose password.
+        client: ClientId,
+        /// The account's name.
+        name: String,
+        /// Whose servers are asked.
+        hostgroup: HostgroupId,
+        /// The password.
+        clear: Secret<Vec<u8>>,
     },
     /// Overwrite what was read lately: a login is over, and a password may have been in it.
     Wipe,

@@ -129,6 +129,11 @@ impl Worker {
             Ok(Opening::Partial) => return false,
             Ok(Opening::Absent) => {}
             Ok(Opening::Whole(header, len)) => {
+                let told = header.describe();
+                if !told.is_empty() {
+                    let told = Some(told.into());
+                    client.peer = Arc::new(Peer { told, ..(*client.peer).clone() });
+                }
                 if let Some((addr, _)) = header.addresses {
                     let client_addr = Some(addr.ip().to_canonical());
                     client.peer =

@@ -94,6 +94,7 @@ impl Worker {
             self.logging_in.pop_front();
             if logs_in && !self.refuse_late_header(id) {
                 self.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
+                self.tell_of_late_tls(id);
                 self.close_client_now(id);
             }
         }

@@ -221,6 +221,10 @@ impl Worker {
             Step::VerifyHash { clear, hash } => {
                 self.act(Action::VerifyHash { client: id, clear, hash });
             }
+            Step::AskServer { name, user, clear } => {
+                let hostgroup = user.default_hostgroup;
+                self.act(Action::AskServer { client: id, name, hostgroup, clear });
+            }
             Step::LookUp => self.look_up_users(Some(id)),
             Step::Accepted(identity) => self.authenticated(id, *identity),
             Step::Refused(because) => {
@@ -552,6 +556,7 @@ impl Accounts for LoginAccounts<'_> {
             | Password::Sha256Hash(_)
             | Password::Ed25519Key(_)
             | Password::ParsecKey(_)
+            | Password::Servers
             | Password::Nobodys => None,
         };
         passwords.into_iter().find_map(proof_of)

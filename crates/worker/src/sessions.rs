@@ -60,6 +60,7 @@ impl Worker {
             user: session.map(|session| session.user.name.clone()).unwrap_or_default(),
             client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),
             tls: client.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
+            balancer: client.peer.told.as_deref().unwrap_or_default().to_owned(),
             schema: session.map(schema_of).unwrap_or_default(),
             doing: doing.to_owned(),
             doing_us,

@@ -120,6 +120,21 @@ impl Worker {
         self.client_closed(id);
     }
 
+    /// Says of a client whose time is up if it is TLS that did not come up.
+    pub(crate) fn tell_of_late_tls(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
+            let host = client.peer.host();
+            let time_ms = self.snapshot.settings.connect_timeout_client;
+            self.stats.counters.client_tls_failed += 1;
+            self.log(false, || {
+                format!("TLS with client {host} failed: no handshake within {time_ms} ms")
+            });
+        }
+    }
+
     pub(crate) fn start_server_tls(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get(id) else {
             return;

@@ -177,6 +177,19 @@ fn health_checks_make_no_noise() -> Result<()> {
 }
 
 #[test]
+fn what_balancers_say_is_in_the_list_of_sessions() -> Result<()> {
+    let name = "told_of";
+    let settings = "proxy_protocol_networks = [\"127.0.0.1\"]";
+    let Some(proxy) = proxy_behind(name, settings)? else { return Ok(()) };
+    let tlvs = [&[0x02, 0, 10][..], b"db.example", &[0x05, 0, 4], b"id-7"].concat();
+    let header = second(0x21, [192, 0, 2, 9], &tlvs);
+    let _client = behind(&proxy, &header, name, PASSWORD)?;
+    let (_, sessions) = proxy.http("/sessions")?;
+    assert!(sessions.contains("authority=db.example unique_id=id-7"), "{sessions}");
+    Ok(())
+}
+
+#[test]
 fn haproxy_tells_its_clients_addresses() -> Result<()> {
     let name = "haproxied";
     if find_program("haproxy").is_none() {

@@ -6,10 +6,12 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use trunkline_protocol::auth::ed25519;
 use trunkline_session::backend::{ServerHandshake, ServerLogin, TlsWish};
-use trunkline_testkit::{AuthPlugin, Server, Trunkline, find_program, skipped, wait_until};
+use trunkline_testkit::{
+    AuthPlugin, Flavour, Server, TempFolder, Trunkline, find_program, skipped, wait_until,
+};
 
 use crate::backends::{self, Config, PASSWORD, TIMEOUT};
-use crate::tls::certs;
+use crate::tls::{certs, servers};
 use crate::wire::{Endpoint, MODERN, Wire, login, refused};
 
 fn clear(password: &str) -> String {
@@ -117,13 +119,96 @@ fn clear_login(endpoint: impl Into<Endpoint>, user: &str, tls: bool) -> Result<b
 }
 
 #[test]
-fn the_full_exchange_sends_the_password_itself_through_tls() -> Result<()> {
-    let name = "full_through";
+fn the_clear_plug_in_is_taken_where_nobody_can_listen() -> Result<()> {
+    let name = "clear_through";
     for server in backends::each(name)? {
         backends::account(server, name)?;
         let proxy = Config::new("", server).user(name).start()?;
         assert!(clear_login(&proxy, name, true)?, "{}", backends::flavour(server));
         assert!(clear_login(Endpoint::Unix(proxy.socket()), name, false)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_full_exchange_sends_the_password_itself_through_tls() -> Result<()> {
+    let name = "full_through";
+    for server in backends::each(name)? {
+        backends::account(server, name)?;
+        let keys = format!("password_hash = \"{}\"", crate::auth::SHA2_HASH);
+        let proxy = Config::new("", server).user_with(name, &keys).start()?;
+        let config = certs::client(&[&rustls::version::TLS13], None)?;
+        let enter =
+            |password: &str| Wire::login_tls(&proxy, login(name, password, "", MODERN), &config);
+        let mut first = enter(PASSWORD)?;
+        // Asked for, sent, taken: no key in between, as it is encrypted already.
+        let behind = first.steps.iter().position(|step| step == "more 4").context("not asked")?;
+        assert_eq!(first.steps[behind + 1..], ["ok"], "{:?}", first.steps);
+        assert_eq!(first.value("SELECT 5")?.as_deref(), Some("5"));
+        // From now on the quick way is enough.
+        let second = enter(PASSWORD)?;
+        assert!(second.steps.contains(&"more 3".to_owned()), "{:?}", second.steps);
+        assert_eq!(refused(enter("wrong"))?.code, 1045);
+    }
+    Ok(())
+}
+
+/// An account of the server with this plug-in; whether the server has it.
+fn plugged(server: &Server, name: &str, plugin: &str) -> Result<bool> {
+    let quoted = PASSWORD.replace('\\', "\\\\").replace('\'', "''");
+    server.sql(&format!("DROP USER IF EXISTS {name}"))?;
+    let how = match plugin {
+        "ed25519" | "mysql_native_password" => {
+            format!("VIA {plugin} USING PASSWORD('{quoted}')")
+        }
+        plugin => format!("WITH {plugin} BY '{quoted}'"),
+    };
+    if let Err(error) = server.sql(&format!("CREATE USER {name} IDENTIFIED {how}")) {
+        skipped(name, &format!("the server has no {plugin}: {error:#}"));
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+#[test]
+fn servers_are_logged_in_to_by_every_plug_in_over_every_transport() -> Result<()> {
+    let name = "plugged_in";
+    let folder = TempFolder::new("plugged")?;
+    let ca = certs::Ca::new(folder.path(), "ca")?;
+    let shown =
+        ca.sign("server", certs::Wanted { dns: "localhost", ..certs::Wanted::default() })?;
+    for flavour in servers::flavours(name) {
+        let server = &servers::start(flavour, &ca, &shown)?;
+        if flavour == Flavour::MariaDb
+            && let Err(error) = server.sql("INSTALL SONAME 'auth_ed25519'")
+        {
+            skipped(name, &format!("the server has no auth_ed25519: {error:#}"));
+        }
+        let plugins = match flavour {
+            Flavour::MariaDb => ["mysql_native_password", "ed25519"],
+            Flavour::MySql => ["caching_sha2_password", "sha256_password"],
+        };
+        for plugin in plugins {
+            if !plugged(server, name, plugin)? {
+                continue;
+            }
+            let socket = server.socket().display().to_string();
+            for (address, keys, is_encrypted) in [
+                (server.address(), "tls = \"disabled\"", false),
+                (server.address(), "tls = \"required\"", true),
+                (socket, "", false),
+            ] {
+                // What the server remembers of the password is gone: it asks for all of it.
+                server.sql("FLUSH PRIVILEGES")?;
+                let address = format!("{address}\"\n{keys}\n#");
+                let proxy = Config::at("", &address).user(name).start()?;
+                let who = value_of(&proxy, name, PASSWORD)
+                    .with_context(|| format!("{plugin} {address}"))?;
+                assert_eq!(who, Some(format!("{name}@%")), "{plugin} {address}");
+                let metric = "trunkline_backend_connections_encrypted";
+                backends::wait_metric(&proxy, metric, "", |n| (n > 0.0) == is_encrypted)?;
+            }
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 mod clients;
 mod compare;
 mod known;
+mod plugins;
 mod servers;
 
 use std::path::{Path, PathBuf};

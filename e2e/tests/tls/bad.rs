@@ -1,7 +1,8 @@
 //! What nobody should send or show.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -9,12 +10,13 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConnection, pki_types::ServerName};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::frame::put_payload;
+use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_protocol::packet::handshake_response::put_tls_request;
-use trunkline_testkit::{TempFolder, Trunkline};
+use trunkline_testkit::{TempFolder, Trunkline, find_program, skipped};
 
 use super::certs::{Ca, Wanted, client};
 use super::{anybody, enter, quoted, wait_said};
-use crate::backends::{self, Config, TIMEOUT, proxy_for, wait_metric};
+use crate::backends::{self, Config, PASSWORD, TIMEOUT, proxy_for, wait_metric};
 use crate::wire::{MODERN, Wire, code};
 
 /// What a client asks for TLS with.
@@ -165,6 +167,7 @@ fn broken_handshakes_end_and_harm_nobody() -> Result<()> {
         let _ = stream.write_all(&more);
     }
     rest(&mut stream);
+    wait_said(&proxy, "a message of the handshake is too long")?;
     lives(&proxy, "tls_broken", &mut kept).context("after a long handshake")?;
 
     // One that never comes.
@@ -174,6 +177,7 @@ fn broken_handshakes_end_and_harm_nobody() -> Result<()> {
     let begun = Instant::now();
     rest(&mut stream);
     ensure!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    wait_said(&proxy, "TLS with client 127.0.0.1 failed: no handshake within 700 ms")?;
     let labels = "cause=\"handshake_timeout\"";
     wait_metric(&proxy, "trunkline_client_refusals_total", labels, |n| n >= 1.0)?;
     lives(&proxy, "tls_broken", &mut kept).context("after a slow handshake")
@@ -239,5 +243,99 @@ fn certificates_of_clients_are_judged() -> Result<()> {
         }
     }
     assert_eq!(kept.value("SELECT 5")?.as_deref(), Some("5"));
+    Ok(())
+}
+
+#[test]
+fn tls_where_it_is_off_is_named() -> Result<()> {
+    let Some(server) = backends::mariadb("tls_where_it_is_off")? else { return Ok(()) };
+    let proxy = proxy_for(server, "tls_off", "have_ssl = false")?;
+    let mut kept = Wire::login(&proxy, "tls_off", PASSWORD, "")?;
+    let mut stream = greeted(&proxy)?;
+    stream.write_all(&tls_request())?;
+    let said = String::from_utf8_lossy(&rest(&mut stream)).into_owned();
+    assert!(said.contains("TLS was asked for, and it is off here"), "{said}");
+    assert_eq!(kept.value("SELECT 5")?.as_deref(), Some("5"));
+    Ok(())
+}
+
+#[test]
+fn nobody_renegotiates() -> Result<()> {
+    let Some(server) = backends::mariadb("nobody_renegotiates")? else { return Ok(()) };
+    let Some(openssl) = find_program("openssl") else {
+        skipped("nobody_renegotiates", "there is no openssl");
+        return Ok(());
+    };
+    let proxy = proxy_for(server, "tls_again", "connect_timeout_client = 3000")?;
+    let mut kept = enter(&proxy, "tls_again", &anybody()?)?;
+    let mut command = Command::new(openssl);
+    command.args(["s_client", "-starttls", "mysql", "-tls1_2", "-connect"]);
+    command.arg(format!("127.0.0.1:{}", proxy.port()));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    child.stdin.take().context("its input")?.write_all(b"R\n")?;
+    let output = child.wait_with_output()?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("RENEGOTIATING") && said.contains("no renegotiation"), "{said}");
+    lives(&proxy, "tls_again", &mut kept)
+}
+
+/// A server that offers TLS and answers the request for it with these bytes, and no more.
+fn false_server(answer: &'static [u8]) -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let greeting = Greeting {
+                protocol_version: 10,
+                server_version: "8.4.0".to_owned(),
+                connection_id: 1,
+                nonce: [b'n'; 20],
+                capabilities: MODERN
+                    | Capabilities::PROTOCOL_41
+                    | Capabilities::SECURE_CONNECTION
+                    | Capabilities::PLUGIN_AUTH
+                    | Capabilities::SSL,
+                charset: 45,
+                status: 2,
+                auth_plugin: "caching_sha2_password".to_owned(),
+            };
+            let mut out = Vec::new();
+            greeting.put(&mut out, 0);
+            std::thread::spawn(move || {
+                let _ = stream.write_all(&out);
+                let mut request = [0; 36];
+                if stream.read_exact(&mut request).is_ok() {
+                    let _ = stream.write_all(answer);
+                    rest(&mut stream);
+                }
+            });
+        }
+    });
+    Ok(port)
+}
+
+#[test]
+fn what_servers_do_wrong_in_tls_is_named() -> Result<()> {
+    for (answer, reason) in [
+        (&b"HTTP/1.0 400 Bad Request\r\n\r\n"[..], "TLS failed"),
+        (&[0x16, 3, 3, 0x40, 0][..], "the last attempt: "),
+        (b"", "the last attempt: "),
+        (&[0x15, 3, 3, 0, 2, 2, 40], "TLS failed"),
+    ] {
+        let port = false_server(answer)?;
+        let settings = "connect_timeout_server = 400\nconnect_timeout_server_max = 2000\n\
+                        shun_on_failures = 0";
+        let address = format!("127.0.0.1:{port}\"\ntls = \"required\"\n#");
+        let proxy = Config::at(settings, &address).user("tls_false").start()?;
+        let mut client = Wire::login(&proxy, "tls_false", PASSWORD, "")?;
+        let error = client.fails("SELECT 5")?;
+        assert_eq!(error.code, 9001, "{error:?}");
+        assert!(error.text.contains(reason), "{answer:?}: {error:?}");
+        println!("{answer:?}: {}", error.text);
+        // The client's connection is as it was.
+        assert_eq!(client.fails("SELECT 6")?.code, 9001);
+    }
     Ok(())
 }

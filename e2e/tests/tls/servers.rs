@@ -12,7 +12,7 @@ use crate::backends::{self, Config, PASSWORD, TIMEOUT, wait_metric};
 use crate::wire::{ErrorPacket, Wire, refused};
 
 /// A server that shows this certificate, and asks for one of the same CA.
-fn start(flavour: Flavour, ca: &Ca, shown: &Files) -> Result<Server> {
+pub fn start(flavour: Flavour, ca: &Ca, shown: &Files) -> Result<Server> {
     let options = Options::default()
         .arg(format!("--ssl-ca={}", ca.file().display()))
         .arg(format!("--ssl-cert={}", shown.cert.display()))
@@ -24,7 +24,7 @@ fn start(flavour: Flavour, ca: &Ca, shown: &Files) -> Result<Server> {
 }
 
 /// The flavours that are there.
-fn flavours(test: &str) -> Vec<Flavour> {
+pub fn flavours(test: &str) -> Vec<Flavour> {
     let mut found = Vec::new();
     for (flavour, is_there) in
         [(Flavour::MariaDb, mariadb_available()), (Flavour::MySql, mysql_available())]

@@ -55,6 +55,9 @@ fn attribute(name: &str, value: &Json) -> Option<String> {
             Some(format!("allow_from = [{}]\n", words?.join(", ")))
         }
         ("backend_user", Json::String(user)) => Some(format!("backend_user = {}\n", quoted(user))),
+        ("server_checks_password", Json::Bool(is_so)) => {
+            Some(format!("server_checks_password = {is_so}\n"))
+        }
         ("unix_user", Json::String(user)) => Some(format!("unix_user = {}\n", quoted(user))),
         ("unix_user", Json::Number(user)) => Some(format!("unix_user = {user}\n")),
         ("retained_password", Json::String(text)) => {

@@ -169,7 +169,11 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             }
             Step::Accepted(identity) => identity,
             // Accounts have no hashes that take long, and no key is offered.
-            Step::Refused(_) | Step::Decrypt(_) | Step::VerifyHash { .. } | Step::LookUp => {
+            Step::Refused(_)
+            | Step::Decrypt(_)
+            | Step::VerifyHash { .. }
+            | Step::AskServer { .. }
+            | Step::LookUp => {
                 tracing::warn!(
                     target: AUDIT,
                     peer = asked.host,

@@ -237,6 +237,14 @@ fn read_passwords(
     files: &dyn FileSource,
 ) -> (Option<Password>, Option<Password>) {
     let password = PASSWORD.read(table, report, files);
+    let is_servers = table.flag(report, "server_checks_password").unwrap_or(false);
+    if is_servers && (PASSWORD.is_given(table) || RETAINED.is_given(table)) {
+        let message = "`server_checks_password` and a password exclude each other";
+        table.error(report, "server_checks_password", message.to_owned());
+    }
+    if is_servers {
+        return (Some(Password::Servers), None);
+    }
     let needs_none = table.has("unix_user") && BACKEND.is_given(table);
     if !PASSWORD.is_given(table) && !needs_none {
         let message =

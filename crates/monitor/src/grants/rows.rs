@@ -129,6 +129,7 @@ fn password(plugin: &str, stored: &str) -> Option<Password> {
         {
             Some(Password::Clear(Secret::default()))
         }
+        "pam" | "authentication_pam" | "authentication_ldap_simple" => Some(Password::Servers),
         _ => Password::from_hash(stored).ok().filter(|read| plugin_of(read) == Some(plugin)),
     }
 }
@@ -141,7 +142,7 @@ fn plugin_of(password: &Password) -> Option<&'static str> {
         Password::Sha256Hash(_) => Some("sha256_password"),
         Password::Ed25519Key(_) => Some("ed25519"),
         Password::ParsecKey(_) => Some("parsec"),
-        Password::Clear(_) | Password::Nobodys => None,
+        Password::Clear(_) | Password::Servers | Password::Nobodys => None,
     }
 }
 

@@ -150,6 +150,29 @@ fn headers() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![first, later]
 }
 
+#[test]
+fn what_a_balancer_says_is_shown_in_one_line() {
+    let inner = [&[0x21, 0, 7][..], b"TLSv1.3", &[0x22, 0, 3], b"app"].concat();
+    let inner_len = u8::try_from(5 + inner.len()).expect("short");
+    let tlvs = [
+        &[TLV_AUTHORITY, 0, 2][..],
+        b"db",
+        &[TLV_NOOP, 0, 1, 0],
+        &[TLV_UNIQUE_ID, 0, 3, b'a', 0x0A, 0xFF],
+        &[TLV_SSL, 0, inner_len, 7, 0, 0, 0, 0],
+        &inner,
+        &[TLV_AWS, 0, 5, 1],
+        b"vpce",
+        &[0xE0, 0, 1, b'x'],
+    ]
+    .concat();
+    let header = ProxyHeader { addresses: None, tlvs: &tlvs };
+    let expected = "authority=db unique_id=a\\n\\xff tls_version=TLSv1.3 tls_cn=app aws=vpce e0=x";
+    assert_eq!(header.describe(), expected);
+    let long = [&[0xE0, 4, 0][..], &[b'x'; 1_024]].concat();
+    assert_eq!(ProxyHeader { addresses: None, tlvs: &long }.describe(), "");
+}
+
 proptest! {
     #[test]
     fn a_header_is_found_wherever_its_bytes_are_split(

@@ -139,7 +139,7 @@ impl Login {
             return self.admit(named, answer, accounts, out);
         }
         let plugin = self.required_plugin(named, default_plugin, accounts);
-        if named != Some(plugin) || needs_nonce(plugin) {
+        if named != Some(plugin) || needs_question(plugin) {
             return self.switch(plugin, out);
         }
         // A client that lacks the greeting's plug-in (MySQL 9 has no native one) names its own,
@@ -161,7 +161,7 @@ impl Login {
             return self.admit(named, answer, accounts, out);
         }
         let plugin = self.required_plugin(named, Plugin::Native, accounts);
-        if named != Some(plugin) || needs_nonce(plugin) {
+        if named != Some(plugin) || needs_question(plugin) {
             return self.switch(plugin, out);
         }
         self.decide_first(plugin, answer, true, accounts, out)
@@ -224,6 +224,10 @@ impl Login {
         self.has_password = !caching_sha2::is_empty_answer(answer);
         if plugin == Plugin::Sha256 && self.has_password {
             return self.decide_sha256(answer, accounts, out);
+        }
+        if plugin == Plugin::Dialog {
+            let password = clear::read(answer).map(<[u8]>::to_vec);
+            return await_verification(self, password, accounts, out);
         }
         let verdict = self.check(plugin, answer, accounts);
         self.conclude(plugin, answer, verdict, accounts, out)
@@ -293,7 +297,11 @@ impl Login {
         let (plugin, answer) = match shown {
             Shown::Answer(plugin, answer) => (plugin, answer),
             Shown::Password { clear, against } => {
-                let is_new = !self.stored_hashes().any(|hash| *hash == against);
+                let is_asked = against.expose().is_empty();
+                let is_new = match self.user.as_ref().map(|user| &user.password) {
+                    Some(Password::Servers) => !is_asked,
+                    _ => !self.stored_hashes().any(|hash| *hash == against),
+                };
                 let clear = is_new.then(|| clear.expose().clone());
                 return await_verification(self, clear, accounts, out);
             }
@@ -335,6 +343,12 @@ impl Login {
             Some(Password::Sha256Hash(_)) => Plugin::Sha256,
             Some(Password::Ed25519Key(_)) => Plugin::Ed25519,
             Some(Password::ParsecKey(_)) => Plugin::Parsec,
+            Some(Password::Servers) => match named {
+                Some(Plugin::Sha256) => Plugin::Sha256,
+                Some(Plugin::Dialog) if accounts.is_secure() => Plugin::Dialog,
+                // All clients have it, and it gives the password itself, encrypted.
+                _ => Plugin::CachingSha2,
+            },
             Some(Password::Clear(_) | Password::Nobodys) | None => match named {
                 Some(
                     plugin @ (Plugin::Native
@@ -357,11 +371,10 @@ impl Login {
         let data = match plugin {
             Plugin::Ed25519 => ed25519::nonce(&self.nonce).to_vec(),
             Plugin::Parsec => parsec::nonce(&self.nonce).to_vec(),
-            Plugin::Native
-            | Plugin::CachingSha2
-            | Plugin::Sha256
-            | Plugin::Clear
-            | Plugin::Dialog => self.nonce.to_vec(),
+            Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256 | Plugin::Clear => {
+                self.nonce.to_vec()
+            }
+            Plugin::Dialog => PASSWORD_QUESTION.to_vec(),
         };
         let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data: &data };
         self.seq = request.put(out, self.seq);
@@ -430,14 +443,24 @@ impl Login {
         Refusal::deny(out, self.seq, &self.name, accounts.client_host(), self.has_password)
     }
 
+    /// What servers are asked, where they check the password.
+    pub(super) fn servers_question(&self, clear: &Secret<Vec<u8>>) -> Option<Step> {
+        let user = self.user.as_ref().filter(|user| user.password == Password::Servers)?;
+        let (name, user, clear) = (self.name.clone(), Arc::clone(user), clear.clone());
+        Some(Step::AskServer { name, user, clear })
+    }
+
     pub(super) fn nonce(&self) -> &Nonce {
         &self.nonce
     }
 }
 
-/// Whether an answer by this plug-in needs a longer nonce than the greeting has.
-fn needs_nonce(plugin: Plugin) -> bool {
-    matches!(plugin, Plugin::Ed25519 | Plugin::Parsec)
+/// What `dialog` asks: a question whose answer is not shown.
+const PASSWORD_QUESTION: &[u8] = b"\x04Password: ";
+
+/// Whether an answer by this plug-in needs more than the greeting says.
+fn needs_question(plugin: Plugin) -> bool {
+    matches!(plugin, Plugin::Ed25519 | Plugin::Parsec | Plugin::Dialog)
 }
 
 /// The name as text, the user that the client is checked as, and whether it is the named one.

@@ -79,6 +79,15 @@ pub enum Step {
         /// The user's stored hash.
         hash: Secret<Vec<u8>>,
     },
+    /// Try the password on a server, then call [`ClientHandshake::on_verified`].
+    AskServer {
+        /// Whose password, as the client says.
+        name: String,
+        /// The user that it is, or would be.
+        user: Arc<User>,
+        /// The password that the client sent.
+        clear: Secret<Vec<u8>>,
+    },
     /// Find out what users there are now, then call [`ClientHandshake::on_looked_up`]; asked for
     /// once in a handshake, before a client is refused.
     LookUp,

@@ -38,7 +38,10 @@ impl Refusal {
                 "Connections using insecure transport are prohibited while \
                  --require_secure_transport=ON.",
             ),
-            Self::BadHandshake | Self::TlsNotOffered => (1043, b"08S01", "Bad handshake"),
+            Self::BadHandshake => (1043, b"08S01", "Bad handshake"),
+            Self::TlsNotOffered => {
+                (1043, b"08S01", "Bad handshake: TLS was asked for, and it is off here")
+            }
             Self::OutOfOrder => (1156, b"08S01", "Got packets out of order"),
         };
         put_err(out, seq, code, sqlstate, message);

@@ -231,6 +231,11 @@ pub(super) fn await_verification(
     if let Some(credential) = login.check_quickly(password.expose()) {
         return (State::Finished, login.accept(credential, None, None, accounts, out));
     }
+    if let Some(step) = login.servers_question(&password) {
+        let hash = Secret::default();
+        let state = AwaitVerification { login, password, hash, older: None };
+        return (State::Verification(state), step);
+    }
     let mut hashes = login.stored_hashes().cloned();
     let (hash, older) = (hashes.next(), hashes.next());
     drop(hashes);

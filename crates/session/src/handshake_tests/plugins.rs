@@ -269,3 +269,23 @@ fn pams_question_for_the_password_is_answered_where_nobody_can_listen() {
     let (step, _) = switched(open, Plugin::Dialog, b"\x04Password: ");
     assert!(matches!(step, ServerStep::Failed(failure) if failure.code == 2059));
 }
+
+#[test]
+fn a_servers_word_decides_where_nothing_is_known() {
+    for plugin in ["mysql_native_password", "caching_sha2_password"] {
+        let mut users = Users::with("app", Password::Servers);
+        let right = Wire::login(&users, plugin, login_as("app", knows(PASSWORD)));
+        assert_eq!(right.client.expect("accepted").credential, knows(PASSWORD));
+        let sent = String::from_utf8_lossy(&right.to_proxy).into_owned();
+        assert!(sent.contains("encrypted:"), "the password was not asked for");
+        for wrong in ["wrong", ""] {
+            let ended = Wire::login(&users, plugin, login_as("app", knows(wrong)));
+            assert_eq!(ended.client.err(), Some(Refusal::AccessDenied), "{wrong}");
+        }
+        // The server's word is about whom the client names, and that must be a user here.
+        users.stand_in = users.user("app");
+        users.users.get_mut().clear();
+        let ended = Wire::login(&users, plugin, login_as("app", knows(PASSWORD)));
+        assert_eq!(ended.client.err(), Some(Refusal::AccessDenied));
+    }
+}

@@ -12,7 +12,11 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use tokio::{
     net::TcpListener,
-    sync::{Notify, watch},
+    sync::{
+        Notify,
+        mpsc::{self, error::TrySendError},
+        watch,
+    },
 };
 use trunkline_admin::{
     desk::{Desk, FileReader},
@@ -21,10 +25,11 @@ use trunkline_admin::{
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
-    Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
+    Account, Facts, Knowledge, Question, greeting::is_leader_known, greeting_for_clients, learn,
+    resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, PlaneOptions, TlsSetup};
+use trunkline_proxy::{DataPlane, LoginQuestion, PlaneOptions, TlsSetup};
 use trunkline_stats::{Configuration, Process};
 
 use crate::{
@@ -80,12 +85,14 @@ pub(super) async fn start(
 
     let workers = workers(&snapshot);
     let users_wanted = Arc::new(Notify::new());
+    let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
     let options = PlaneOptions {
         snapshot: Arc::clone(&snapshot),
         greeting: Arc::clone(&greeting),
         tls: Arc::clone(&tls),
         workers,
         on_thread: on_thread(&snapshot),
+        ask_server: Arc::new(move |question| ask(&asked, question)),
         look_up_users: {
             let wanted = Arc::clone(&users_wanted);
             Arc::new(move || wanted.notify_one())
@@ -137,7 +144,22 @@ pub(super) async fn start(
         snapshots,
         requests,
         users_wanted,
+        questions,
     })))
+}
+
+/// Passwords that may wait to be tried on servers.
+const QUESTIONS_MAX: usize = 4_096;
+
+/// Has a password tried on a server; with too many waiting it is wrong.
+fn ask(asked: &mpsc::Sender<Question>, question: LoginQuestion) {
+    let LoginQuestion { name, hostgroup, clear, answer } = question;
+    let question = Question { name, hostgroup, clear, answer };
+    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
+        asked.try_send(question)
+    {
+        (question.answer)(false);
+    }
 }
 
 /// Reads certificates and keys; what is wrong with them ends the start.

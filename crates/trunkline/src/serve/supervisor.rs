@@ -17,8 +17,8 @@ use tokio::{
 use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, UsersRead, greeting_for_clients, keep_checking, keep_learning,
-    keep_reading_users, keep_resolving, resolve,
+    Knowledge, Question, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
+    keep_learning, keep_reading_users, keep_resolving, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -76,6 +76,8 @@ pub(super) struct Parts {
     pub requests: mpsc::Receiver<Request>,
     /// Notified when a worker wants to know what users servers have now.
     pub users_wanted: Arc<Notify>,
+    /// Passwords that workers want tried on servers.
+    pub questions: mpsc::Receiver<Question>,
 }
 
 /// How it ended in good order.
@@ -100,7 +102,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the monitor's loops on the current runtime.
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(mut parts: Parts) -> Self {
         let seen = parts.snapshots.subscribe();
         let (outcomes, resolutions) = mpsc::channel(OUTCOMES_MAX);
         let resolve_now = Arc::new(Notify::new());
@@ -111,6 +113,9 @@ impl Supervisor {
         let (tls, works_with) = watch::channel(Arc::clone(&parts.tls));
         let (read, users) = mpsc::channel(OUTCOMES_MAX);
         let wanted = Arc::clone(&parts.users_wanted);
+        let (_, none) = mpsc::channel(1);
+        let questions = std::mem::replace(&mut parts.questions, none);
+        tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
         tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
         tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
         resolve_now.notify_one();

@@ -112,6 +112,7 @@ impl World {
                 self.questions.push_back(Question::Verify(index, client));
             }
             Action::Derive { conn, .. } => self.worker(index).server_derived(conn, None),
+            Action::AskServer { client, .. } => self.worker(index).client_verified(client, false),
             Action::Wipe => {}
             Action::LookUpUsers => self.worker(index).users_looked_up(),
             Action::Encrypt { conn, .. } => {

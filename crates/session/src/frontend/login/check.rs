@@ -59,6 +59,10 @@ impl Login {
                     false => Verdict::Wrong,
                 }
             }
+            // The quick way is never right, so that the password itself is sent.
+            (Password::Servers, Plugin::CachingSha2) if !caching_sha2::is_empty_answer(answer) => {
+                Verdict::Undecided
+            }
             (Password::ParsecKey(stored), Plugin::Parsec) => {
                 let nonce = parsec::nonce(&self.nonce);
                 let stored = parsec::Stored::parse(stored.expose());
@@ -73,6 +77,7 @@ impl Login {
                 | Password::Sha256Hash(_)
                 | Password::Ed25519Key(_)
                 | Password::ParsecKey(_)
+                | Password::Servers
                 | Password::Nobodys,
                 _,
             ) => Verdict::Wrong,
@@ -132,6 +137,7 @@ impl Login {
                 | Password::Sha256Hash(_)
                 | Password::Ed25519Key(_)
                 | Password::ParsecKey(_)
+                | Password::Servers
                 | Password::Nobodys,
             )
             | None => None,
@@ -176,6 +182,7 @@ fn check_password(stored: &Password, password: &[u8]) -> Verdict {
         Password::Sha2Hash(_) | Password::Sha256Hash(_) | Password::ParsecKey(_) => {
             return Verdict::Slow(password.to_vec());
         }
+        Password::Servers => return Verdict::Slow(password.to_vec()),
         Password::Nobodys => false,
     };
     if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
