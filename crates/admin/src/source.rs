@@ -96,6 +96,10 @@ pub trait Runtime: StatusSource {
     /// Serves by another configuration from now on; `source` names where it comes from.
     fn apply(&self, config: Config, source: String) -> ApplyFuture<'_>;
 
+    /// Does what SIGHUP does: reads the configuration file again in file mode, and certificates
+    /// and host names.
+    fn reload(&self) -> ApplyFuture<'_>;
+
     /// Reads certificates, keys and lists of what is revoked anew.
     fn reload_tls(&self) -> ApplyFuture<'_>;
 

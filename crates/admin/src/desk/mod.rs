@@ -399,6 +399,10 @@ impl Desk {
                 Ok(lines) => Ok(Reply::said(lines.join("; "))),
                 Err(error) => Err(Refused::new(format!("RELOAD TLS failed: {error}"))),
             },
+            Command::ReloadConfig => match self.runtime.reload().await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(error)),
+            },
             Command::TruncateDigests => {
                 self.reset_digests().await;
                 Ok(Reply::ok())

@@ -43,6 +43,10 @@ impl Runtime for Kept {
         Box::pin(async { Ok(changes) })
     }
 
+    fn reload(&self) -> ApplyFuture<'_> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     fn reload_tls(&self) -> ApplyFuture<'_> {
         Box::pin(async { Err("no certificates here".to_owned()) })
     }

@@ -60,6 +60,8 @@ pub enum Command {
     },
     /// Reads certificates and keys anew.
     ReloadTls,
+    /// Does what SIGHUP does.
+    ReloadConfig,
     /// Says how a statement would be routed.
     ExplainRoute {
         /// Who would send it; needed when there are several.
@@ -117,6 +119,7 @@ fn proxysql(words: &[&str]) -> Result<Command, String> {
         ["FLUSH", "QUERY", "CACHE"] => Command::FlushCache,
         ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::FlushHosts,
         ["RELOAD", "TLS"] => Command::ReloadTls,
+        ["RELOAD", "CONFIG"] => Command::ReloadConfig,
         ["COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
         | ["CLUSTER_NODE_UUID", ..] => Command::Missing(format!("PROXYSQL {}", words.join(" "))),
         _ => return Err(format!("there is no command PROXYSQL {}", words.join(" "))),

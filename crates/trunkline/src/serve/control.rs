@@ -36,6 +36,8 @@ pub(super) enum Request {
     },
     /// Read certificates and keys anew.
     ReloadTls { done: oneshot::Sender<Result<Vec<String>, String>> },
+    /// Do what SIGHUP does.
+    Reload { done: oneshot::Sender<Result<Vec<String>, String>> },
     /// End the process.
     Stop(Ending),
 }
@@ -100,6 +102,15 @@ impl Runtime for Control {
             let request = Request::Apply { config: Box::new(config), source, done };
             let stopping = || "the process stops".to_owned();
             self.requests.send(request).await.map_err(|_| stopping())?;
+            changes.await.map_err(|_| stopping())?
+        })
+    }
+
+    fn reload(&self) -> ApplyFuture<'_> {
+        Box::pin(async move {
+            let (done, changes) = oneshot::channel();
+            let stopping = || "the process stops".to_owned();
+            self.requests.send(Request::Reload { done }).await.map_err(|_| stopping())?;
             changes.await.map_err(|_| stopping())?
         })
     }
