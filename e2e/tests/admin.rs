@@ -3,6 +3,7 @@
 mod bad_input;
 mod commands;
 mod http;
+mod scripts;
 mod tools;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

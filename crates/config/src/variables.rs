@@ -114,6 +114,13 @@ settings! {
     /// The token of who may read statistics over `/api/v1`.
     http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
+    /// The account of the system that scripts of `scheduler` and `restapi_routes` run as. Empty is
+    /// the proxy's own account; a proxy that runs as root runs no script then.
+    script_user: String = String::new(), Range::Text(64), "", Live, "0.1.0";
+
+    /// How long a script of `scheduler` may run before it is ended.
+    script_time_max: u64 = 60_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
+
     /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix
     /// socket, several separated by `;`. In file mode that port is open where the file has this
     /// key, and nothing is edited there. An address that other machines can reach is refused as

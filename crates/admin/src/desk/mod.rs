@@ -9,6 +9,7 @@ pub(crate) mod document;
 mod load;
 mod numbers;
 mod present;
+mod programs;
 mod reply;
 mod session;
 mod show;
@@ -24,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::{Semaphore, watch};
 use trunkline_config::{Config, Snapshot, variable};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
@@ -37,6 +39,7 @@ pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of
 use crate::{
     import::Imported,
     port::Accounts,
+    scheduler::Job,
     source::Runtime,
     sql::{self, Assignment, Command, Statement, select, text::Text},
 };
@@ -81,12 +84,17 @@ pub struct Desk {
     servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
     /// The same for errors.
     errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
+    /// What the scheduler runs.
+    jobs: watch::Sender<Vec<Job>>,
+    /// Scripts that may run at once for who asks over HTTP.
+    script_places: Semaphore,
 }
 
 impl Desk {
     /// For a store whose configuration runs. `file` is what `LOAD … FROM CONFIG` reads.
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();
+        let jobs = programs::jobs(&store).unwrap_or_default();
         Self {
             followed: None,
             file: file.map(Arc::new),
@@ -97,6 +105,8 @@ impl Desk {
             digests_before: Mutex::new(HashMap::new()),
             servers_before: Mutex::new(HashMap::new()),
             errors_before: Mutex::new(HashMap::new()),
+            jobs: watch::channel(jobs).0,
+            script_places: Semaphore::new(programs::SCRIPTS_MAX),
         }
     }
 
