@@ -19,9 +19,6 @@ pub mod source;
 pub mod sql;
 pub mod status;
 
-/// What the lines of the audit log have as their target: logins, and what was changed.
-pub const AUDIT: &str = "audit";
-
 pub use http::serve;
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,

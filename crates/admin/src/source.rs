@@ -127,6 +127,12 @@ pub trait Runtime: StatusSource {
     /// Idle server connections and prepared statements, at most so many of each.
     fn inventory(&self, rows_max: usize) -> Answer<'_, Inventory>;
 
+    /// Writes a line of the audit log, if there is one.
+    fn audit(&self, line: String);
+
+    /// Opens the files of the query log and the audit log anew.
+    fn reopen_logs(&self) -> Answer<'_, ()>;
+
     /// Addresses with failed logins.
     fn failed_logins(&self) -> Vec<FailedLogins>;
 

@@ -23,6 +23,7 @@ use trunkline_worker::{
 use crate::{
     Mail,
     administrators::Administrators,
+    event_log::{EventLog, Log},
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
@@ -54,6 +55,7 @@ pub(crate) struct Parts {
     pub passwords: PasswordThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
+    pub events: EventLog,
     pub started: Instant,
 }
 
@@ -427,9 +429,17 @@ impl Driver {
                     peer.send(Mail::CacheWoken(clients));
                 }
             }
+            Action::LogQuery(event) => self.log_event(Log::Query, event.line(unix_us())),
+            Action::LogSession(event) => self.log_event(Log::Audit, event.line(unix_us())),
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
+        }
+    }
+
+    fn log_event(&mut self, log: Log, line: String) {
+        if !self.parts.events.write(log, line) {
+            self.parts.worker.counters_mut().log_lines_dropped += 1;
         }
     }
 
@@ -638,6 +648,12 @@ impl Driver {
         let (relays, mut means) = self.relaying();
         relays.stop(deadline_ms, &mut means);
     }
+}
+
+/// Now, in µs of Unix time.
+fn unix_us() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Hands bytes to the machine. A panic ends the session that they belong to, and no other.

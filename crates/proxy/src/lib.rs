@@ -2,6 +2,7 @@
 //! loop. Nothing is decided here.
 #![forbid(unsafe_code)]
 
+mod event_log;
 mod mailbox;
 
 mod administrators;
@@ -16,6 +17,7 @@ mod passwords;
 mod plane;
 
 pub use administrators::{TakeDigests, TellKill};
+pub use event_log::{EventLog, Log};
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};

@@ -20,6 +20,7 @@ use trunkline_worker::{KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 use crate::{
     Mail,
     driver::{Driver, Parts, WAKE},
+    event_log::EventLog,
     mailbox::{Postbox, mailbox},
     passwords::PasswordThread,
 };
@@ -49,6 +50,7 @@ pub struct DataPlane {
     is_paused: Mutex<bool>,
     /// Where the workers' clock begins.
     started: Instant,
+    events: EventLog,
     shared: Arc<Shared>,
 }
 
@@ -86,7 +88,9 @@ impl DataPlane {
         let is_paused = Mutex::default();
         let started = Instant::now();
         let threads = Vec::new();
-        let mut plane = Self { postboxes, threads, listen, tcp, is_paused, started, shared };
+        let events = EventLog::start(settings).map_err(|error| error.to_string())?;
+        let mut plane =
+            Self { postboxes, threads, listen, tcp, is_paused, started, events, shared };
         if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
             return Err(problem);
         }
@@ -111,6 +115,7 @@ impl DataPlane {
                 snapshot: Arc::clone(&options.snapshot),
                 greeting: Arc::clone(&options.greeting),
                 tls: Arc::clone(&options.tls),
+                events: plane.events.clone(),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -146,6 +151,7 @@ impl DataPlane {
     /// Has all workers serve a configuration. TCP listeners that can't be opened are said; they
     /// are tried again with the next one.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
+        self.events.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
         }
@@ -390,6 +396,11 @@ impl DataPlane {
         result
     }
 
+    /// The query log and the audit log.
+    pub fn events(&self) -> &EventLog {
+        &self.events
+    }
+
     /// Whether any worker has ended.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
@@ -423,6 +434,7 @@ struct Start {
     snapshot: Arc<Snapshot>,
     greeting: Arc<Greeting>,
     tls: Arc<TlsSetup>,
+    events: EventLog,
     shared: Arc<Shared>,
 }
 
@@ -451,6 +463,7 @@ impl Start {
             passwords: self.passwords,
             keepalive: self.keepalive,
             tls: self.tls,
+            events: self.events,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)

@@ -6,7 +6,9 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::Reader;
 use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
 
-use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
+use crate::{
+    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, QueryEvent, SessionEvent,
+};
 
 /// One end of a relay, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -167,6 +169,10 @@ pub enum Action {
         /// Its clients.
         clients: Vec<ClientId>,
     },
+    /// A line of the query log.
+    LogQuery(Box<QueryEvent>),
+    /// A line of the audit log.
+    LogSession(Box<SessionEvent>),
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.

@@ -5,6 +5,7 @@
 //! [`present`] (what there is at the moment, errors, latency), [`start`](mod@start) (what runs
 //! first).
 
+mod audit;
 pub(crate) mod document;
 mod load;
 mod numbers;
@@ -157,10 +158,16 @@ impl Desk {
 
     /// Answers one statement.
     pub async fn answer(&self, session: &mut Session, sql: &str, params: &[Value]) -> Reply {
-        let answered = match sql::parse(sql) {
+        let parsed = sql::parse(sql);
+        let is_change = audit::is_change(&parsed);
+        let answered = match parsed {
             Ok(statement) => self.execute(session, sql, statement, params).await,
             Err(message) => Err(Refused::syntax(message)),
         };
+        if is_change {
+            let errno = answered.as_ref().err().map_or(0, |refused| refused.code);
+            self.runtime.audit(audit::statement_line(session, sql, errno));
+        }
         answered.unwrap_or_else(Reply::Error)
     }
 
@@ -315,6 +322,11 @@ impl Desk {
         self.runtime.tls()
     }
 
+    /// Notes a login, or that it was refused.
+    pub(crate) fn audit_login(&self, user: &str, peer: &str, is_encrypted: bool, is_in: bool) {
+        self.runtime.audit(audit::login_line(user, peer, is_encrypted, is_in));
+    }
+
     /// Other accounts run.
     async fn renew_accounts(&self) -> Result<(), Refused> {
         let accounts = self.with_store(|store| read_accounts(store)).await?;
@@ -388,6 +400,10 @@ impl Desk {
                 Ok(lines) => Ok(Reply::said(lines.join("; "))),
                 Err(error) => Err(Refused::new(error)),
             },
+            Command::FlushLogs => {
+                self.runtime.reopen_logs().await;
+                Ok(Reply::ok())
+            }
             Command::SetReadOnly(is_read_only) => self.set_read_only(is_read_only).await,
             Command::FlushHosts => {
                 let affected = self.runtime.forget_failed_logins();

@@ -173,6 +173,19 @@ impl Runtime for Control {
         })
     }
 
+    fn audit(&self, line: String) {
+        if !self.snapshot().settings.audit_log.is_empty() {
+            self.reporter.audit(line);
+        }
+    }
+
+    fn reopen_logs(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            // A process that ends has no files to open.
+            let _ = self.reporter.with_plane(|plane| plane.events().reopen()).await;
+        })
+    }
+
     fn failed_logins(&self) -> Vec<FailedLogins> {
         let rows = self.reporter.failed_logins().into_iter();
         rows.map(|(address, failures, ago)| FailedLogins { address, failures, ago }).collect()
