@@ -3,6 +3,8 @@
 mod bad_input;
 mod commands;
 mod http;
+mod logs;
+mod scripts;
 mod tools;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,7 +4,8 @@
 //! Reading order: [`source`] (what the binary provides), [`sql`] (what a statement asks for),
 //! [`desk`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
 //! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal),
-//! [`glb`] (the control sockets of TCP listeners).
+//! [`glb`] (the control sockets of TCP listeners), [`scripts`] and [`scheduler`] (programs of
+//! others that the tables name).
 
 pub mod desk;
 pub mod exposition;
@@ -12,12 +13,11 @@ pub mod glb;
 pub mod http;
 pub mod import;
 pub mod port;
+pub mod scheduler;
+pub mod scripts;
 pub mod source;
 pub mod sql;
 pub mod status;
-
-/// What the lines of the audit log have as their target: logins, and what was changed.
-pub const AUDIT: &str = "audit";
 
 pub use http::serve;
 pub use source::{

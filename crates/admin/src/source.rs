@@ -96,6 +96,10 @@ pub trait Runtime: StatusSource {
     /// Serves by another configuration from now on; `source` names where it comes from.
     fn apply(&self, config: Config, source: String) -> ApplyFuture<'_>;
 
+    /// Does what SIGHUP does: reads the configuration file again in file mode, and certificates
+    /// and host names.
+    fn reload(&self) -> ApplyFuture<'_>;
+
     /// Reads certificates, keys and lists of what is revoked anew.
     fn reload_tls(&self) -> ApplyFuture<'_>;
 
@@ -122,6 +126,12 @@ pub trait Runtime: StatusSource {
 
     /// Idle server connections and prepared statements, at most so many of each.
     fn inventory(&self, rows_max: usize) -> Answer<'_, Inventory>;
+
+    /// Writes a line of the audit log, if there is one.
+    fn audit(&self, line: String);
+
+    /// Opens the files of the query log and the audit log anew.
+    fn reopen_logs(&self) -> Answer<'_, ()>;
 
     /// Addresses with failed logins.
     fn failed_logins(&self) -> Vec<FailedLogins>;

@@ -121,6 +121,13 @@ settings! {
     /// The token of who may read statistics over `/api/v1`.
     http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
+    /// The account of the system that scripts of `scheduler` and `restapi_routes` run as. Empty is
+    /// the proxy's own account; a proxy that runs as root runs no script then.
+    script_user: String = String::new(), Range::Text(64), "", Live, "0.1.0";
+
+    /// How long a script of `scheduler` may run before it is ended.
+    script_time_max: u64 = 60_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
+
     /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix
     /// socket, several separated by `;`. In file mode that port is open where the file has this
     /// key, and nothing is edited there. An address that other machines can reach is refused as
@@ -464,6 +471,33 @@ settings! {
     /// processes of the same account may read it: both have passwords and keys in them. Debuggers
     /// and profilers need it.
     core_dumps: bool = false, Range::All, "", Restart, "0.1.0";
+
+    /// File of the query log: a line of JSON for each statement whose rule has `log`, or for every
+    /// one with `query_log_all`. Empty switches it off.
+    query_log: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Whether every statement is in the query log, unless it is left out by threshold or sample.
+    query_log_all: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// How long a statement must take to be in the query log.
+    query_log_threshold: u64 = 0, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
+
+    /// One of so many statements is in the query log; those with an error always are.
+    query_log_sample: u32 = 1, Range::Numbers(1, 1_000_000), "statements", Live, "0.1.0";
+
+    /// Whether the query log has digests in place of texts, so that no literal is in it.
+    query_log_redact: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// File of the audit log: a line of JSON for each login, each end of a session, and each change
+    /// by an administrator. Empty switches it off.
+    audit_log: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// How long a file of the query log or audit log gets before it is renamed: `.1` is the latest.
+    event_log_size: u64 = 104_857_600, Range::Numbers(4_096, 1_099_511_627_776), "bytes", Live,
+        "0.1.0";
+
+    /// Renamed files of each that are kept.
+    event_log_files: u32 = 10, Range::Numbers(1, 1_000), "files", Live, "0.1.0";
 
     /// How much is logged. No level logs passwords, and none below `debug` logs statements.
     log_level: LogLevel = LogLevel::Info, Range::All, "", Live, "0.1.0";

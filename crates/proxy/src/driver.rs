@@ -24,6 +24,7 @@ use trunkline_worker::{
 use crate::{
     LoginQuestion, Mail,
     administrators::Administrators,
+    event_log::{EventLog, Log},
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
@@ -60,6 +61,7 @@ pub(crate) struct Parts {
     pub tls: Arc<TlsSetup>,
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    pub events: EventLog,
     pub started: Instant,
 }
 
@@ -405,9 +407,17 @@ impl Driver {
                 }
             }
             Action::StoreShared(store) => self.parts.shared_cache.store(store),
+            Action::LogQuery(event) => self.log_event(Log::Query, event.line(unix_us())),
+            Action::LogSession(event) => self.log_event(Log::Audit, event.line(unix_us())),
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
+        }
+    }
+
+    fn log_event(&mut self, log: Log, line: String) {
+        if !self.parts.events.write(log, line) {
+            self.parts.worker.counters_mut().log_lines_dropped += 1;
         }
     }
 
@@ -618,6 +628,12 @@ impl Driver {
         let (relays, mut means) = self.relaying();
         relays.stop(deadline_ms, &mut means);
     }
+}
+
+/// Now, in µs of Unix time.
+fn unix_us() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Hands bytes to the machine. A panic ends the session that they belong to, and no other.

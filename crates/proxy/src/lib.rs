@@ -2,6 +2,7 @@
 //! loop. Nothing is decided here.
 #![forbid(unsafe_code)]
 
+mod event_log;
 mod mailbox;
 
 mod administrators;
@@ -19,6 +20,7 @@ mod shared_cache;
 mod plane;
 
 pub use administrators::{TakeDigests, TellKill};
+pub use event_log::{EventLog, Log};
 pub use mailbox::Mail;
 pub use plane::{DataPlane, LoginQuestion, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};

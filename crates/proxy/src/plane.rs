@@ -22,6 +22,7 @@ use trunkline_worker::{KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 use crate::{
     Mail,
     driver::{Driver, Parts, WAKE},
+    event_log::EventLog,
     mailbox::{Postbox, mailbox},
     passwords::PasswordThread,
     shared_cache::SharedCacheThread,
@@ -69,6 +70,7 @@ pub struct DataPlane {
     is_paused: Mutex<bool>,
     /// Where the workers' clock begins.
     started: Instant,
+    events: EventLog,
     shared: Arc<Shared>,
     shared_cache: SharedCacheThread,
 }
@@ -111,8 +113,18 @@ impl DataPlane {
             .map_err(|error| error.to_string())?;
         shared_cache.configure(settings);
         let threads = Vec::new();
-        let mut plane =
-            Self { postboxes, threads, listen, tcp, is_paused, started, shared, shared_cache };
+        let events = EventLog::start(settings).map_err(|error| error.to_string())?;
+        let mut plane = Self {
+            postboxes,
+            threads,
+            listen,
+            tcp,
+            is_paused,
+            started,
+            events,
+            shared,
+            shared_cache,
+        };
         if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
             return Err(problem);
         }
@@ -140,6 +152,7 @@ impl DataPlane {
                 tls: Arc::clone(&options.tls),
                 look_up_users: Arc::clone(&options.look_up_users),
                 ask_server: Arc::clone(&options.ask_server),
+                events: plane.events.clone(),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -183,6 +196,7 @@ impl DataPlane {
     /// are tried again with the next one.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         self.shared_cache.configure(&snapshot.settings);
+        self.events.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
         }
@@ -434,6 +448,11 @@ impl DataPlane {
         result
     }
 
+    /// The query log and the audit log.
+    pub fn events(&self) -> &EventLog {
+        &self.events
+    }
+
     /// Whether any worker has ended.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
@@ -470,6 +489,7 @@ struct Start {
     tls: Arc<TlsSetup>,
     look_up_users: Arc<dyn Fn() + Send + Sync>,
     ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    events: EventLog,
     shared: Arc<Shared>,
 }
 
@@ -503,6 +523,7 @@ impl Start {
             tls: self.tls,
             look_up_users: self.look_up_users,
             ask_server: self.ask_server,
+            events: self.events,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)

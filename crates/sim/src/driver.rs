@@ -554,6 +554,8 @@ impl Driver {
             }
             // Nobody asks in an administrator's name here.
             Action::TellAdministrator { .. } => {}
+            // No log is configured here.
+            Action::LogQuery(_) | Action::LogSession(_) => {}
             Action::WakeCached { to, clients } => {
                 out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }

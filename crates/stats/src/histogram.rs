@@ -60,6 +60,21 @@ impl Histogram {
         }
     }
 
+    /// What was counted since an earlier state of the same one. The longest is that of all, unless
+    /// nothing came.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        since.sum_us = self.sum_us.saturating_sub(before.sum_us);
+        for (count, less) in since.counts.iter_mut().zip(&before.counts) {
+            *count = count.saturating_sub(*less);
+        }
+        if since.count() == 0 {
+            since.max_us = 0;
+        }
+        since
+    }
+
     /// How many durations were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count))

@@ -3,14 +3,25 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::json;
 use trunkline_proxy::TlsSetup;
 
 use crate::{
     cli::CheckArgs,
     complain,
-    config_file::{ConfigFile, summary},
+    config_file::{ConfigFile, Read, summary},
     show,
 };
+
+/// The same for programs.
+fn show_json(checked: Result<Read, Vec<String>>) -> ExitCode {
+    let (errors, warnings, code) = match checked {
+        Ok(read) => (Vec::new(), read.warnings, ExitCode::SUCCESS),
+        Err(errors) => (errors, Vec::new(), ExitCode::FAILURE),
+    };
+    show(&format!("{}\n", json!({ "errors": errors, "warnings": warnings })));
+    code
+}
 
 /// Says that the file is valid and what is in it, or everything that is wrong with it.
 pub fn run(args: &CheckArgs) -> Result<ExitCode> {
@@ -20,6 +31,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
         Ok(read)
     });
     match checked {
+        _ if args.json => Ok(show_json(checked)),
         Ok(read) => {
             for warning in &read.warnings {
                 complain(&format!("warning: {warning}"));

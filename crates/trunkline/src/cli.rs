@@ -29,12 +29,127 @@ pub enum Command {
     Status(StatusArgs),
     /// Show the sessions of a running proxy, and what holds them on server connections
     Sessions(SessionsArgs),
+    /// Show statements per second, latency, pools and statements, again and again
+    Top(TopArgs),
+    /// Show servers with their connections and latency
+    Servers(ListArgs),
+    /// Show statements by digest
+    Digests(DigestsArgs),
+    /// Show how often rules have matched
+    Rules(ListArgs),
+    /// End a client, or its statement
+    Kill(KillArgs),
+    /// Have the proxy end after running statements
+    Drain(OrderArgs),
+    /// Have the proxy read its configuration file and certificates again
+    Reload(OrderArgs),
     /// Say what would become of a statement, and why; nothing needs to be running
     Explain(ExplainArgs),
     /// Fill an empty database from proxysql.cnf, proxysql.db or a file of Trunkline's
     Import(ImportArgs),
     /// Write what a database holds as a file; no proxy may be running on it
     Export(ExportArgs),
+    /// Write a script that completes this command line in a shell
+    Completions(CompletionsArgs),
+    /// Write manual pages
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// The time between two looks
+    #[arg(long = "interval", value_name = "MS", default_value_t = 1_000)]
+    pub interval_ms: u64,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Print a line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DigestsArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// The most statements that are shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+    /// What comes first
+    #[arg(long, value_name = "COLUMN", default_value = "sum_time")]
+    #[arg(value_parser = ["sum_time", "count_star", "max_time", "sum_rows_sent",
+        "sum_rows_affected", "errors", "last_seen"])]
+    pub order: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which proxy is told to do something.
+#[derive(Debug, Args)]
+pub struct ReachArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// The proxy's http_api_token [default: TRUNKLINE_TOKEN, or the file's]
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct OrderArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct KillArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Only its statement
+    #[arg(long)]
+    pub query: bool,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The client's number, as `trunkline sessions` shows it
+    #[arg(value_name = "ID")]
+    pub id: u32,
+}
+
+/// A shell that completes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write one file for each page here, instead of all to standard output
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -96,6 +211,9 @@ pub struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
+    /// Print errors and warnings as JSON
+    #[arg(long)]
+    pub json: bool,
     /// The configuration file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -153,6 +271,9 @@ pub struct ExplainArgs {
     /// The listener that the client came by [default: the first one of the file]
     #[arg(long, value_name = "IP:PORT")]
     pub listener: Option<SocketAddr>,
+    /// Print the steps as JSON
+    #[arg(long)]
+    pub json: bool,
     /// The statement
     #[arg(value_name = "SQL")]
     pub sql: String,

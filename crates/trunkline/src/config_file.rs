@@ -53,7 +53,10 @@ impl ConfigFile {
         let mut own = self.path.as_os_str().to_owned();
         own.push(".tls");
         let base = self.path.parent().unwrap_or(Path::new("")).to_owned();
-        TlsFolders { base, own: PathBuf::from(own) }
+        let own = PathBuf::from(own);
+        // What is named below one of them is not looked for below the other.
+        let own = std::path::absolute(&own).unwrap_or(own);
+        TlsFolders { base, own }
     }
 
     /// Reads it as rows for a database that begins with it.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
 use trunkline_config::{ListenAddress, Settings, Snapshot};
 use trunkline_sql::token::Modes;
 use trunkline_topology::User;
@@ -24,7 +25,15 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let user = snapshot
         .user(&args.user)
         .with_context(|| format!("user `{}` is not in {}", args.user, file.path().display()))?;
-    show(&explanation(args, &snapshot, user));
+    match args.json {
+        true => {
+            let schema = args.schema.as_deref();
+            let rows = rows(&snapshot, user, schema, args.client_addr, args.listener, &args.sql);
+            let steps = rows.into_iter().map(|(step, detail)| json!([step, detail]));
+            show(&format!("{}\n", Value::Array(steps.collect())));
+        }
+        false => show(&explanation(args, &snapshot, user)),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,8 +1,9 @@
 //! The `trunkline` command. What it does is wired together here and done in the other crates.
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
-//! then one module for each command: [`check`], [`explain`], [`status`], [`sessions`],
-//! [`import`], [`serve`].
+//! then one module for each command or family of them: [`check`], [`explain`], [`status`],
+//! [`sessions`], [`top`], [`lists`], [`orders`], [`import`], [`describe`], [`serve`]; [`paint`]
+//! has the colours.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -10,10 +11,15 @@ mod cli;
 mod config_file;
 
 mod check;
+mod describe;
 mod explain;
 mod import;
+mod lists;
+mod orders;
+mod paint;
 mod sessions;
 mod status;
+mod top;
 
 mod serve;
 
@@ -35,6 +41,15 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Sessions(args) => sessions::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Servers(args) => lists::run_servers(&args),
+        Command::Digests(args) => lists::run_digests(&args),
+        Command::Rules(args) => lists::run_rules(&args),
+        Command::Kill(args) => orders::run_kill(&args),
+        Command::Drain(args) => orders::run_drain(&args),
+        Command::Reload(args) => orders::run_reload(&args),
+        Command::Completions(args) => describe::run_completions(&args),
+        Command::Man(args) => describe::run_man(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Export(args) => import::run_export(&args),

@@ -3,16 +3,20 @@
 use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
+use trunkline_config::Settings;
 use trunkline_stats::Report;
 
 use crate::{
     cli::{ProxyArgs, StatusArgs},
     config_file::ConfigFile,
+    paint::painted,
     show,
 };
 
@@ -28,7 +32,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub fn run(args: &StatusArgs) -> Result<ExitCode> {
     ask(&args.proxy, "/status", args.json, |body| {
         let report: Report = serde_json::from_str(body)?;
-        Ok(trunkline_admin::status_text(&report))
+        Ok(painted(&trunkline_admin::status_text(&report)))
     })
 }
 
@@ -39,11 +43,7 @@ pub fn ask(
     is_json: bool,
     text: impl FnOnce(&str) -> serde_json::Result<String>,
 ) -> Result<ExitCode> {
-    let url = match (&proxy.url, &proxy.config) {
-        (Some(url), _) => url.clone(),
-        (None, Some(file)) => url_of_file(&ConfigFile::new(file))?,
-        (None, None) => DEFAULT_URL.to_owned(),
-    };
+    let url = url_of(proxy)?;
     let body = fetch(&url, path)?;
     if is_json {
         show(&body);
@@ -56,6 +56,38 @@ pub fn ask(
         .with_context(|| format!("what answers at {url} is not Trunkline, or another version"))?;
     show(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same for a part of the page, which `json` writes.
+pub fn ask_for<T: DeserializeOwned>(
+    proxy: &ProxyArgs,
+    path: &str,
+    is_json: bool,
+    json: impl Fn(&T) -> serde_json::Result<String>,
+    text: impl Fn(&T) -> String,
+) -> Result<ExitCode> {
+    ask(proxy, path, false, |body| {
+        let page: T = serde_json::from_str(body)?;
+        match is_json {
+            true => json(&page).map(|text| format!("{text}\n")),
+            false => Ok(painted(&text(&page))),
+        }
+    })
+}
+
+/// Where the proxy answers.
+pub fn url_of(proxy: &ProxyArgs) -> Result<String> {
+    match (&proxy.url, &proxy.config) {
+        (Some(url), _) => Ok(url.clone()),
+        (None, Some(file)) => url_of_file(&ConfigFile::new(file)),
+        (None, None) => Ok(DEFAULT_URL.to_owned()),
+    }
+}
+
+/// The settings of a configuration file.
+pub fn settings_of(file: &Path) -> Result<Settings> {
+    let read = ConfigFile::new(file).read().map_err(|errors| anyhow!(errors.join("\n")))?;
+    Ok(read.config.settings.clone())
 }
 
 fn url_of_file(file: &ConfigFile) -> Result<String> {
@@ -77,7 +109,25 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 /// The body of the answer to a GET. Plain HTTP only.
-fn fetch(url: &str, path: &str) -> Result<String> {
+pub fn fetch(url: &str, path: &str) -> Result<String> {
+    let request = format!("GET {path} HTTP/1.0\r\nAccept: application/json\r\n");
+    match send(url, &request, "")? {
+        (200, body) => Ok(body),
+        (code, body) => bail!("{url}{path} answers {code}: {}", body.trim_end()),
+    }
+}
+
+/// The status and the body of the answer to a POST of JSON.
+pub fn post(url: &str, path: &str, token: &str, body: &str) -> Result<(u16, String)> {
+    let request = format!(
+        "POST {path} HTTP/1.0\r\nContent-Type: application/json\r\n\
+         Authorization: Bearer {token}\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    send(url, &request, body)
+}
+
+fn send(url: &str, request: &str, body: &str) -> Result<(u16, String)> {
     let host = url
         .strip_prefix("http://")
         .map(|rest| rest.trim_end_matches('/'))
@@ -85,16 +135,16 @@ fn fetch(url: &str, path: &str) -> Result<String> {
         .with_context(|| format!("`{url}` must be http://HOST:PORT"))?;
     let hint = "is trunkline running, and is its http_listen this address?";
     let stream = connect(host).with_context(|| format!("nothing answers at {url} ({hint})"))?;
-    let answer = exchange(stream, host, path).with_context(|| format!("no answer from {url}"))?;
+    let answer = exchange(stream, host, request, body);
+    let answer = answer.with_context(|| format!("no answer from {url}"))?;
     let (head, body) =
         answer.split_once("\r\n\r\n").with_context(|| format!("{url} does not speak HTTP"))?;
     let mut words = head.split_ascii_whitespace();
     let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
     ensure!(is_http, "{url} does not speak HTTP");
-    match words.next() {
-        Some("200") => Ok(body.to_owned()),
-        code => bail!("{url}{path} answers {}: {}", code.unwrap_or("nothing"), body.trim_end()),
-    }
+    let code = words.next().and_then(|word| word.parse().ok());
+    let code = code.with_context(|| format!("{url} answers without a status"))?;
+    Ok((code, body.to_owned()))
 }
 
 fn connect(host: &str) -> Result<TcpStream> {
@@ -117,11 +167,10 @@ fn connect(host: &str) -> Result<TcpStream> {
 }
 
 /// HTTP/1.0, so that the answer ends with the connection and is not cut into chunks.
-fn exchange(mut stream: TcpStream, host: &str, path: &str) -> Result<String> {
+fn exchange(mut stream: TcpStream, host: &str, request: &str, body: &str) -> Result<String> {
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
-    let request =
-        format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n");
+    let request = format!("{request}Host: {host}\r\n\r\n{body}");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;

@@ -7,7 +7,9 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
 use trunkline_topology::{HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
 
-use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
+use crate::{
+    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, QueryEvent, SessionEvent,
+};
 
 /// One end of a relay, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -201,6 +203,10 @@ pub enum Action {
     AskShared(Box<SharedAsk>),
     /// Store this in the shared cache.
     StoreShared(Box<SharedStore>),
+    /// A line of the query log.
+    LogQuery(Box<QueryEvent>),
+    /// A line of the audit log.
+    LogSession(Box<SessionEvent>),
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.

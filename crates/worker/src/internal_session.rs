@@ -5,7 +5,7 @@ use trunkline_protocol::response::write::put_text_result;
 use trunkline_sql::analysis::{Analysis, StatementKind};
 use trunkline_stats::HeldConn;
 
-use crate::{ClientId, Worker};
+use crate::{ClientId, Worker, json::Json};
 
 /// The words of the command.
 const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
@@ -91,70 +91,6 @@ fn held(json: &mut Json, held: &HeldConn) {
     });
 }
 
-/// JSON in the making.
-#[derive(Default)]
-struct Json {
-    out: String,
-}
-
-impl Json {
-    fn object(&mut self, members: impl FnOnce(&mut Self)) {
-        self.out.push('{');
-        members(self);
-        self.out.push('}');
-    }
-
-    fn array<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T)) {
-        self.out.push('[');
-        for (at, one) in items.iter().enumerate() {
-            if at > 0 {
-                self.out.push(',');
-            }
-            item(self, one);
-        }
-        self.out.push(']');
-    }
-
-    fn name(&mut self, name: &str) {
-        if !self.out.ends_with('{') {
-            self.out.push(',');
-        }
-        self.quoted(name);
-        self.out.push(':');
-    }
-
-    fn text(&mut self, name: &str, value: &str) {
-        self.name(name);
-        self.quoted(value);
-    }
-
-    fn number(&mut self, name: &str, value: impl std::fmt::Display) {
-        self.name(name);
-        self.out.push_str(&value.to_string());
-    }
-
-    fn truth(&mut self, name: &str, value: bool) {
-        self.number(name, value);
-    }
-
-    fn quoted(&mut self, value: &str) {
-        self.out.push('"');
-        for char in value.chars() {
-            match char {
-                '"' | '\\' => {
-                    self.out.push('\\');
-                    self.out.push(char);
-                }
-                char if u32::from(char) < 0x20 => {
-                    self.out.push_str(&format!("\\u{:04x}", u32::from(char)));
-                }
-                char => self.out.push(char),
-            }
-        }
-        self.out.push('"');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use trunkline_sql::{analysis::analyse, token::Modes};
@@ -169,16 +105,5 @@ mod tests {
         assert!(!asks(b"PROXYSQL INTERNAL SESSION; SELECT 1"));
         assert!(!asks(b"PROXYSQL INTERNAL"));
         assert!(!asks(b"SELECT 'PROXYSQL INTERNAL SESSION'"));
-    }
-
-    #[test]
-    fn what_is_in_a_text_does_not_end_it() {
-        let mut json = Json::default();
-        json.object(|json| {
-            json.text("a\"", "b\\\n");
-            json.name("c");
-            json.array(&[1, 2], |json, number| json.object(|json| json.number("n", number)));
-        });
-        assert_eq!(json.out, "{\"a\\\"\":\"b\\\\\\u000a\",\"c\":[{\"n\":1},{\"n\":2}]}");
     }
 }

@@ -231,6 +231,7 @@ impl Worker {
                 if because == Refusal::AccessDenied {
                     self.count_failed_login(id);
                 }
+                self.log_session(id, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
                 self.stats.counters.client_refused(match because {
                     Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
                         ClientRefusal::AccessDenied
@@ -316,6 +317,7 @@ impl Worker {
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
         self.stats.counters.clients_authenticated += 1;
+        self.log_session(id, "MySQL_Client_Connect_OK", String::new);
         match schema {
             None => self.welcome(id, identity.next_seq),
             Some(schema) => self.log_in_to_schema(id, &schema, identity.next_seq),

@@ -339,6 +339,7 @@ impl Worker {
 
     /// The session ends: its connections are reset before anybody else gets them.
     pub(crate) fn end_session(&mut self, id: ClientId) {
+        self.log_session(id, "MySQL_Client_Close", String::new);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -611,7 +612,10 @@ impl Worker {
             0 => self.now.us,
             sent_us => sent_us,
         };
-        if statement.orders.is_logged {
+        let has_log = !self.snapshot.settings.query_log.is_empty();
+        if has_log {
+            self.log_query(id, statement, server, outcome, error);
+        } else if statement.orders.is_logged {
             self.log_statement(id, statement, error);
         }
         let Some(client) = self.clients.get(id) else {

@@ -72,6 +72,8 @@ pub struct Worker {
     pub(crate) password_turns: PasswordTurns,
     pub(crate) states: StateTable,
     pub(crate) analyses: Analyses,
+    /// Statements that were looked at for the query log.
+    pub(crate) query_events: u64,
     pub(crate) entries: Entries,
     pub(crate) decisions: trunkline_rules::Memory,
     pub(crate) rule_hits: trunkline_rules::Hits,
@@ -182,6 +184,7 @@ impl Worker {
             password_turns: PasswordTurns::default(),
             states: StateTable::default(),
             analyses: Analyses::new(&snapshot.settings),
+            query_events: 0,
             entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
             rule_hits: trunkline_rules::Hits::new(&snapshot.rules),

@@ -25,13 +25,11 @@ const HARMLESS: [(&str, &str); 8] = [
 ];
 
 /// Tables whose rows have no effect yet.
-const WITHOUT_EFFECT: [(Module, &str); 8] = [
+const WITHOUT_EFFECT: [(Module, &str); 6] = [
     (Module::MysqlFirewall, "mysql_firewall_whitelist_sqli_fingerprints"),
     (Module::MysqlServers, "mysql_group_replication_hostgroups"),
     (Module::MysqlServers, "mysql_galera_hostgroups"),
     (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
-    (Module::Scheduler, "scheduler"),
-    (Module::Restapi, "restapi_routes"),
     (Module::ProxysqlServers, "proxysql_servers"),
     (Module::ClickhouseUsers, "clickhouse_users"),
 ];

@@ -99,6 +99,9 @@ impl Desk {
         if module == Module::AdminVariables {
             self.renew_accounts().await?;
         }
+        if module == Module::Scheduler {
+            self.renew_jobs().await?;
+        }
         let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
         Ok(Reply::Ok { affected: 0, info, warnings })
     }

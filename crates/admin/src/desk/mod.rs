@@ -5,10 +5,12 @@
 //! [`present`] (what there is at the moment, errors, latency), [`start`](mod@start) (what runs
 //! first).
 
+mod audit;
 pub(crate) mod document;
 mod load;
 mod numbers;
 mod present;
+mod programs;
 mod reply;
 mod session;
 mod show;
@@ -24,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::{Semaphore, watch};
 use trunkline_config::{Config, Snapshot, variable};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
@@ -37,6 +40,7 @@ pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of
 use crate::{
     import::Imported,
     port::Accounts,
+    scheduler::Job,
     source::Runtime,
     sql::{self, Assignment, Command, Statement, select, text::Text},
 };
@@ -81,12 +85,17 @@ pub struct Desk {
     servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
     /// The same for errors.
     errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
+    /// What the scheduler runs.
+    jobs: watch::Sender<Vec<Job>>,
+    /// Scripts that may run at once for who asks over HTTP.
+    script_places: Semaphore,
 }
 
 impl Desk {
     /// For a store whose configuration runs. `file` is what `LOAD … FROM CONFIG` reads.
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();
+        let jobs = programs::jobs(&store).unwrap_or_default();
         Self {
             followed: None,
             file: file.map(Arc::new),
@@ -97,6 +106,8 @@ impl Desk {
             digests_before: Mutex::new(HashMap::new()),
             servers_before: Mutex::new(HashMap::new()),
             errors_before: Mutex::new(HashMap::new()),
+            jobs: watch::channel(jobs).0,
+            script_places: Semaphore::new(programs::SCRIPTS_MAX),
         }
     }
 
@@ -147,10 +158,16 @@ impl Desk {
 
     /// Answers one statement.
     pub async fn answer(&self, session: &mut Session, sql: &str, params: &[Value]) -> Reply {
-        let answered = match sql::parse(sql) {
+        let parsed = sql::parse(sql);
+        let is_change = audit::is_change(&parsed);
+        let answered = match parsed {
             Ok(statement) => self.execute(session, sql, statement, params).await,
             Err(message) => Err(Refused::syntax(message)),
         };
+        if is_change {
+            let errno = answered.as_ref().err().map_or(0, |refused| refused.code);
+            self.runtime.audit(audit::statement_line(session, sql, errno));
+        }
         answered.unwrap_or_else(Reply::Error)
     }
 
@@ -305,6 +322,11 @@ impl Desk {
         self.runtime.tls()
     }
 
+    /// Notes a login, or that it was refused.
+    pub(crate) fn audit_login(&self, user: &str, peer: &str, is_encrypted: bool, is_in: bool) {
+        self.runtime.audit(audit::login_line(user, peer, is_encrypted, is_in));
+    }
+
     /// Other accounts run.
     async fn renew_accounts(&self) -> Result<(), Refused> {
         let accounts = self.with_store(|store| read_accounts(store)).await?;
@@ -378,6 +400,10 @@ impl Desk {
                 Ok(lines) => Ok(Reply::said(lines.join("; "))),
                 Err(error) => Err(Refused::new(error)),
             },
+            Command::FlushLogs => {
+                self.runtime.reopen_logs().await;
+                Ok(Reply::ok())
+            }
             Command::SetReadOnly(is_read_only) => self.set_read_only(is_read_only).await,
             Command::FlushHosts => {
                 let affected = self.runtime.forget_failed_logins();
@@ -398,6 +424,10 @@ impl Desk {
             Command::ReloadTls => match self.runtime.reload_tls().await {
                 Ok(lines) => Ok(Reply::said(lines.join("; "))),
                 Err(error) => Err(Refused::new(format!("RELOAD TLS failed: {error}"))),
+            },
+            Command::ReloadConfig => match self.runtime.reload().await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(error)),
             },
             Command::TruncateDigests => {
                 self.reset_digests().await;

@@ -49,6 +49,7 @@ const HELP: &[(&str, &str)] = &[
     ("PROXYSQL FLUSH LOGS", "opens the files of logs anew, after they were renamed"),
     ("PROXYSQL FLUSH MYSQL CLIENT HOSTS", "forgets failed logins by address"),
     ("PROXYSQL FLUSH CONFIGDB", "opens the file of the layer DISK anew"),
+    ("PROXYSQL RELOAD CONFIG", "what SIGHUP does: the file of file mode, certificates, names"),
     ("PROXYSQL RELOAD TLS", "reads certificates and keys anew"),
     ("PROXYSQL SHUTDOWN [SLOW], PROXYSQL KILL", "ends the process"),
     ("PROXYSQL RESTART", "ends it, and begins anew with what was saved"),

@@ -4,6 +4,7 @@
 mod api;
 mod guard;
 mod query;
+mod rest;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -50,6 +51,7 @@ GET /status/digests             statements by digest as JSON; ?limit=50&order=su
 GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&pinned=1
 GET /api/v1/openapi.json        the description of what follows, which wants a bearer token
 GET /api/v1/tables              every table; /api/v1/tables/SCHEMA/TABLE?column=value has its rows
+GET, POST /sync/NAME            the scripts of restapi_routes, where admin-restapi_enabled is true
 POST /api/v1/statement          one statement of the admin port, in JSON as `sql`
 ";
 
@@ -108,6 +110,7 @@ fn router(source: Arc<dyn StatusSource>, desk: Option<Arc<Desk>>, report_time: D
         .route("/status/digests", get(digests))
         .route("/sessions", get(sessions))
         .merge(api::routes())
+        .merge(rest::routes())
         .fallback(not_found)
         .with_state(Answering { source, report_time, desk })
 }

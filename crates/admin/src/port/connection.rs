@@ -33,7 +33,6 @@ use super::{
     wire::{End, Wire},
 };
 use crate::{
-    AUDIT,
     desk::{Desk, Refused, Reply, Session, VERSION},
     sql::text,
 };
@@ -174,12 +173,8 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             | Step::VerifyHash { .. }
             | Step::AskServer { .. }
             | Step::LookUp => {
-                tracing::warn!(
-                    target: AUDIT,
-                    peer = asked.host,
-                    tls = wire.is_encrypted(),
-                    "a login to the admin port was refused"
-                );
+                tracing::warn!("an administrator at {} was refused", asked.host);
+                desk.audit_login("", &asked.host, wire.is_encrypted(), false);
                 wire.flush().await?;
                 return Err(End::Gone);
             }
@@ -187,8 +182,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let user = identity.user.name.clone();
         let access = asked.accounts.find(&user).map_or(Access::Stats, |(_, access)| *access);
         let takes_many = identity.capabilities.contains(Capabilities::MULTI_STATEMENTS);
-        let tls = wire.is_encrypted();
-        tracing::info!(target: AUDIT, user, peer = asked.host, tls, "logged in to the admin port");
+        desk.audit_login(&user, &asked.host, wire.is_encrypted(), true);
         let format = ReplyFormat {
             deprecate_eof: identity.capabilities.contains(Capabilities::DEPRECATE_EOF),
             ..ReplyFormat::default()

@@ -32,6 +32,8 @@ pub enum Command {
     TruncateDigests,
     /// Forgets failed logins by address.
     FlushHosts,
+    /// Opens the files of logs anew.
+    FlushLogs,
     /// Empties the result cache.
     FlushCache,
     /// Moves the digests into the history.
@@ -60,6 +62,8 @@ pub enum Command {
     },
     /// Reads certificates and keys anew.
     ReloadTls,
+    /// Does what SIGHUP does.
+    ReloadConfig,
     /// Says how a statement would be routed.
     ExplainRoute {
         /// Who would send it; needed when there are several.
@@ -96,7 +100,7 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
         ["CHECKSUM", rest @ ..] => Some(checksum(rest)?),
         ["SIGNAL", "MYSQL", "THREADS"] => Some(Command::Accepted("the workers need no signal")),
         ["LOGENTRY", ..] => Some(Command::LogEntry(text.after(1).to_owned())),
-        ["FLUSH", "LOGS"] => Some(Command::Accepted("the log is standard error")),
+        ["FLUSH", "LOGS"] => Some(Command::FlushLogs),
         _ => None,
     })
 }
@@ -113,10 +117,11 @@ fn proxysql(words: &[&str]) -> Result<Command, String> {
         ["READONLY"] => Command::SetReadOnly(true),
         ["READWRITE"] => Command::SetReadOnly(false),
         ["FLUSH", "CONFIGDB"] => Command::FlushConfigDb,
-        ["FLUSH", "LOGS"] => Command::Accepted("the log is standard error"),
+        ["FLUSH", "LOGS"] => Command::FlushLogs,
         ["FLUSH", "QUERY", "CACHE"] => Command::FlushCache,
         ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::FlushHosts,
         ["RELOAD", "TLS"] => Command::ReloadTls,
+        ["RELOAD", "CONFIG"] => Command::ReloadConfig,
         ["COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
         | ["CLUSTER_NODE_UUID", ..] => Command::Missing(format!("PROXYSQL {}", words.join(" "))),
         _ => return Err(format!("there is no command PROXYSQL {}", words.join(" "))),

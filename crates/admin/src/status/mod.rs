@@ -1,8 +1,10 @@
 //! What `trunkline status` prints: tables of at most 100 columns.
 
+pub mod lists;
 pub mod sessions;
 mod table;
 mod tcp;
+pub mod top;
 mod unit;
 
 use std::collections::BTreeMap;
@@ -198,6 +200,19 @@ fn digests(text: &mut String, report: &Report) {
     if report.digests.is_empty() {
         return;
     }
+    let mut by_time: Vec<&DigestRow> = report.digests.iter().collect();
+    by_time.sort_by(|a, b| DigestOrder::SumTime.compare(a, b));
+    let table = digest_table(by_time.into_iter().take(DIGESTS));
+    section(text, "STATEMENTS by total time", &table);
+    if report.digests_evicted > 0 {
+        let evicted = count(report.digests_evicted);
+        let other = &report.digests_other;
+        let (statements, time) = (count(other.count_star), duration(other.sum_time));
+        line(text, &format!("{evicted} rows left the full table: {statements} stmts, {time}"));
+    }
+}
+
+fn digest_table<'a>(rows: impl Iterator<Item = &'a DigestRow>) -> Table {
     let mut table = Table::new(vec![
         Column::new("time", Right),
         Column::new("stmts", Right),
@@ -209,9 +224,7 @@ fn digests(text: &mut String, report: &Report) {
         Column::limited("user", Left, 12),
         Column::flexible("statement", Left),
     ]);
-    let mut by_time: Vec<&DigestRow> = report.digests.iter().collect();
-    by_time.sort_by(|a, b| DigestOrder::SumTime.compare(a, b));
-    for row in by_time.into_iter().take(DIGESTS) {
+    for row in rows {
         let sums = &row.sums;
         table.row(vec![
             duration(sums.sum_time),
@@ -225,13 +238,7 @@ fn digests(text: &mut String, report: &Report) {
             row.digest_text.clone(),
         ]);
     }
-    section(text, "STATEMENTS by total time", &table);
-    if report.digests_evicted > 0 {
-        let evicted = count(report.digests_evicted);
-        let other = &report.digests_other;
-        let (statements, time) = (count(other.count_star), duration(other.sum_time));
-        line(text, &format!("{evicted} rows left the full table: {statements} stmts, {time}"));
-    }
+    table
 }
 
 fn reasons(text: &mut String, report: &Report) {

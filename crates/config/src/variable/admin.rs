@@ -287,8 +287,8 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "admin-restapi_enabled",
         default: "false",
         values: Values::Flag,
-        support: Support::Ignored,
-        meaning: "REST API (also serves /metrics)",
+        support: Support::Admin,
+        meaning: "whether the scripts of restapi_routes run, at /sync/… of http_listen",
     },
     Variable {
         name: "admin-restapi_port",

@@ -14,7 +14,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-auditlog_filename",
         default: "",
         values: Values::Text,
-        support: Support::Ignored,
+        support: Support::Setting("audit_log"),
         meaning: "base name of the audit (connection) log ('' = off)",
     },
     Variable {
@@ -276,21 +276,21 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-eventslog_default_log",
         default: "0",
         values: Values::Numbers(0, 1),
-        support: Support::Ignored,
+        support: Support::Setting("query_log_all"),
         meaning: "1 = log every query unless a rule sets log=0",
     },
     Variable {
         name: "mysql-eventslog_filename",
         default: "",
         values: Values::Text,
-        support: Support::Ignored,
+        support: Support::Setting("query_log"),
         meaning: "base name of query log ('' = off); files get .00000001 suffixes",
     },
     Variable {
         name: "mysql-eventslog_filesize",
         default: "104857600",
         values: Values::Numbers(1_048_576, 1_073_741_824),
-        support: Support::Ignored,
+        support: Support::Setting("event_log_size"),
         meaning: "rotate size, bytes",
     },
     Variable {

@@ -50,6 +50,7 @@ fn explain(config: &str, user: &str, schema: Option<&str>, sql: &str) -> String 
         schema: schema.map(str::to_owned),
         client_addr: None,
         listener: None,
+        json: false,
         sql: sql.to_owned(),
     };
     explanation(&args, &snapshot, user)

@@ -36,6 +36,8 @@ pub(super) enum Request {
     },
     /// Read certificates and keys anew.
     ReloadTls { done: oneshot::Sender<Result<Vec<String>, String>> },
+    /// Do what SIGHUP does.
+    Reload { done: oneshot::Sender<Result<Vec<String>, String>> },
     /// End the process.
     Stop(Ending),
 }
@@ -104,6 +106,15 @@ impl Runtime for Control {
         })
     }
 
+    fn reload(&self) -> ApplyFuture<'_> {
+        Box::pin(async move {
+            let (done, changes) = oneshot::channel();
+            let stopping = || "the process stops".to_owned();
+            self.requests.send(Request::Reload { done }).await.map_err(|_| stopping())?;
+            changes.await.map_err(|_| stopping())?
+        })
+    }
+
     fn reload_tls(&self) -> ApplyFuture<'_> {
         Box::pin(async move {
             let (done, changes) = oneshot::channel();
@@ -159,6 +170,19 @@ impl Runtime for Control {
                 .reporter
                 .with_plane(move |plane| plane.inventory(rows_max, INVENTORY_TIME_MAX));
             read.await.unwrap_or_default()
+        })
+    }
+
+    fn audit(&self, line: String) {
+        if !self.snapshot().settings.audit_log.is_empty() {
+            self.reporter.audit(line);
+        }
+    }
+
+    fn reopen_logs(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            // A process that ends has no files to open.
+            let _ = self.reporter.with_plane(|plane| plane.events().reopen()).await;
         })
     }
 

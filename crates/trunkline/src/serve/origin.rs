@@ -52,7 +52,11 @@ impl Origin {
     pub(super) fn tls_folders(&self) -> TlsFolders {
         match self {
             Self::File(file) => file.tls_folders(),
-            Self::Database(folder) => TlsFolders { base: folder.clone(), own: folder.clone() },
+            Self::Database(folder) => {
+                // What is named below one of them is not looked for below the other.
+                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+                TlsFolders { base: folder.clone(), own: folder }
+            }
         }
     }
 }

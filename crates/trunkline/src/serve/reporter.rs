@@ -9,7 +9,7 @@ use std::{
 use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
 use trunkline_cache::Cache;
 use trunkline_config::Snapshot;
-use trunkline_proxy::{DataPlane, TlsSetup};
+use trunkline_proxy::{DataPlane, Log, TlsSetup};
 use trunkline_stats::{CacheFigures, DigestQuery, Process, Report, SessionList, SessionQuery};
 
 /// Why a balancer should send no clients after `PROXYSQL PAUSE`.
@@ -92,6 +92,15 @@ impl Reporter {
             plane.try_read().ok().map(|plane| work(&plane))
         });
         worked.await.ok().flatten()
+    }
+
+    /// Writes a line of the audit log; none when the process ends.
+    pub fn audit(&self, line: String) {
+        if let Ok(plane) = self.plane.try_read()
+            && !plane.events().write(Log::Audit, line)
+        {
+            tracing::warn!("a line of the audit log was dropped: the disk does not keep up");
+        }
     }
 
     /// Addresses with failed logins; none when the process ends.

@@ -22,6 +22,7 @@ use trunkline_admin::{
     desk::{Desk, FileReader},
     glb,
     port::AdminListener,
+    scheduler::keep_scheduling,
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
@@ -216,6 +217,7 @@ fn desk_of(database: Database, control: Arc<Control>) -> Desk {
 
 /// Answers administrators until the process ends.
 fn serve_admin(desk: &Arc<Desk>, listeners: Vec<AdminListener>) {
+    tokio::spawn(keep_scheduling(Arc::clone(desk), desk.jobs()));
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
         tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(desk)));

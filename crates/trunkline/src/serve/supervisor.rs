@@ -134,7 +134,8 @@ impl Supervisor {
         loop {
             tokio::select! {
                 asked = self.parts.signals.next() => match asked {
-                    Asked::Reload => self.reload().await,
+                    // What is wrong is logged.
+                    Asked::Reload => drop(self.reload().await),
                     Asked::Stop { signal, .. } => {
                         return self.stop(signal, None).await.map(|()| Ended::Stopped);
                     }
@@ -150,6 +151,7 @@ impl Supervisor {
                         let loaded = self.load_tls(&config).map(|tls| self.encrypt(tls));
                         drop(done.send(loaded.map(|line| vec![line.to_owned()])));
                     }
+                    Request::Reload { done } => drop(done.send(self.reload().await)),
                     Request::Stop(ending) => return self.end(ending).await,
                 },
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
@@ -180,24 +182,25 @@ impl Supervisor {
         self.parts.plane.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again; an error in it changes nothing.
-    async fn reload(&mut self) {
+    /// Reads the file again. A line for each change.
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    async fn reload(&mut self) -> Result<Vec<String>, String> {
         self.parts.notifier.reloading();
         self.resolve_now.notify_one();
         let Origin::File(file) = &self.parts.origin else {
             tracing::info!("host names are resolved again; a database is loaded on the admin port");
             let config = Arc::clone(&self.parts.snapshot.config);
-            if let Ok(tls) = self.load_tls(&config) {
-                self.encrypt(tls);
-            }
-            return self.say_ready();
+            let tls = self.load_tls(&config).map(|tls| self.encrypt(tls));
+            self.say_ready();
+            return tls.map(|line| vec![line.to_owned()]);
         };
         let source = file.path().display().to_string();
-        match file.read() {
+        let outcome = match file.read() {
             Ok(read) => {
                 read.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-                // What is wrong is logged.
-                drop(self.apply(read.config, &source).await);
+                self.apply(read.config, &source).await
             }
             Err(errors) => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
@@ -207,10 +210,12 @@ impl Supervisor {
                 if !first.contains(&source) {
                     first = format!("{source}: {first}");
                 }
-                self.parts.reporter.attempted(Some(first));
+                self.parts.reporter.attempted(Some(first.clone()));
+                Err(first)
             }
-        }
+        };
         self.say_ready();
+        outcome
     }
 
     fn say_ready(&self) {

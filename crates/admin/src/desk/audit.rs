@@ -1,0 +1,85 @@
+//! Lines of the audit log, with the names of ProxySQL's.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::Session;
+use crate::sql::{Command, Statement, text::Text};
+
+/// Whether a statement may change something, or was meant to.
+pub(super) fn is_change(parsed: &Result<Statement, String>) -> bool {
+    match parsed {
+        Ok(Statement::Sql(text)) => {
+            let lower = text.get(..8).unwrap_or(text).to_ascii_lowercase();
+            !lower.starts_with("select") && !lower.starts_with("pragma")
+        }
+        Ok(
+            Statement::Command(Command::Help(_) | Command::ExplainRoute { .. })
+            | Statement::Empty
+            | Statement::Show(_)
+            | Statement::NoEffect
+            | Statement::Use(_)
+            | Statement::Session,
+        ) => false,
+        Ok(Statement::Move(_) | Statement::Set(_) | Statement::Command(_)) | Err(_) => true,
+    }
+}
+
+/// A statement of an administrator, without its texts: there may be passwords in them.
+pub(super) fn statement_line(session: &Session, sql: &str, errno: u16) -> String {
+    json!({
+        "event": "Admin_Statement",
+        "timestamp": unix_ms(),
+        "username": session.user,
+        "client_addr": session.peer,
+        "thread_id": session.id,
+        "schemaname": session.schema,
+        "extra_info": without_texts(sql),
+        "errno": errno,
+    })
+    .to_string()
+}
+
+/// A login to the admin port.
+pub(super) fn login_line(user: &str, peer: &str, is_encrypted: bool, is_in: bool) -> String {
+    json!({
+        "event": if is_in { "Admin_Connect_OK" } else { "Admin_Connect_ERR" },
+        "timestamp": unix_ms(),
+        "username": user,
+        "client_addr": peer,
+        "ssl": is_encrypted,
+    })
+    .to_string()
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The statement with `?` for each text, and for whatever a `SET` sets.
+fn without_texts(sql: &str) -> String {
+    let text = Text::new(sql);
+    let words = text.as_str();
+    if words.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("set ")) {
+        let name = words.split('=').next().unwrap_or_default();
+        return format!("{}= ?", name.trim_end().to_owned() + " ");
+    }
+    let mut shown = String::with_capacity(words.len());
+    let mut chars = words.chars().peekable();
+    while let Some(char) = chars.next() {
+        if !matches!(char, '\'' | '"') {
+            shown.push(char);
+            continue;
+        }
+        while let Some(inner) = chars.next() {
+            // A doubled quote is one of the text.
+            if inner == char && chars.next_if_eq(&char).is_none() {
+                break;
+            }
+        }
+        shown.push('?');
+    }
+    shown
+}

@@ -1,0 +1,78 @@
+//! The query log and the audit log.
+
+use std::{collections::HashSet, fs, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use trunkline_testkit::{SqlClient, wait_until};
+
+use super::begin;
+use crate::backends::{self, PASSWORD};
+
+#[test]
+fn statements_and_changes_are_lines_of_json() -> Result<()> {
+    let Some(server) = backends::mariadb("statements_and_changes_are_lines")? else {
+        return Ok(());
+    };
+    let (proxy, mut admin) = begin(server, "adm_logs")?;
+    let folder = proxy.data_folder();
+    let (query, audit) = (folder.join("query.log"), folder.join("audit.log"));
+    let lines = |path: &std::path::Path| -> Result<Vec<Value>> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    };
+    admin.sql(&format!("SET mysql-auditlog_filename = '{}'", audit.display()))?;
+    admin.sql(&format!("SET mysql-eventslog_filename = '{}'", query.display()))?;
+    admin.sql("SET mysql-eventslog_default_log = 1; LOAD MYSQL VARIABLES TO RUNTIME")?;
+
+    let mut client = proxy.connect("adm_logs", PASSWORD, "")?;
+    client.sql("SELECT 'secret' AS a, 7")?;
+    client.execute("SELECT ? + 1", &["5"])?;
+    drop(client.sql("SELECT no_such"));
+    admin.sql("PROXYSQL FLUSH LOGS")?;
+    let found = lines(&query)?;
+    let of = |digest: &str| found.iter().find(|line| line["query"] == digest);
+    let first = of("SELECT ? AS a,?").context("the statement")?;
+    assert_eq!(first["event"], "COM_QUERY");
+    assert_eq!((&first["username"], &first["hostgroup_id"]), (&"adm_logs".into(), &10.into()));
+    assert_eq!(first["rows_sent"], 1);
+    ensure!(first["endtime_timestamp_us"].as_u64() > first["starttime_timestamp_us"].as_u64());
+    ensure!(found.iter().any(|line| line["event"] == "COM_STMT_EXECUTE"), "{found:?}");
+    ensure!(found.iter().any(|line| line["errno"] == 1054), "{found:?}");
+    ensure!(!fs::read_to_string(&query)?.contains("secret"));
+
+    // With texts, and only what a rule says.
+    admin.sql("SET mysql-eventslog_default_log = 0; LOAD MYSQL VARIABLES TO RUNTIME")?;
+    admin.sql("SET trunkline-query_log_redact = 'false'; LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    admin.sql(
+        "INSERT INTO mysql_query_rules (rule_id, active, match_digest, log, apply) \
+         VALUES (1, 1, 'logged', 1, 1); LOAD MYSQL QUERY RULES TO RUNTIME",
+    )?;
+    fs::rename(&query, folder.join("query.before"))?;
+    admin.sql("PROXYSQL FLUSH LOGS")?;
+    client.sql("SELECT 'shown' AS logged")?;
+    client.sql("SELECT 'not shown'")?;
+    admin.sql("PROXYSQL FLUSH LOGS")?;
+    let found = lines(&query)?;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["query"], "SELECT 'shown' AS logged");
+
+    drop(client);
+    drop(proxy.connect("adm_logs", "wrong", ""));
+    drop(SqlClient::tcp(proxy.admin_port(), "admin", "wrong", ""));
+    let wanted = [
+        "MySQL_Client_Connect_OK",
+        "MySQL_Client_Connect_ERR",
+        "MySQL_Client_Close",
+        "Admin_Connect_ERR",
+        "Admin_Statement",
+    ];
+    wait_until("every event is there", Duration::from_secs(20), || {
+        admin.sql("PROXYSQL FLUSH LOGS")?;
+        let found = lines(&audit)?;
+        let events: HashSet<&str> =
+            found.iter().filter_map(|line| line["event"].as_str()).collect();
+        Ok(wanted.iter().all(|event| events.contains(event)).then_some(()))
+    })?;
+    Ok(())
+}
