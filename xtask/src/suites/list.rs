@@ -22,6 +22,11 @@ pub struct Suite {
 const TLS: &str = "Trunkline offers TLS where the server has none";
 /// Why a test that waits for its connection to be closed differs.
 const WAIT_TIMEOUT: &str = "a session's own `wait_timeout` does not end it; see limits.md";
+/// Why a test that shortens the server's time-out for all sessions differs.
+const SERVERS_WAIT_TIMEOUT: &str =
+    "the server's `wait_timeout` does not end clients, the proxy's does; see limits.md";
+/// Why a test that reads the server's counters of its session differs.
+const COUNTERS: &str = "`SHOW SESSION STATUS` counts what the server connection has done";
 /// Why a test that looks for its own connection in the list differs.
 const NUMBERS: &str = "`SHOW PROCESSLIST` has the numbers of server connections; see limits.md";
 
@@ -183,8 +188,13 @@ pub const SUITES: &[Suite] = &[
             ";s/^test (\\S+)( - .*)? \\.\\.\\. ignored.*$/SKIPPED \\1/p'\n",
         ),
         format: Format::Pytest,
-        skipped: &[],
-        differs: &[],
+        skipped: &[("check_absolute_connection_ttl", "by chance: it watches the clock")],
+        differs: &[
+            ("zz_should_check_wait_timeout_on_get_conn", SERVERS_WAIT_TIMEOUT),
+            ("should_hold_stmt_cache_size_bound", COUNTERS),
+            ("should_not_cache_statements_if_stmt_cache_size_is_zero", COUNTERS),
+            ("check_absolute_connection_ttl", "by chance: it watches the clock"),
+        ],
     },
     Suite {
         name: "DBD::MariaDB (Perl)",

@@ -10,7 +10,8 @@ const HEAD: &str = "# Drivers
 
 What drivers of seven languages see through Trunkline is what they see directly: `e2e/drivers` runs
 one scenario with each of them and compares (see its README for the drivers and their versions, and
-its `KNOWN.md` for what differs). Beside that, the tests which the authors of drivers wrote for them
+its `KNOWN.md` for what differs). Each runs in clear and with TLS but those in Rust, which are built
+without it, and in Ruby, whose library can't be told to encrypt. Beside that, the tests which the authors of drivers wrote for them
 run directly and through Trunkline, multiplexing on. `cargo xtask suites` gets the suites, runs them
 and writes this page.
 
