@@ -222,6 +222,32 @@ fn a_session_that_sets_its_trackers_is_not_held() -> Result<()> {
     Ok(())
 }
 
+/// A session that sets its own `wait_timeout` is ended by it, and no other one.
+#[test]
+fn a_sessions_own_wait_timeout_ends_it() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_sessions_own_wait_timeout_ends_it") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 2)?;
+        let mut other = Wire::login_with(&proxy, login(USER, PASSWORD, "", MODERN))?;
+        let mut one = Wire::login_with(&proxy, login(USER, PASSWORD, "", MODERN))?;
+        one.one("SET SESSION wait_timeout = 1")?;
+        // It rests from its answer on.
+        let slept = one.value("SELECT SLEEP(1.5)")?;
+        ensure!(slept.as_deref() == Some("0"), "{slept:?}");
+        ensure!(one.value("SELECT @@wait_timeout")?.as_deref() == Some("1"));
+        let rests = std::time::Instant::now();
+        ensure!(one.is_closed()?, "it goes on");
+        let rested = rests.elapsed().as_millis();
+        ensure!((900..10_000).contains(&rested), "closed after {rested} ms");
+        ensure!(other.value("SELECT 5")?.as_deref() == Some("5"));
+        ensure!(other.value("SELECT @@wait_timeout > 1")?.as_deref() == Some("1"));
+    }
+    Ok(())
+}
+
 /// Between `XA PREPARE` and `XA COMMIT` a MariaDB session stays; a MySQL one is free.
 #[test]
 fn a_prepared_transaction_outlives_its_session() -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_protocol::codec::frame::put_payload;
-use trunkline_session::tracker::PinReason;
+use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
@@ -19,6 +19,10 @@ use crate::{
 const WAITING_TICK_MS: u64 = 10;
 /// How often it looks at everything else, ms.
 const SWEEP_EVERY_MS: u64 = 1_000;
+/// How often it looks at clients that rest, while sessions want to be ended soon, ms.
+const REST_SWEEP_EVERY_MS: u64 = 250;
+/// What a session calls soon: a `wait_timeout` of up to this, ms.
+const SHORT_REST_MS: u64 = 10_000;
 /// A statement that runs longer than this does not keep others from running beside it, µs.
 const STUCK_AFTER_US: u64 = 10_000;
 /// Warnings and found rows hold an idle session on its connection for this long, ms. After that
@@ -43,6 +47,10 @@ impl Worker {
             return 0;
         }
         let sweep_ms = self.sweep_ms + SWEEP_EVERY_MS;
+        let sweep_ms = match self.has_short_rests {
+            true => sweep_ms.min(self.rests_checked_ms + REST_SWEEP_EVERY_MS),
+            false => sweep_ms,
+        };
         let next_ms = self.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
         let within_ms = next_ms.saturating_sub(self.now.ms()).max(1);
         match is_waited_for {
@@ -78,6 +86,10 @@ impl Worker {
             self.adapt_patience();
             self.expire_kills();
             self.cache.sweep(self.now.us, SWEPT_MAX);
+        } else if self.has_short_rests
+            && self.now.ms() >= self.rests_checked_ms + REST_SWEEP_EVERY_MS
+        {
+            self.close_resting();
         }
         self.sweep_conns();
         self.check_stop();
@@ -167,10 +179,6 @@ impl Worker {
 
     fn sweep_clients(&mut self) {
         let now_ms = self.now.ms();
-        let wait_timeout = match self.snapshot.settings.wait_timeout {
-            0 => u64::MAX,
-            ms => ms,
-        };
         let is_stuck = |client: &crate::client::Client| {
             matches!(client.phase, Phase::Closing)
                 && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
@@ -186,11 +194,28 @@ impl Worker {
         for client in self.clients.keys_where(is_stuck) {
             self.act(Action::CloseClient { client, now: true });
         }
+        self.close_resting();
+    }
+
+    /// Ends sessions that have rested for longer than the configuration or they themselves allow.
+    fn close_resting(&mut self) {
+        let now_ms = self.now.ms();
+        let wait_timeout = match self.snapshot.settings.wait_timeout {
+            0 => u64::MAX,
+            ms => ms,
+        };
+        let mut has_short_rests = false;
         let is_over = |client: &crate::client::Client| {
+            let own = client.session.as_ref().and_then(|session| own_wait_timeout(&session.state));
+            has_short_rests |= own.is_some_and(|own| own <= SHORT_REST_MS);
+            // One that has yet to take its answer does not rest.
+            let own = own.filter(|_| client.outbox.is_empty()).unwrap_or(u64::MAX);
             matches!(client.phase, Phase::Idle)
-                && now_ms.saturating_sub(client.active_ms) > wait_timeout
+                && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
         };
         let over: Vec<ClientId> = self.clients.keys_where(is_over);
+        self.has_short_rests = has_short_rests;
+        self.rests_checked_ms = now_ms;
         for id in over {
             self.stats.counters.clients_idle_timeout += 1;
             self.close_client(id);
@@ -292,4 +317,11 @@ impl Worker {
         }
         pins
     }
+}
+
+/// The `wait_timeout` that a session has set for itself, ms.
+fn own_wait_timeout(state: &SessionState) -> Option<u64> {
+    let text = std::str::from_utf8(state.variable("wait_timeout")?).ok()?;
+    let seconds: u64 = text.trim().parse().ok()?;
+    Some(seconds.max(1).saturating_mul(1_000))
 }

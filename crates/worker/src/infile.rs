@@ -85,7 +85,8 @@ impl Worker {
         if !is_offered {
             return self.server_broke(conn_id, "asked for a file that nobody offered");
         }
-        if statement.upload == Upload::None {
+        // One of several statements may ask behind another.
+        if !matches!(statement.upload, Upload::Sending { .. }) {
             let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
             let seq = front.map_or(0, |entry| entry.relay.file_seq());
             statement.upload = Upload::Sending { left: 0, is_continued: false, seq };

@@ -84,7 +84,7 @@ impl<K: Key, T> Table<K, T> {
     }
 
     /// Keys of the entries for which `wanted` holds.
-    pub(crate) fn keys_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<K> {
+    pub(crate) fn keys_where(&self, mut wanted: impl FnMut(&T) -> bool) -> Vec<K> {
         let entries = self.entries.iter().filter(|(_, (_, entry))| wanted(entry));
         entries.map(|(_, (key, _))| *key).collect()
     }

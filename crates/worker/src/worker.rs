@@ -116,6 +116,9 @@ pub struct Worker {
     pub(crate) asked: VecDeque<Ask>,
     pub(crate) asked_peers_ms: HashMap<ServerKey, u64, FixedState>,
     pub(crate) sweep_ms: u64,
+    /// When it last looked at clients that rest, and whether any wants to be ended soon.
+    pub(crate) rests_checked_ms: u64,
+    pub(crate) has_short_rests: bool,
     pub(crate) conns_swept_ms: u64,
     pub(crate) waiters_checked_ms: u64,
     pub(crate) stopping: Option<u64>,
@@ -210,6 +213,8 @@ impl Worker {
             asked: VecDeque::new(),
             asked_peers_ms: HashMap::with_hasher(FixedState::default()),
             sweep_ms: 0,
+            rests_checked_ms: 0,
+            has_short_rests: false,
             conns_swept_ms: 0,
             waiters_checked_ms: 0,
             stopping: None,

@@ -22,6 +22,11 @@ pub struct Suite {
 const TLS: &str = "Trunkline offers TLS where the server has none";
 /// Why a test that waits for its connection to be closed differs.
 const WAIT_TIMEOUT: &str = "a session's own `wait_timeout` does not end it; see limits.md";
+/// Why a test that shortens the server's time-out for all sessions differs.
+const SERVERS_WAIT_TIMEOUT: &str =
+    "the server's `wait_timeout` does not end clients, the proxy's does; see limits.md";
+/// Why a test that reads the server's counters of its session differs.
+const COUNTERS: &str = "`SHOW SESSION STATUS` counts what the server connection has done";
 /// Why a test that looks for its own connection in the list differs.
 const NUMBERS: &str = "`SHOW PROCESSLIST` has the numbers of server connections; see limits.md";
 
@@ -64,6 +69,18 @@ macro_rules! perl_run {
     };
 }
 
+/// Builds or runs the tests that mysql_async has in its sources, without a second TLS library.
+macro_rules! mysql_async_test {
+    ($arguments:literal) => {
+        concat!(
+            "cd driver && RUSTFLAGS=--cap-lints=warn CARGO_TARGET_DIR=../target cargo test --lib ",
+            "--no-default-features --features minimal-rust,derive,binlog ",
+            $arguments,
+            "\n"
+        )
+    };
+}
+
 pub const SUITES: &[Suite] = &[
     Suite {
         name: "go-sql-driver/mysql (Go)",
@@ -101,6 +118,83 @@ pub const SUITES: &[Suite] = &[
         format: Format::Pytest,
         skipped: &[],
         differs: &[],
+    },
+    Suite {
+        name: "PyMySQL (Python)",
+        // The last whose package has its tests.
+        version: "0.9.3",
+        get: "python3 -m venv venv\n\
+              venv/bin/pip download -q --no-deps --no-binary :all: PyMySQL==0.9.3\n\
+              tar xf PyMySQL-0.9.3.tar.gz --strip-components=1\n\
+              venv/bin/pip install -q cryptography==50.0.2 pytest==9.0.1\n\
+              echo 'from unittest import *' > unittest2.py\n",
+        // Its tests want two schemas, and an account that they can say in a file.
+        run: "cat > pymysql/tests/databases.json <<END\n\
+              [{\"host\": \"$HOST\", \"port\": $PORT, \"user\": \"$DB_USER\",\n\
+              \"passwd\": \"$DB_PASSWORD\", \"db\": \"$SCHEMA\",\n\
+              \"use_unicode\": true, \"local_infile\": true},\n\
+              {\"host\": \"$HOST\", \"port\": $PORT, \"user\": \"$DB_USER\",\n\
+              \"passwd\": \"$DB_PASSWORD\", \"db\": \"${SCHEMA}_2\"}]\nEND\n\
+              venv/bin/python - <<END\nimport pymysql\n\
+              conn = pymysql.connect(host='$HOST', port=$PORT, user='$DB_USER',\n\
+              password='$DB_PASSWORD')\n\
+              conn.cursor().execute('CREATE DATABASE IF NOT EXISTS ${SCHEMA}_2')\nEND\n\
+              venv/bin/python -m pytest -q -rA --tb=no -p no:cacheprovider pymysql/tests || true\n",
+        format: Format::Pytest,
+        skipped: &[],
+        differs: &[("test_connection_gone_away", WAIT_TIMEOUT), ("test_issue_36", NUMBERS)],
+    },
+    Suite {
+        name: "SQLAlchemy over PyMySQL (Python)",
+        version: "2.0.44",
+        get: "python3 -m venv venv\n\
+              venv/bin/pip download -q --no-deps --no-binary :all: SQLAlchemy==2.0.44\n\
+              tar xf sqlalchemy-2.0.44.tar.gz --strip-components=1\n\
+              venv/bin/pip install -q SQLAlchemy==2.0.44 PyMySQL==1.2.4 cryptography==50.0.2 \
+              pytest==8.3.5\n",
+        run: "venv/bin/python - <<END\nimport pymysql\n\
+              conn = pymysql.connect(host='$HOST', port=$PORT, user='$DB_USER',\n\
+              password='$DB_PASSWORD')\n\
+              for name in ['test_schema', 'test_schema_2']:\n\
+              \x20   conn.cursor().execute(f'DROP DATABASE IF EXISTS {name}')\n\
+              \x20   conn.cursor().execute(f'CREATE DATABASE {name} CHARACTER SET utf8mb4')\nEND\n\
+              uri=mysql+pymysql://$DB_USER:$DB_PASSWORD@$HOST:$PORT/$SCHEMA?charset=utf8mb4\n\
+              venv/bin/python -m pytest -q -rA --tb=no -p no:cacheprovider -p no:logging \
+              --dburi $uri test/dialect/test_suite.py test/dialect/mysql \
+              test/engine/test_execute.py test/engine/test_transaction.py \
+              test/engine/test_reconnect.py test/engine/test_reflection.py || true\n",
+        format: Format::Pytest,
+        skipped: &[],
+        differs: &[],
+    },
+    Suite {
+        name: "mysql_async (Rust)",
+        version: "0.37.1",
+        get: concat!(
+            "mkdir -p fetch/src\n[ -f fetch/src/lib.rs ] || touch fetch/src/lib.rs\n",
+            "printf '[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2021\"\n",
+            "[dependencies]\nmysql_async = \"=0.37.1\"\n[workspace]\n' > fetch/Cargo.toml\n",
+            "cargo fetch -q --manifest-path fetch/Cargo.toml\nrm -rf driver\n",
+            "cp -r \"${CARGO_HOME:-$HOME/.cargo}\"/registry/src/*/mysql_async-0.37.1 driver\n",
+            "chmod -R u+w driver\nprintf '\n[workspace]\n' >> driver/Cargo.toml\n",
+            mysql_async_test!("--no-run"),
+        ),
+        run: concat!(
+            "export DATABASE_URL=mysql://$DB_USER:$DB_PASSWORD@$HOST:$PORT/$SCHEMA",
+            "?prefer_socket=false\n(",
+            mysql_async_test!("-- --test-threads=1"),
+            ") 2>&1 | sed -En 's/^test (\\S+)( - .*)? \\.\\.\\. ok$/PASSED \\1/p",
+            ";s/^test (\\S+)( - .*)? \\.\\.\\. FAILED$/FAILED \\1/p",
+            ";s/^test (\\S+)( - .*)? \\.\\.\\. ignored.*$/SKIPPED \\1/p'\n",
+        ),
+        format: Format::Pytest,
+        skipped: &[("check_absolute_connection_ttl", "by chance: it watches the clock")],
+        differs: &[
+            ("zz_should_check_wait_timeout_on_get_conn", SERVERS_WAIT_TIMEOUT),
+            ("should_hold_stmt_cache_size_bound", COUNTERS),
+            ("should_not_cache_statements_if_stmt_cache_size_is_zero", COUNTERS),
+            ("check_absolute_connection_ttl", "by chance: it watches the clock"),
+        ],
     },
     Suite {
         name: "DBD::MariaDB (Perl)",

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 | system variables: pairs of length-encoded name and value |
 //! | 1 | schema: length-encoded name |
-//! | 2 | state change: length-encoded `1` or `0` |
+//! | 2 | state change: `1` or `0`, length-encoded by MySQL and bare by MariaDB |
 //! | 3 | GTIDs: one byte (encoding, 0), length-encoded GTID set |
 //! | 4 | transaction characteristics: length-encoded statements that begin such a transaction |
 //! | 5 | transaction state: length-encoded, eight characters |
@@ -69,7 +69,10 @@ impl<'a> Changes<'a> {
                     continue;
                 }
                 1 => Change::Schema(entry.lenenc_bytes("tracked schema")?),
-                2 => Change::State(entry.lenenc_bytes("tracked state change")? == b"1"),
+                2 => Change::State(match entry.rest() {
+                    [change @ (b'0' | b'1')] => *change == b'1',
+                    _ => entry.lenenc_bytes("tracked state change")? == b"1",
+                }),
                 3 => {
                     entry.u8("tracked gtid encoding")?;
                     Change::Gtids(entry.lenenc_bytes("tracked gtids")?)
@@ -119,6 +122,8 @@ mod tests {
             entry(9, &[b"later"]),
             entry(1, &[b"shop"]),
             entry(2, &[b"1"]),
+            // As MariaDB says it.
+            vec![2, 1, b'0', 2, 1, b'1'],
             vec![3, 4, 0, 2, b'a', b'b'],
             entry(4, &[b"START TRANSACTION;"]),
             entry(5, &[b"T_______"]),
@@ -129,6 +134,8 @@ mod tests {
             Change::SystemVariable { name: b"autocommit", value: b"OFF" },
             Change::SystemVariable { name: b"time_zone", value: b"SYSTEM" },
             Change::Schema(b"shop"),
+            Change::State(true),
+            Change::State(false),
             Change::State(true),
             Change::Gtids(b"ab"),
             Change::TransactionCharacteristics(b"START TRANSACTION;"),
