@@ -122,12 +122,12 @@ fn a_local_file_is_loaded_as_directly() -> Result<()> {
                     let (mut bytes, next) = packets(b"1\ta\n2\tb\n", 3, seq);
                     bytes.extend(Header { payload_len: 0, seq: next }.bytes());
                     wire.send_raw(&bytes)?;
-                    while !is_last {
+                    // Behind the first comes what asks for the second.
+                    let mut is_asked = is_last;
+                    while !is_asked {
                         let (header, packet) = wire.packet()?;
                         seq = header.seq.wrapping_add(1);
-                        if packet.first() == Some(&0xFB) {
-                            break;
-                        }
+                        is_asked = packet.first() == Some(&0xFB);
                     }
                 }
                 let answer = wire.reply_bytes(Shape::Results)?;

@@ -298,6 +298,9 @@ impl Stage {
             | Action::Encrypt { .. }
             | Action::Derive { .. }
             | Action::LookUpUsers
+            | Action::AskServer { .. }
+            | Action::LogQuery(_)
+            | Action::LogSession(_)
             | Action::TellAdministrator { .. }
             | Action::AskPeers(_)
             | Action::Kill { .. }

@@ -144,6 +144,7 @@ impl World {
             Action::TellAdministrator { .. } => unreachable!("no administrator asks"),
             Action::WakeCached { to, clients } => self.worker(to).cache_woken(clients),
             Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
+            Action::LogQuery(_) | Action::LogSession(_) => {}
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {
