@@ -2,6 +2,7 @@
 //!
 //! Source: prometheus.io, "Exposition formats", text-based format.
 
+mod compat;
 mod tcp;
 
 use std::fmt::{Display, Write};
@@ -41,6 +42,7 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     server_counters(&mut out, &report.servers);
     tcp::listeners(&mut out, report);
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
+    compat::proxysql(&mut out, report);
     debug_assert_eq!(counters.len(), Counters::SPECS.len());
     out.text
 }

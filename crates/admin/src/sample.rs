@@ -27,6 +27,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             version: 3,
             applied_unix_sec: 1_700_006_960,
             users: 2,
+            server_users: 0,
             rules: 4,
             last_error: None,
         },

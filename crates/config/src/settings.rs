@@ -7,7 +7,7 @@ use std::{
 };
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::Origins;
+use trunkline_topology::{Origins, Secret};
 
 use crate::{ListenAddress, ListenAllow, ListenTls};
 
@@ -27,6 +27,13 @@ pub enum Given {
 }
 
 impl Given {
+    /// Overwrites a text, which may have been a password.
+    pub(crate) fn wipe(self) {
+        if let Self::Text(text) = self {
+            drop(Secret::new(text));
+        }
+    }
+
     /// The type, with its article, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -419,6 +426,17 @@ choice! {
     Text = "text",
     /// One JSON object a line.
     Json = "json"
+}
+
+choice! {
+    /// How workers receive.
+    IoDriver, "auto, epoll or io_uring", Auto;
+    /// What costs less here.
+    Auto = "auto",
+    /// Each socket is read when it has something.
+    Epoll = "epoll",
+    /// The kernel puts what comes into buffers.
+    IoUring = "io_uring"
 }
 
 choice! {

@@ -211,7 +211,7 @@ impl Worker {
         };
         let shape = ResponseShape::Query;
         let mut relay = Relay::new(shape, reply.format, session.format, true).numbered_from(1);
-        relay.set_told(session.told);
+        relay.set_told(session.told.clone());
         relay.set_without_cursor();
         know_columns(&mut relay, statement, session);
         let before = client.outbox.position();
@@ -458,7 +458,7 @@ impl Worker {
             return None;
         }
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
-        put(key, session.user.name.as_bytes());
+        put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
         key.push(u8::from(session.modes.no_backslash_escapes));

@@ -203,7 +203,7 @@ impl Worker {
         }
         self.withhold_answer(id, conn);
         // Nobody waits for what comes of it.
-        let asker = KillAsker { worker: self.options.index, client: id, ticket: 0 };
+        let asker = KillAsker { worker: self.options.index, client: Some(id), ticket: 0 };
         self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
     }
 

@@ -41,6 +41,9 @@ pub struct Analysis {
     /// What stays behind in the session of the server that runs it, in order. When the text holds
     /// several statements, their transaction effects are among them.
     pub effects: Vec<Effect>,
+    /// The variables that MariaDB's `SET STATEMENT … FOR` sets, in lower case: servers report them,
+    /// but they have their old values again when the statement is over.
+    pub set_for_statement: Vec<Vec<u8>>,
     /// How many statements that are not empty the text holds.
     pub statements: u32,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
@@ -85,13 +88,16 @@ impl Depends {
     pub const USER_VARIABLE_READ: Self = Self(1 << 5);
     /// A function that is not known to be built in: what it reads or leaves behind is not visible.
     pub const UNKNOWN_FUNCTION: Self = Self(1 << 6);
+    /// Which changes of the session the server reports: `@@session_track_schema` and its like.
+    pub const TRACKERS: Self = Self(1 << 7);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::LAST_INSERT_ID, "LAST_INSERT_ID"),
         (Self::ROW_COUNT, "ROW_COUNT"),
         (Self::FOUND_ROWS, "FOUND_ROWS"),
         (Self::DIAGNOSTICS, "DIAGNOSTICS"),
         (Self::CONNECTION_ID, "CONNECTION_ID"),
+        (Self::TRACKERS, "TRACKERS"),
         (Self::USER_VARIABLE_READ, "USER_VARIABLE_READ"),
         (Self::UNKNOWN_FUNCTION, "UNKNOWN_FUNCTION"),
     ];
@@ -208,6 +214,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         depends: Depends::empty(),
         varies: false,
         effects: Vec::new(),
+        set_for_statement: Vec::new(),
         statements: 0,
         is_complete: true,
     };
@@ -236,6 +243,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         analysis.statements = analysis.statements.saturating_add(1);
         analysis.depends.insert(statement.depends);
         analysis.varies |= statement.varies;
+        analysis.set_for_statement.extend(statement.set_for_statement);
         reads_only &= statement.reads_only;
     }
     if reads_only && analysis.statements > 0 {

@@ -2,6 +2,7 @@
 
 use super::{Depends, Effect, function};
 use crate::{
+    recall,
     routine::Routines,
     token::{Token, TokenKind, Tokens},
 };
@@ -191,6 +192,7 @@ impl Walk<'_, '_> {
             b"identity" | b"last_insert_id" => Depends::LAST_INSERT_ID,
             b"warning_count" | b"error_count" => Depends::DIAGNOSTICS,
             b"pseudo_thread_id" => Depends::CONNECTION_ID,
+            name if recall::is_tracker(name) => Depends::TRACKERS,
             _ => Depends::empty(),
         });
     }

@@ -1,6 +1,7 @@
 //! What the process says of itself over HTTP.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -11,6 +12,8 @@ use trunkline_config::Snapshot;
 use trunkline_proxy::{DataPlane, TlsSetup};
 use trunkline_stats::{CacheFigures, DigestQuery, Process, Report, SessionList, SessionQuery};
 
+/// Why a balancer should send no clients after `PROXYSQL PAUSE`.
+const PAUSED: &str = "paused";
 /// How long the workers may take for their numbers.
 const WORKERS_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -24,12 +27,13 @@ pub struct Reporter {
 struct Known {
     process: Process,
     health: Health,
+    tls: Arc<TlsSetup>,
 }
 
 impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
-        let known = Mutex::new(Known { process, health: Health::Ready });
+        let known = Mutex::new(Known { process, health: Health::Ready, tls: Arc::default() });
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
         Self { plane, known, cache: Arc::clone(shared.cache()) }
     }
@@ -54,18 +58,62 @@ impl Reporter {
     }
 
     /// Clients are shown another certificate from now on.
-    pub fn encrypts(&self, setup: &TlsSetup) {
-        self.known().process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
+    pub fn encrypts(&self, setup: &Arc<TlsSetup>) {
+        let mut known = self.known();
+        known.process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
+        known.tls = Arc::clone(setup);
+    }
+
+    /// What they are shown.
+    pub fn tls(&self) -> Arc<TlsSetup> {
+        Arc::clone(&self.known().tls)
     }
 
     /// The version alone has changed: other addresses, the same configuration.
     pub fn renewed(&self, snapshot: &Snapshot) {
-        self.known().process.configuration.version = snapshot.version;
+        let configuration = &mut self.known().process.configuration;
+        configuration.version = snapshot.version;
+        configuration.server_users = snapshot.granted.len() as u64;
     }
 
     /// The last attempt to change the configuration failed, or (`None`) found nothing to change.
     pub fn attempted(&self, error: Option<String>) {
         self.known().process.configuration.last_error = error;
+    }
+
+    /// Has the data plane do something, on a thread that may wait. `None` when it ends.
+    pub async fn with_plane<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&DataPlane) -> T + Send + 'static,
+    ) -> Option<T> {
+        let plane = Arc::clone(&self.plane);
+        let worked = tokio::task::spawn_blocking(move || {
+            // The workers are being waited for when it is not to be had.
+            plane.try_read().ok().map(|plane| work(&plane))
+        });
+        worked.await.ok().flatten()
+    }
+
+    /// Addresses with failed logins; none when the process ends.
+    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, Duration)> {
+        self.plane.try_read().map(|plane| plane.failed_logins()).unwrap_or_default()
+    }
+
+    /// Forgets them; how many there were.
+    pub fn forget_failed_logins(&self) -> u64 {
+        let forgotten = self.plane.try_read().map(|plane| plane.shared().forget_failed_logins());
+        u64::try_from(forgotten.unwrap_or_default()).unwrap_or(u64::MAX)
+    }
+
+    /// Clients are not accepted for now, or again. How it stops or fails is not overwritten.
+    pub fn pauses(&self, is_paused: bool) {
+        let mut known = self.known();
+        let paused = Health::NotReady(PAUSED.to_owned());
+        match is_paused {
+            true if known.health == Health::Ready => known.health = paused,
+            false if known.health == paused => known.health = Health::Ready,
+            true | false => {}
+        }
     }
 
     /// Says from now on that the process is well, or why not.
