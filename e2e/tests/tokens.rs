@@ -194,7 +194,10 @@ fn check(flavour: Flavour) -> Result<()> {
             let settings = Settings::default();
             let one = digester.digest(text.as_bytes(), &settings);
             let other = other_digester.digest(replaced.as_bytes(), &settings);
-            ensure!(!mode.is_empty() || !one.is_clean || one.text == other.text, "{text}\n {replaced}");
+            ensure!(
+                !mode.is_empty() || !one.is_clean || one.text == other.text,
+                "{text}\n {replaced}"
+            );
         }
         ensure!(understood > STATEMENTS / 2, "{mode}: the server took only {understood}");
     }

@@ -266,7 +266,7 @@ proptest! {
 /// Words, literals and what stands between them, as long as the short cuts need it.
 fn pieces() -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::prelude::*;
-    const PIECES: [&str; 44] = [
+    const PIECES: [&str; 56] = [
         "SELECT",
         "select_list",
         "a",
@@ -311,6 +311,18 @@ fn pieces() -> impl proptest::strategy::Strategy<Value = String> {
         "/* c */",
         "$",
         ".5",
+        "@",
+        "@@x1",
+        "|",
+        "||2",
+        "{5}",
+        "[",
+        "]",
+        "^",
+        "~1",
+        "\\",
+        "\u{7f}",
+        "!",
     ];
     const LONG: [&str; 4] =
         ["1,2,3,4,5,6,7,8,9,10,", "1, 2, 3, 4, 5, 6, 7", "(1,2,3,4,5,6)", "1,1,1,1,"];
