@@ -3,6 +3,7 @@
 mod bad_input;
 mod commands;
 mod http;
+mod load;
 mod logs;
 mod scripts;
 mod tools;

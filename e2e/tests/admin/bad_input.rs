@@ -77,3 +77,87 @@ fn a_long_statement_keeps_nobody_waiting() -> Result<()> {
     assert_eq!(status, 200);
     Ok(())
 }
+
+#[test]
+fn a_client_that_never_reads_keeps_nobody_waiting() -> Result<()> {
+    let Some(server) = backends::mariadb("a_client_that_never_reads")? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_deaf")?;
+    let mut wire = admin_wire(&proxy)?;
+    let mut packets = Vec::new();
+    for _ in 0..20 {
+        put_payload(&mut packets, 0, b"\x03SELECT hex(zeroblob(10000000))");
+    }
+    wire.send_raw(&packets)?;
+    // Others are answered, and the answers that nobody reads are not heaped up.
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(admin.value("SELECT 1")?.as_deref(), Some("1"));
+    }
+    ensure!(begun.elapsed() < std::time::Duration::from_secs(20));
+    let rss = proxy.rss_bytes()?;
+    ensure!(rss < 500 << 20, "{rss} bytes");
+    let mut client = proxy.connect("adm_deaf", crate::backends::PASSWORD, "")?;
+    assert_eq!(client.value("SELECT 2")?.as_deref(), Some("2"));
+    Ok(())
+}
+
+/// A file system of one megabyte, gone when it is dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` where nobody may mount one.
+    fn mount(at: &std::path::Path) -> Option<Self> {
+        std::fs::create_dir_all(at).ok()?;
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(at)
+            .output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(std::process::Command::new("umount").arg("-l").arg(&self.0).output());
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_saved_and_nothing_else() -> Result<()> {
+    const TEST: &str = "a_full_disk_refuses";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_full")?;
+    // The folder is put on a small disk while nothing has it open.
+    let data = proxy.data_folder();
+    let small = data.with_file_name("small");
+    let Some(_disk) = SmallDisk::mount(&small) else {
+        trunkline_testkit::skipped(TEST, "nothing can be mounted here");
+        return Ok(());
+    };
+    for name in ["trunkline.db", "trunkline_stats.db"] {
+        std::fs::copy(data.join(name), small.join(name))?;
+    }
+    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    std::fs::remove_file(data.join("trunkline.db"))?;
+    for suffix in ["-wal", "-shm"] {
+        drop(std::fs::remove_file(data.join(format!("trunkline.db{suffix}"))));
+    }
+    std::os::unix::fs::symlink(small.join("trunkline.db"), data.join("trunkline.db"))?;
+    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    admin.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) \
+         INSERT INTO mysql_query_rules (rule_id, active, match_digest, comment) \
+         SELECT i, 1, '^SELECT never' || i, hex(randomblob(300)) FROM n",
+    )?;
+    let (_, message) = super::refusal(&mut admin, "SAVE MYSQL QUERY RULES TO DISK")?;
+    ensure!(message.contains("full"), "{message}");
+    // MEMORY and what runs are as they were; there is room again, and it is saved.
+    assert_eq!(admin.value("SELECT count(*) FROM mysql_query_rules")?.as_deref(), Some("4000"));
+    assert_eq!(admin.value("SELECT count(*) FROM disk.mysql_query_rules")?.as_deref(), Some("0"));
+    let mut client = proxy.connect("adm_full", crate::backends::PASSWORD, "")?;
+    assert_eq!(client.value("SELECT 2")?.as_deref(), Some("2"));
+    admin.sql("DELETE FROM mysql_query_rules WHERE rule_id > 100")?;
+    admin.sql("SAVE MYSQL QUERY RULES TO DISK")?;
+    assert_eq!(admin.value("SELECT count(*) FROM disk.mysql_query_rules")?.as_deref(), Some("100"));
+    Ok(())
+}

@@ -119,6 +119,50 @@ fn pymysql_works() -> Result<()> {
     Ok(())
 }
 
+/// What Prometheus's own client library makes of `/metrics`.
+const SCRAPE: &str = r#"
+import sys, urllib.request
+from prometheus_client.parser import text_string_to_metric_families
+text = urllib.request.urlopen("http://127.0.0.1:%s/metrics" % sys.argv[1]).read().decode()
+# The library takes `_total` off counters, and ProxySQL has a gauge of the same name beside one.
+families = {}
+for family in text_string_to_metric_families(text):
+    if family.type == "gauge" or family.name not in families:
+        families[family.name] = family
+own = [name for name in families if name.startswith("trunkline_")]
+assert len(own) > 60, len(own)
+for name in ["proxysql_questions", "proxysql_connpool_conns", "proxysql_client_connections_connected"]:
+    assert name in families, sorted(families)
+samples = families["proxysql_connpool_conns"].samples
+assert {sample.labels["status"] for sample in samples} == {"free", "used"}, samples
+assert all(sample.labels["hostgroup"] == "10" for sample in samples), samples
+latency = families["trunkline_statement_latency_seconds"]
+assert latency.type == "histogram", latency
+buckets = [sample for sample in latency.samples if sample.name.endswith("_bucket")]
+counts = [sample.value for sample in buckets]
+assert counts == sorted(counts) and counts[-1] >= 1, counts
+print("done")
+"#;
+
+#[test]
+fn prometheus_reads_the_metrics() -> Result<()> {
+    const TEST: &str = "prometheus_reads_the_metrics";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let python = std::env::var("TRUNKLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has = Command::new(&python).args(["-c", "import prometheus_client"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        skipped(TEST, "python3 has no prometheus_client");
+        return Ok(());
+    }
+    let (proxy, _admin) = begin(server, "adm_scrape")?;
+    let mut client = proxy.connect("adm_scrape", backends::PASSWORD, "")?;
+    client.sql("SELECT 1")?;
+    let port = proxy.http_port().to_string();
+    let output = Command::new(&python).args(["-c", SCRAPE, &port]).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
 /// What the modules of Ansible's `community.proxysql` do, each once, and what they say of it.
 const PLAYBOOK: &str = include_str!("playbook.yml");
 

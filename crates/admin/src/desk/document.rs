@@ -1,7 +1,10 @@
 //! Rows of the tables as the text of a configuration file, so that there is one validation; and
 //! its errors in the words of the tables.
 
-use std::{collections::HashMap, fmt::Write};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write,
+};
 
 use trunkline_config::{
     Config, ConfigError, SECTIONS, parse_tables,
@@ -291,8 +294,12 @@ impl Rows {
                 .filter(|(of, _)| of == section)
                 .map(|(_, column)| column.as_str())
                 .collect();
+            let users = match section {
+                "user" => UserRows::of(&table, rows),
+                _ => UserRows::default(),
+            };
             for row in rows {
-                document.entry(section, &table, row, rows, &skipped);
+                document.entry(section, &table, row, &users, &skipped);
                 if section == "replication" {
                     let fields = Fields { table: &table, row };
                     let writer = fields.value("writer_hostgroup");
@@ -322,12 +329,12 @@ impl Document {
         section: &'static str,
         table: &Table,
         row: &[Value],
-        rows: &[Vec<Value>],
+        users: &UserRows,
         skipped: &[&str],
     ) {
         let fields = Fields { table, row };
         let subject = subject(section, &fields);
-        if section == "user" && !self.is_client(&fields, rows, &subject) {
+        if section == "user" && !self.is_client(&fields, users, &subject) {
             return;
         }
         let _ = writeln!(self.text, "[[{section}]]");
@@ -346,38 +353,30 @@ impl Document {
             }
         }
         if section == "user" {
-            self.backend(&fields, rows, &subject);
+            self.backend(&fields, users, &subject);
         }
         self.subjects.entry(section).or_default().push(subject);
     }
 
     /// Whether a row of `mysql_users` is one that clients log in with. ProxySQL may have a second
     /// row of the same name for servers; it must have the same password here.
-    fn is_client(&mut self, fields: &Fields<'_>, rows: &[Vec<Value>], subject: &str) -> bool {
+    fn is_client(&mut self, fields: &Fields<'_>, users: &UserRows, subject: &str) -> bool {
         if fields.number("frontend") == Some(1) {
             return true;
         }
-        let name = fields.text("username");
-        let has_client = rows
-            .iter()
-            .map(|row| Fields { table: fields.table, row })
-            .any(|other| other.number("frontend") == Some(1) && other.text("username") == name);
-        if !has_client {
+        if !users.clients.contains(&fields.text("username")) {
             self.warnings.push(format!("{subject}: no client can log in (frontend is 0)"));
         }
         false
     }
 
     /// Writes the password for servers, where another row of the user has one.
-    fn backend(&mut self, fields: &Fields<'_>, rows: &[Vec<Value>], subject: &str) {
-        let name = fields.text("username");
-        let password = rows
-            .iter()
-            .map(|row| Fields { table: fields.table, row })
-            .find(|other| other.number("frontend") != Some(1) && other.text("username") == name)
-            .and_then(|other| other.value("password").cloned())
-            .filter(|password| Some(password) != fields.value("password"));
-        match password.as_ref().map(user::backend_password) {
+    fn backend(&mut self, fields: &Fields<'_>, users: &UserRows, subject: &str) {
+        let password = users
+            .passwords
+            .get(&fields.text("username"))
+            .filter(|password| Some(*password) != fields.value("password"));
+        match password.map(user::backend_password) {
             Some(Ok(line)) => self.text.push_str(&line),
             Some(Err(reason)) => self.errors.push(format!("{subject}: {reason}")),
             None => {}
@@ -410,6 +409,36 @@ impl Document {
 fn variable_of(setting: &str) -> Option<String> {
     let is_it = |row: &variable::Row| row.setting().is_some_and(|found| found.name == setting);
     variable::all().find(is_it).map(|row| row.name())
+}
+
+/// What rows of `mysql_users` say of others of the same name.
+#[derive(Default)]
+struct UserRows {
+    /// Names that clients log in with; those alone that have a row for servers too.
+    clients: HashSet<String>,
+    /// Passwords for servers, by name.
+    passwords: HashMap<String, Value>,
+}
+
+impl UserRows {
+    fn of(table: &Table, rows: &[Vec<Value>]) -> Self {
+        let is_client = |fields: &Fields<'_>| fields.number("frontend") == Some(1);
+        let mut users = Self::default();
+        for row in rows {
+            let fields = Fields { table, row };
+            if !is_client(&fields) {
+                let password = fields.value("password").cloned().unwrap_or(Value::Null);
+                users.passwords.entry(fields.text("username")).or_insert(password);
+            }
+        }
+        if users.passwords.is_empty() {
+            return users;
+        }
+        let fields = rows.iter().map(|row| Fields { table, row });
+        let clients = fields.filter(is_client).map(|fields| fields.text("username"));
+        users.clients = clients.filter(|name| users.passwords.contains_key(name)).collect();
+        users
+    }
 }
 
 /// One row by the names of its columns.

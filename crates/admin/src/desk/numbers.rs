@@ -184,10 +184,26 @@ impl Desk {
     }
 
     async fn digest_tables(&self, is_reset: bool) -> Filled {
-        let rows = self.runtime.digests().await;
+        let mut rows = self.runtime.digests().await;
         let table: Vec<Vec<Value>> = {
             let before = self.digests_before();
-            rows.iter().filter_map(|row| digest(row, before.get(&key(row)))).collect()
+            // Nothing is looked up as long as nothing was reset.
+            let before = |row: &DigestRow| match before.is_empty() {
+                true => None,
+                false => before.get(&key(row)),
+            };
+            match is_reset {
+                true => rows.iter().filter_map(|row| digest(row.clone(), before(row))).collect(),
+                false => {
+                    let pairs = std::mem::take(&mut rows).into_iter();
+                    pairs
+                        .filter_map(|row| {
+                            let before = before(&row).copied();
+                            digest(row, before.as_ref())
+                        })
+                        .collect()
+                }
+            }
         };
         if !is_reset {
             return vec![("stats_mysql_query_digest", table)];
@@ -232,7 +248,7 @@ fn key(row: &DigestRow) -> DigestKey {
 
 /// A row of the digest table since the last reset; `None` when nothing came since. Shortest and
 /// longest times are those since the start.
-fn digest(row: &DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
+fn digest(row: DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
     let (sums, before) = (&row.sums, before.copied().unwrap_or_default());
     let count = sums.count_star.saturating_sub(before.count_star);
     if count == 0 {
@@ -244,11 +260,11 @@ fn digest(row: &DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
     };
     Some(vec![
         number(hostgroup_shown(row.hostgroup)),
-        text(&row.schemaname),
-        text(&row.username),
+        Value::Text(row.schemaname),
+        Value::Text(row.username),
         text(""),
-        text(&format!("0x{:016X}", row.digest)),
-        text(&row.digest_text),
+        Value::Text(format!("0x{:016X}", row.digest)),
+        Value::Text(row.digest_text),
         number(count),
         number(first_seen),
         number(sums.last_seen),

@@ -235,6 +235,10 @@ fn add_member(values: &mut Fields, column: &str, member: &str) {
 fn merge_hostgroups(rows: Vec<TableRow>) -> Vec<TableRow> {
     let mut merged: Vec<TableRow> = Vec::with_capacity(rows.len());
     for row in rows {
+        if row.table != "mysql_hostgroup_attributes" {
+            merged.push(row);
+            continue;
+        }
         let is_same = |known: &&mut TableRow| {
             known.table == "mysql_hostgroup_attributes"
                 && known.table == row.table
