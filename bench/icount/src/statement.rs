@@ -289,13 +289,16 @@ impl Stage {
             Action::CloseClient { .. } | Action::Stopped => bail!("the client was closed"),
             Action::CloseServer { .. } => bail!("the server connection was closed"),
             // A probe finds an open connection without bytes; nothing is ever full here.
-            Action::Probe(_) | Action::Pause(_) | Action::Resume(_) => {}
+            Action::Probe(_) | Action::Pause(_) | Action::Resume(_) | Action::Wipe => {}
             Action::Log(line) => bail!("the worker has something to say: {}", line.text),
             Action::StartClientTls(_)
             | Action::StartServerTls { .. }
             | Action::Decrypt { .. }
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
+            | Action::Derive { .. }
+            | Action::AskServer { .. }
+            | Action::LookUpUsers
             | Action::AskPeers(_)
             | Action::Kill { .. }
             | Action::Killed { .. }
