@@ -299,10 +299,13 @@ impl Stage {
             | Action::Derive { .. }
             | Action::AskServer { .. }
             | Action::LookUpUsers
+            | Action::TellAdministrator { .. }
             | Action::AskPeers(_)
             | Action::Kill { .. }
             | Action::Killed { .. }
             | Action::WakeCached { .. }
+            | Action::AskShared(_)
+            | Action::StoreShared(_)
             | Action::HandOver { .. }
             | Action::MoveClient { .. }
             | Action::ClientLeft { .. } => bail!("an action that does not belong here"),

@@ -31,7 +31,13 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             rules: 4,
             last_error: None,
         },
-        cache: CacheFigures { entries: 3, bytes: 4_096, bytes_max: 268_435_456, purged: 2 },
+        cache: CacheFigures {
+            entries: 3,
+            bytes: 4_096,
+            bytes_max: 268_435_456,
+            purged: 2,
+            ..CacheFigures::default()
+        },
     };
     report
 }

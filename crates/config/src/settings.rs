@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use trunkline_sql::routine::Routines;
 use trunkline_topology::{Origins, Secret};
 
 use crate::{ListenAddress, ListenAllow, ListenTls};
@@ -289,6 +290,18 @@ impl SettingValue for Vec<ListenAllow> {
     }
 }
 
+impl SettingValue for Routines {
+    const KIND: &'static str = "names of routines";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        read_text(given)?.parse()
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// An address that may be switched off with an empty text.
 impl SettingValue for Option<SocketAddr> {
     const KIND: &'static str = "address, or empty";
@@ -413,6 +426,17 @@ choice! {
     Text = "text",
     /// One JSON object a line.
     Json = "json"
+}
+
+choice! {
+    /// How workers receive.
+    IoDriver, "auto, epoll or io_uring", Auto;
+    /// What costs less here.
+    Auto = "auto",
+    /// Each socket is read when it has something.
+    Epoll = "epoll",
+    /// The kernel puts what comes into buffers.
+    IoUring = "io_uring"
 }
 
 choice! {

@@ -85,8 +85,7 @@ impl Listener {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 let proxy_addr = stream.local_addr().ok();
-                let stream = Stream::Tcp(stream);
-                stream.tune(keepalive);
+                let stream = Stream::accepted_tcp(stream, keepalive);
                 let client_addr = Some(peer.ip().to_canonical());
                 Ok(Accepted {
                     stream,
@@ -99,7 +98,7 @@ impl Listener {
             Kind::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 let client_uid = uid_of(&stream);
-                let stream = Stream::Unix(stream);
+                let stream = Stream::accepted_unix(stream);
                 Ok(Accepted {
                     stream,
                     client_addr: None,
@@ -175,7 +174,7 @@ pub fn remove_unix_paths(addresses: &[ListenAddress]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Write;
 
     #[test]
     fn a_tcp_port_can_be_shared_by_workers() {
@@ -199,7 +198,7 @@ mod tests {
         let mut accepted = first.accept(None).expect("accept");
         client.write_all(b"hi").expect("write");
         let mut buf = [0; 2];
-        accepted.stream.read_exact(&mut buf).expect("read");
+        assert_eq!(accepted.stream.receive(&mut buf).expect("read"), 2);
         assert_eq!((&buf, accepted.client_addr), (b"hi", None));
         #[cfg(target_os = "linux")]
         assert_eq!(accepted.client_uid, Some(rustix::process::geteuid().as_raw()));

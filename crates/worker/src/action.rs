@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
 use trunkline_topology::{HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
@@ -182,6 +183,13 @@ pub enum Action {
         /// What came of it.
         answer: KillAnswer,
     },
+    /// Tell an administrator what came of the `KILL` that this worker was given.
+    TellAdministrator {
+        /// The number that it was given with.
+        ticket: u64,
+        /// What came of it.
+        answer: KillAnswer,
+    },
     /// Tell a worker that answers which its clients wait for were stored, or will not be.
     WakeCached {
         /// The worker.
@@ -189,6 +197,10 @@ pub enum Action {
         /// Its clients.
         clients: Vec<ClientId>,
     },
+    /// Ask the shared cache; `cache_woken` with the one who waits, when that is over.
+    AskShared(Box<SharedAsk>),
+    /// Store this in the shared cache.
+    StoreShared(Box<SharedStore>),
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.

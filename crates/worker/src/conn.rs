@@ -77,6 +77,10 @@ pub(crate) struct Conn {
     pub epoch: u32,
     /// When it was opened, or last became idle, ms.
     pub since_ms: u64,
+    /// When its last login began, µs.
+    pub login_us: u64,
+    /// When it was held back because its client does not read, µs.
+    pub paused_us: u64,
     /// The fast-forward client that it is opened for.
     pub forwards: Option<ClientId>,
 }
@@ -136,6 +140,8 @@ pub(crate) enum Owner {
     Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
+    /// The proxy: has variables reported that this client's session has set unseen.
+    Values(ClientId),
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
     Reset,
     /// The proxy: `COM_PING` on an idle connection.

@@ -1,14 +1,10 @@
-//! Step 7, when a connection has to be made: opening, logging in, and switching the session
-//! trackers on.
+//! Step 7, when a connection has to be made: opening and logging in.
 
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
-    capability::Capabilities,
-    codec::frame,
-    packet::greeting::Flavor,
-    response::{Relay, ReplyFormat, ResponseShape},
+    capability::Capabilities, codec::frame, packet::greeting::Flavor, response::ReplyFormat,
 };
 use trunkline_session::{
     backend::{
@@ -22,8 +18,7 @@ use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompr
 
 use crate::{
     Action, ClientId, Worker,
-    conn::{AccountKey, Conn, ConnPhase, InFlight, Owner},
-    dispatch::put_own_query,
+    conn::{AccountKey, Conn, ConnPhase, Owner},
     outbox::Outbox,
     prepared::ServerStmts,
 };
@@ -61,13 +56,6 @@ fn compression_wanted(compression: ServerCompression) -> Capabilities {
         }
     }
 }
-
-/// Says what changes in a session beyond what a statement's text shows.
-const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
-    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
-
-const TRANSACTION_TRACKER_ON: &[u8] =
-    b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
@@ -124,6 +112,8 @@ impl Worker {
             schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
+            login_us: self.now.us,
+            paused_us: 0,
             forwards: None,
         };
         let id = self.conns.insert_with(|_| conn);
@@ -192,6 +182,7 @@ impl Worker {
         conn.password = self.password_turns.turn(slot.index(), account);
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
+        conn.login_us = self.now.us;
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
@@ -312,6 +303,7 @@ impl Worker {
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        let took_us = self.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
         self.password_turns.taken(slot_index, conn.account);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -320,6 +312,7 @@ impl Worker {
         }
         self.last_failures.remove(&hostgroup);
         self.stats.server_mut(slot_index).connect_ok += 1;
+        self.stats.connected(took_us);
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
@@ -330,41 +323,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Written with the first statement; its answer is read and dropped.
-    pub(crate) fn switch_trackers_on(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
-        if !conn.format.session_track {
-            return;
-        }
-        let relay =
-            Relay::new(ResponseShape::Query, conn.format, conn.format, false).numbered_from(1);
-        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
-        conn.tracks_transactions = false;
-        let takes_attributes = conn.takes_attributes;
-        self.write_server(id, |out| {
-            put_own_query(out, TRACKERS_ON, takes_attributes);
-        });
-    }
-
-    /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
-    /// of every connection, as servers then report the progress of every transaction.
-    pub(crate) fn track_transactions(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
-        if !conn.format.session_track || std::mem::replace(&mut conn.tracks_transactions, true) {
-            return;
-        }
-        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
-        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
-        let takes_attributes = conn.takes_attributes;
-        self.write_server(id, |out| {
-            put_own_query(out, TRANSACTION_TRACKER_ON, takes_attributes);
-        });
     }
 
     /// The server refused the login. Wrong credentials are the account's fault, so those who

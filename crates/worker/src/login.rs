@@ -11,7 +11,7 @@ use trunkline_protocol::{
         greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
-        track::Told,
+        told::Told,
     },
 };
 use trunkline_session::{

@@ -63,6 +63,9 @@ fn attribute(name: &str, value: &Json) -> Option<String> {
         ("retained_password", Json::String(text)) => {
             Some(password("retained_password", &Value::Text(text.clone())))
         }
+        ("backend_retained_password", Json::String(text)) => {
+            Some(format!("backend_retained_password = {}\n", quoted(text)))
+        }
         _ => None,
     }
 }

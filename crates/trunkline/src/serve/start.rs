@@ -115,14 +115,17 @@ pub(super) async fn start(
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
     reporter.applied(&snapshot);
     reporter.encrypts(&tls);
-    if let Some(listener) = http {
-        serve_http(listener, Arc::clone(&reporter))?;
-    }
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
-    serve_admin(database, control, admin);
+    let desk = database.map(|database| Arc::new(desk_of(database, control)));
+    if let Some(listener) = http {
+        serve_http(listener, Arc::clone(&reporter), desk.clone())?;
+    }
+    if let Some(desk) = desk {
+        serve_admin(&desk, admin);
+    }
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     Ok(Some(Supervisor::new(Parts {
@@ -189,7 +192,7 @@ fn warn(read: &Read, open_files: Option<u64>) {
     }
 }
 
-/// Listens where administrators connect; nowhere without a database.
+/// Listens where administrators connect.
 async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
     let entries = database.map_or(&[][..], |database| &database.listen);
     let mut listeners = Vec::with_capacity(entries.len());
@@ -201,14 +204,21 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
     Ok(listeners)
 }
 
-/// Answers administrators until the process ends, when there is a database.
-fn serve_admin(database: Option<Database>, control: Arc<Control>, listeners: Vec<AdminListener>) {
-    let Some(Database { store, file, .. }) = database else { return };
+/// What answers administrators.
+fn desk_of(database: Database, control: Arc<Control>) -> Desk {
+    let Database { store, file, is_of_file, .. } = database;
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
-    let desk = Arc::new(Desk::new(store, control, file));
+    match file {
+        Some(file) if is_of_file => Desk::of_file(store, control, file),
+        file => Desk::new(store, control, file),
+    }
+}
+
+/// Answers administrators until the process ends.
+fn serve_admin(desk: &Arc<Desk>, listeners: Vec<AdminListener>) {
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
-        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
+        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(desk)));
     }
 }
 
@@ -309,12 +319,16 @@ fn on_thread(snapshot: &Snapshot) -> Arc<dyn Fn(usize) + Send + Sync> {
 }
 
 /// Answers over HTTP until the process ends.
-fn serve_http(listener: TcpListener, reporter: Arc<Reporter>) -> Result<()> {
+fn serve_http(
+    listener: TcpListener,
+    reporter: Arc<Reporter>,
+    desk: Option<Arc<Desk>>,
+) -> Result<()> {
     tracing::info!("HTTP on {}", listener.local_addr().context("http_listen")?);
     tokio::spawn(async move {
         // It ends with the process: the last thing that it says is how the stop goes.
         let shutdown = std::future::pending();
-        if let Err(error) = trunkline_admin::serve(listener, reporter, shutdown).await {
+        if let Err(error) = trunkline_admin::serve(listener, reporter, desk, shutdown).await {
             tracing::error!("HTTP has ended: {error}");
         }
     });

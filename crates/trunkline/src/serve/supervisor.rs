@@ -14,7 +14,7 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, interval, sleep, timeout},
 };
-use trunkline_admin::Health;
+use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Knowledge, Question, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
@@ -80,6 +80,14 @@ pub(super) struct Parts {
     pub questions: mpsc::Receiver<Question>,
 }
 
+/// How it ended in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Stopped,
+    /// The same program is to begin anew.
+    ToRestart,
+}
+
 /// Serves, as far as the control plane has a part in it.
 pub(super) struct Supervisor {
     parts: Parts,
@@ -118,7 +126,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// Why it ended otherwise than by a graceful stop.
-    pub(super) async fn run(mut self) -> Result<()> {
+    pub(super) async fn run(mut self) -> Result<Ended> {
         let mut tick = interval(TICK);
         let mut day = interval(DAY);
         // The first warning was given with the files.
@@ -127,7 +135,9 @@ impl Supervisor {
             tokio::select! {
                 asked = self.parts.signals.next() => match asked {
                     Asked::Reload => self.reload().await,
-                    Asked::Stop { signal, .. } => return self.stop(signal, None).await,
+                    Asked::Stop { signal, .. } => {
+                        return self.stop(signal, None).await.map(|()| Ended::Stopped);
+                    }
                 },
                 Some(request) = self.parts.requests.recv() => match request {
                     Request::Apply { config, source, done } => {
@@ -140,10 +150,7 @@ impl Supervisor {
                         let loaded = self.load_tls(&config).map(|tls| self.encrypt(tls));
                         drop(done.send(loaded.map(|line| vec![line.to_owned()])));
                     }
-                    Request::Stop { is_slow } => {
-                        let within = (!is_slow).then_some(Duration::ZERO);
-                        return self.stop("PROXYSQL SHUTDOWN", within).await;
-                    }
+                    Request::Stop(ending) => return self.end(ending).await,
                 },
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
                 Some(read) = self.users.recv() => self.take_users(read),
@@ -156,6 +163,17 @@ impl Supervisor {
                 },
             }
         }
+    }
+
+    /// What an administrator asked for.
+    async fn end(self, ending: Ending) -> Result<Ended> {
+        let (what, within, ended) = match ending {
+            Ending::Now => ("PROXYSQL SHUTDOWN", Some(Duration::ZERO), Ended::Stopped),
+            Ending::Slow => ("PROXYSQL SHUTDOWN SLOW", None, Ended::Stopped),
+            Ending::Restart => ("PROXYSQL RESTART", Some(Duration::ZERO), Ended::ToRestart),
+        };
+        self.stop(what, within).await?;
+        Ok(ended)
     }
 
     fn plane(&self) -> RwLockReadGuard<'_, DataPlane> {

@@ -141,7 +141,9 @@ impl World {
             Action::Killed { asker, answer } => {
                 self.worker(asker.worker).kill_answered(asker, answer);
             }
+            Action::TellAdministrator { .. } => unreachable!("no administrator asks"),
             Action::WakeCached { to, clients } => self.worker(to).cache_woken(clients),
+            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {
