@@ -4,6 +4,7 @@ mod balancers;
 mod granted;
 mod limits;
 mod passwords;
+mod processes;
 mod relayed;
 
 use anyhow::Result;

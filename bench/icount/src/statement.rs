@@ -297,6 +297,7 @@ impl Stage {
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
             | Action::Derive { .. }
+            | Action::AskServer { .. }
             | Action::LookUpUsers
             | Action::AskServer { .. }
             | Action::LogQuery(_)

@@ -147,6 +147,11 @@ settings! {
     /// 1040.
     max_connections: u32 = 10_000, Range::Numbers(1, 1_000_000), "clients", Live, "0.1.0";
 
+    /// The most full TLS handshakes in a second by clients of one address, over all workers; 0 is
+    /// no limit. A full handshake costs the proxy more than the client. Resumed ones do not count.
+    tls_handshakes_per_address_max: u32 = 0, Range::Numbers(0, 1_000_000), "handshakes", Live,
+        "0.1.0";
+
     /// The most clients connected at once from one address, over all workers; 0 is no limit. One
     /// more is refused with error 1040. Unix sockets are not limited.
     max_connections_per_address: u32 = 0, Range::Numbers(0, 1_000_000), "clients", Live, "0.1.0";

@@ -16,6 +16,15 @@ const FAILING_MAX: usize = 16_384;
 pub(crate) struct Addresses {
     clients: Mutex<HashMap<IpAddr, u32>>,
     failing: Mutex<HashMap<IpAddr, Failing>>,
+    handshakes: Mutex<Handshakes>,
+}
+
+/// Full handshakes of TLS in one second.
+#[derive(Debug, Default)]
+struct Handshakes {
+    /// Which second.
+    at_sec: u64,
+    counts: HashMap<IpAddr, u32>,
 }
 
 /// Failed logins in a row.
@@ -107,6 +116,32 @@ impl Addresses {
         delay_ms
     }
 
+    /// Takes one of an address's `max` full handshakes of this second; whether there is one left.
+    /// Addresses beyond those that are remembered are not limited.
+    pub(crate) fn take_handshake(&self, addr: IpAddr, now_ms: u64, max: u32) -> bool {
+        let addr = machine(addr);
+        let mut handshakes = lock(&self.handshakes);
+        let now_sec = now_ms / 1_000;
+        if handshakes.at_sec != now_sec {
+            *handshakes = Handshakes { at_sec: now_sec, ..Handshakes::default() };
+        }
+        let is_known = handshakes.counts.contains_key(&addr);
+        if !is_known && handshakes.counts.len() >= FAILING_MAX {
+            return true;
+        }
+        let count = handshakes.counts.entry(addr).or_default();
+        let has_room = *count < max;
+        *count = count.saturating_add(u32::from(has_room));
+        has_room
+    }
+
+    /// It was none: the session was resumed.
+    pub(crate) fn give_back_handshake(&self, addr: IpAddr) {
+        if let Some(count) = lock(&self.handshakes).counts.get_mut(&machine(addr)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
     /// Addresses with failed logins: how many in a row, and when the last one was, ms.
     pub(crate) fn failing(&self) -> Vec<(IpAddr, u32, u64)> {
         let failing = lock(&self.failing);
@@ -146,6 +181,7 @@ impl Drop for AddressPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const LIMIT: FailedLoginLimit =
         FailedLoginLimit { max: 3, delay_ms: 1_000, delay_max_ms: 5_000 };
@@ -215,5 +251,18 @@ mod tests {
         assert_eq!(failing.len(), FAILING_MAX);
         assert!(!failing.contains_key(&IpAddr::V4(9.into())));
         assert!(failing.contains_key(&IpAddr::V4(10.into())));
+    }
+
+    #[test]
+    fn full_handshakes_are_counted_by_the_second() {
+        let addresses = Addresses::default();
+        let (one, other) = (Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::new(192, 0, 2, 2).into());
+        let take = |addr, now_ms| addresses.take_handshake(addr, now_ms, 2);
+        assert!(take(one, 5_000) && take(one, 5_900) && !take(one, 5_999));
+        assert!(take(other, 5_999));
+        // A resumed one does not count.
+        addresses.give_back_handshake(one);
+        assert!(take(one, 5_999) && !take(one, 5_999));
+        assert!(take(one, 6_000));
     }
 }

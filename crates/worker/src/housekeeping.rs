@@ -14,7 +14,7 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit};
 use crate::{
     Action, ClientId, Worker,
     client::Phase,
-    conn::{InFlight, Owner},
+    conn::{ConnPhase, InFlight, Owner},
     worker::LOG_LINES_PER_SEC,
 };
 
@@ -257,7 +257,11 @@ impl Worker {
             }
         });
         for id in late {
-            self.connect_failed(id, &format!("no connection within {connect_ms} ms"));
+            let awaits_tls = self.conns.get(id).is_some_and(
+                |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
+            );
+            let what = if awaits_tls { "no TLS" } else { "no connection" };
+            self.connect_failed(id, &format!("{what} within {connect_ms} ms"));
         }
         for id in old {
             self.drop_conn(id);

@@ -216,7 +216,7 @@ impl Worker {
         }
         match step {
             Step::Continue => {}
-            Step::StartTls => self.act(Action::StartClientTls(id)),
+            Step::StartTls => self.let_encrypt(id),
             Step::Decrypt(ciphertext) => self.act(Action::Decrypt { client: id, ciphertext }),
             Step::VerifyHash { clear, hash } => {
                 self.act(Action::VerifyHash { client: id, clear, hash });

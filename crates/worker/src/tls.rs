@@ -103,7 +103,12 @@ impl Worker {
             (TlsVersion::V1_3, false) => counters.client_tls_13 += 1,
             (TlsVersion::V1_3, true) => counters.client_tls_13_resumed += 1,
         }
+        let resumed = client.peer.client_addr.filter(|_| facts.is_resumed);
         client.tls = Some(Box::new(facts));
+        let is_limited = self.snapshot.settings.tls_handshakes_per_address_max > 0;
+        if let Some(addr) = resumed.filter(|_| is_limited) {
+            self.shared.addresses().give_back_handshake(addr);
+        }
     }
 
     /// TLS with a client did not come up, or broke; its socket is closed.
@@ -118,6 +123,24 @@ impl Worker {
         }
         self.log(false, || format!("TLS with client {host} failed: {reason}"));
         self.client_closed(id);
+    }
+
+    /// Has TLS begin with a client, unless its address has had enough of it in this second.
+    pub(crate) fn let_encrypt(&mut self, id: ClientId) {
+        let max = self.snapshot.settings.tls_handshakes_per_address_max;
+        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
+        let Some(addr) = addr.filter(|_| max > 0) else {
+            return self.act(Action::StartClientTls(id));
+        };
+        if self.shared.addresses().take_handshake(addr, self.now.ms(), max) {
+            return self.act(Action::StartClientTls(id));
+        }
+        self.stats.counters.client_refused(ClientRefusal::AddressBlocked);
+        self.log(false, || {
+            format!("client {addr} began more than {max} TLS handshakes in a second")
+        });
+        let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
+        self.refuse(id, 2, 1129, b"HY000", &text);
     }
 
     /// Says of a client whose time is up if it is TLS that did not come up.

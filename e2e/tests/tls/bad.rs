@@ -12,7 +12,7 @@ use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::frame::put_payload;
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_protocol::packet::handshake_response::put_tls_request;
-use trunkline_testkit::{TempFolder, Trunkline, find_program, skipped};
+use trunkline_testkit::{TempFolder, Trunkline, find_program, skipped, wait_until};
 
 use super::certs::{Ca, Wanted, client};
 use super::{anybody, enter, quoted, wait_said};
@@ -320,8 +320,8 @@ fn false_server(answer: &'static [u8]) -> Result<u16> {
 fn what_servers_do_wrong_in_tls_is_named() -> Result<()> {
     for (answer, reason) in [
         (&b"HTTP/1.0 400 Bad Request\r\n\r\n"[..], "TLS failed"),
-        (&[0x16, 3, 3, 0x40, 0][..], "the last attempt: "),
-        (b"", "the last attempt: "),
+        (&[0x16, 3, 3, 0x40, 0][..], "no TLS within 400 ms"),
+        (b"", "no TLS within 400 ms"),
         (&[0x15, 3, 3, 0, 2, 2, 40], "TLS failed"),
     ] {
         let port = false_server(answer)?;
@@ -333,9 +333,22 @@ fn what_servers_do_wrong_in_tls_is_named() -> Result<()> {
         let error = client.fails("SELECT 5")?;
         assert_eq!(error.code, 9001, "{error:?}");
         assert!(error.text.contains(reason), "{answer:?}: {error:?}");
-        println!("{answer:?}: {}", error.text);
         // The client's connection is as it was.
         assert_eq!(client.fails("SELECT 6")?.code, 9001);
     }
+    Ok(())
+}
+
+#[test]
+fn full_handshakes_of_one_address_are_limited() -> Result<()> {
+    let Some(server) = backends::mariadb("full_handshakes_of_one")? else { return Ok(()) };
+    let proxy = proxy_for(server, "tls_storm", "tls_handshakes_per_address_max = 3")?;
+    let attempts: Vec<_> =
+        (0..40).map(|_| anybody().and_then(|config| enter(&proxy, "tls_storm", &config))).collect();
+    let failed = attempts.iter().filter(|attempt| attempt.is_err()).count();
+    assert!(failed > 0, "40 full handshakes, and none too many");
+    wait_said(&proxy, "began more than 3 TLS handshakes in a second")?;
+    // The next second is another one.
+    wait_until("a handshake", TIMEOUT, || Ok(enter(&proxy, "tls_storm", &anybody()?).ok()))?;
     Ok(())
 }
