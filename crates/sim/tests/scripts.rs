@@ -10,6 +10,7 @@ use trunkline_sim::{
     run,
     server::ServerFault,
     statement::{Act, BeginForm, Setting, Statement, Tag, Template},
+    wire::Chop,
 };
 
 /// Takes writes.
@@ -183,4 +184,114 @@ fn an_idle_connection_lost_with_nothing_but_warnings_ends_no_session() {
     assert!(said("INSERT INTO log") && said("SHOW WARNINGS"), "{trace}");
     assert_eq!(sent(&outcome, "INSERT INTO log").len(), 1, "{trace}");
     assert!(!trace.contains("Lost connection"), "{trace}");
+}
+
+/// Lines of the trace in which a client is told this.
+fn told(outcome: &Outcome, what: &str) -> Vec<String> {
+    let trace = outcome.trace.to_string();
+    let lines =
+        trace.lines().filter(|line| line.contains("proxy -> client") && line.contains(what));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn what_begins_to_write_leaves_the_reader_where_a_transaction_only_read() {
+    let lock = Act::LockTables { write: true };
+    for (begins, ends) in [(Act::Begin(BeginForm::Begin), Act::Commit), (lock, Act::UnlockTables)] {
+        let outcome = play(vec![
+            say(1, Act::Begin(BeginForm::ReadOnly)),
+            say(2, Act::Read { key: 1 }),
+            say(3, begins),
+            say(4, Act::Insert),
+            say(5, ends),
+            say(6, Act::Insert),
+        ]);
+        assert_eq!(outcome.violations, []);
+        let began = sent(&outcome, "READ ONLY");
+        assert!(began.len() == 1 && !began[0].contains("host 0"), "{began:?}");
+        let writes = sent(&outcome, "INSERT");
+        assert!(writes.len() == 2 && writes.iter().all(|it| it.contains("host 0")), "{writes:?}");
+        assert_eq!(told(&outcome, "read-only"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn behind_a_statement_out_of_its_time_the_session_is_told_that_and_no_interruption() {
+    let outcome = play_with(
+        &[("default_query_timeout", 30)],
+        vec![
+            say(1, Act::Begin(BeginForm::Begin)),
+            say(2, Act::Sleep { ms: 400 }),
+            say(3, Act::ShowWarnings),
+            say(4, Act::Commit),
+        ],
+    );
+    assert_eq!(outcome.violations, []);
+    // The error, and then the row that tells of it.
+    assert_eq!(told(&outcome, "query_timeout exceeded").len(), 2, "{}", outcome.trace);
+    assert!(!sent(&outcome, "KILL QUERY").is_empty(), "{}", outcome.trace);
+}
+
+#[test]
+fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
+    let at = |pause_us, deed| Step { pause_us, deed };
+    let put = |number, act| Deed::Query(vec![Statement::new(tag(number), act)]);
+    let key = 150;
+    let begin = |client| {
+        Deed::Query(vec![Statement::new(Tag::new(client, 1), Act::Begin(BeginForm::Begin))])
+    };
+    // The first leaves a warning, which is fetched before the second gets the only connection;
+    // meanwhile the third takes the only place in the queue. The second has no schema, so that the
+    // connection has to log in anew, and it would have to wait for that.
+    let mut plan = world(
+        &[("queue_max", 1)],
+        vec![
+            vec![at(0, put(1, Act::InsertKey { key })), at(0, put(2, Act::InsertIgnore { key }))],
+            vec![at(200_000, begin(1))],
+            vec![at(200_000, begin(2))],
+        ],
+    );
+    plan.workers = 1;
+    (plan.reaction_us, plan.client_pipe.jitter_us) = (0, 0);
+    plan.client_pipe.chop = Chop::Whole;
+    let config = plan.configs.first_mut().expect("a plan has one");
+    config.users.iter_mut().for_each(|user| user.schema = None);
+    for server in config.servers.iter_mut().filter(|server| server.hostgroup == WRITER) {
+        server.max_connections = 1;
+    }
+    for (place, client) in plan.clients.iter_mut().enumerate() {
+        client.identity.default_schema = None;
+        client.starts_us = 1_000;
+        client.leaving = Leaving::Never;
+        if place == 1 {
+            client.identity.schema = None;
+        }
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let refused = told(&outcome, "1 statements wait already");
+    assert!(refused.len() == 1 && refused[0].contains("client 1"), "{}", outcome.trace);
+}
+
+#[test]
+fn a_compressed_connection_that_changes_workers_while_it_is_read_on_serves_there_too() {
+    let scripts = (0..6).map(|place| {
+        let say = |number, act| {
+            let statement = Statement::new(Tag::new(place, number), act);
+            Step { pause_us: 300 * number, deed: Deed::Query(vec![statement]) }
+        };
+        (1..20).map(|number| say(number, Act::Numbers { rows: 200, width: 500 })).collect()
+    });
+    let mut plan = world(&[("client_buffer_max", 16_384)], scripts.collect());
+    plan.workers = 2;
+    for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
+        (server.max_connections, server.compression) = (1, Some("zlib"));
+    }
+    for client in &mut plan.clients {
+        client.reading = Reading::Slow { every: 8_000, pause_us: 300 };
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let handed_over = outcome.faults.get("hand_over").copied().unwrap_or_default();
+    assert!(handed_over > 10, "{handed_over}");
 }

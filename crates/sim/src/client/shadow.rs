@@ -164,6 +164,11 @@ impl Shadow {
         said
     }
 
+    /// A statement without an answer may have run: an `EXECUTE` behind it writes what it says.
+    pub(super) fn may_have_run(&mut self, statement: &Statement) {
+        self.note_execute(statement, self.session.schema);
+    }
+
     /// A cursor was opened by this statement, whose rows are to be fetched.
     pub(super) fn cursor_opened(&mut self, statement: &Statement, next_unit: &mut u32) -> Said {
         let mut said = self.said(statement);
@@ -328,7 +333,15 @@ impl Shadow {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }
-        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
+        let has_left = before.status() & status::IN_TRANS_READONLY != 0
+            && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. });
+        if has_left {
+            // On its way to the writer: the transaction that only read is over.
+            let mut unbegun = before;
+            unbegun.leave_transaction(&mut Replied::new(answer));
+            unbegun.fail(failure.clone());
+            self.unbegun = Some(Box::new(unbegun));
+        } else if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
             let mut unbegun = before;
             unbegun.fail(failure.clone());
             self.unbegun = Some(Box::new(unbegun));
@@ -406,10 +419,7 @@ impl Shadow {
                         text.ends_with("warnings were lost with their connection")
                     })
                 });
-                // Of a statement that ran out of its time its server tells that it was interrupted.
-                let is_1907 = self.session.warnings().iter().any(|warning| warning.code == 1907);
-                let must_be_there =
-                    are_kept && self.session.has_fresh_warnings() && !is_lost && !is_1907;
+                let must_be_there = are_kept && self.session.has_fresh_warnings() && !is_lost;
                 !must_be_there && got.rows.iter().all(|row| self.is_own_warning(row))
             }
             Act::RowCount => matches!(value.as_deref(), Some("0" | "-1")),
@@ -462,6 +472,7 @@ impl Shadow {
         };
         if was_in_transaction {
             said.unit = self.unit;
+            said.moves_on = matches!(statement.act, Act::Begin(_) | Act::LockTables { .. });
             let begins_next = matches!(statement.act, Act::Begin(_)) && !has_failed;
             if begins_next || !is_in_transaction {
                 said.ends = Some(match (&statement.act, has_failed) {
