@@ -10,7 +10,6 @@ use trunkline_sim::{
     run,
     server::ServerFault,
     statement::{Act, BeginForm, Setting, Statement, Tag, Template},
-    wire::Chop,
 };
 
 /// Takes writes.
@@ -234,43 +233,46 @@ fn behind_a_statement_out_of_its_time_the_session_is_told_that_and_no_interrupti
 
 #[test]
 fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
+    // The first leaves a connection in its schema. The second, of another user, has the only place
+    // in the queue while its own connection does not come up. The third has no schema, so that the
+    // first one's connection has to log in anew, and it would have to wait for that.
+    let say = |client, act| Deed::Query(vec![Statement::new(Tag::new(client, 1), act)]);
     let at = |pause_us, deed| Step { pause_us, deed };
-    let put = |number, act| Deed::Query(vec![Statement::new(tag(number), act)]);
-    let key = 150;
-    let begin = |client| {
-        Deed::Query(vec![Statement::new(Tag::new(client, 1), Act::Begin(BeginForm::Begin))])
-    };
-    // The first leaves a warning, which is fetched before the second gets the only connection;
-    // meanwhile the third takes the only place in the queue. The second has no schema, so that the
-    // connection has to log in anew, and it would have to wait for that.
     let mut plan = world(
-        &[("queue_max", 1)],
+        &[("queue_max", 1), ("default_query_timeout", 0), ("max_connections", 1_000)],
         vec![
-            vec![at(0, put(1, Act::InsertKey { key })), at(0, put(2, Act::InsertIgnore { key }))],
-            vec![at(200_000, begin(1))],
-            vec![at(200_000, begin(2))],
+            vec![at(0, say(0, Act::Insert))],
+            vec![at(0, say(1, Act::Insert))],
+            vec![at(100_000, say(2, Act::Begin(BeginForm::Begin)))],
         ],
     );
     plan.workers = 1;
-    (plan.reaction_us, plan.client_pipe.jitter_us) = (0, 0);
-    plan.client_pipe.chop = Chop::Whole;
+    plan.offers_tls = false;
     let config = plan.configs.first_mut().expect("a plan has one");
-    config.users.iter_mut().for_each(|user| user.schema = None);
     for server in config.servers.iter_mut().filter(|server| server.hostgroup == WRITER) {
-        server.max_connections = 1;
+        (server.max_connections, server.tls) = (2, None);
     }
+    for user in &mut config.users {
+        (user.schema, user.max_connections) = (None, 1_000);
+    }
+    let other = config.users.iter().find(|user| user.name == "web").expect("there is one").clone();
     for (place, client) in plan.clients.iter_mut().enumerate() {
-        client.identity.default_schema = None;
-        client.starts_us = 1_000;
+        client.starts_us = 10_000 * place as u64;
         client.leaving = Leaving::Never;
-        if place == 1 {
-            client.identity.schema = None;
-        }
+        client.identity.default_schema = None;
+    }
+    let [_, second, third] = plan.clients.as_mut_slice() else { panic!("three clients") };
+    (second.identity.user, second.identity.password) = (other.name, other.password);
+    second.starts_us = 70_000;
+    third.identity.schema = None;
+    let host = plan.cluster.primary;
+    for (at, hangs) in [(60_000, true), (300_000, false)] {
+        plan.faults.push((at, Fault::Server(ServerFault::Hang { host, hangs })));
     }
     let outcome = run(&plan, true);
     assert_eq!(outcome.violations, []);
     let refused = told(&outcome, "1 statements wait already");
-    assert!(refused.len() == 1 && refused[0].contains("client 1"), "{}", outcome.trace);
+    assert!(refused.len() == 1 && refused[0].contains("client 2"), "{}", outcome.trace);
 }
 
 #[test]

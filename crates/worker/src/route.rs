@@ -296,7 +296,8 @@ fn next_chance(mut number: u64) -> u64 {
 }
 
 /// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
-/// where its last statement ran, for one that reads what that left; else the first that holds more
+/// where its last statement ran, for one that reads what that left; else where there is what it
+/// gives back, a lock; else the first that holds more
 /// than what reads left on one of the `readers`, which nothing but reads may follow there.
 fn held_lease<'a>(
     session: &'a Session,
@@ -308,8 +309,22 @@ fn held_lease<'a>(
     let reads_last = known.is_some_and(Known::is_read) && left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
+    // Of two, the one that has what it gives back.
+    let ends = known.and_then(|known| given_back(&known.analysis));
+    let ended = session.leases.iter().find(|lease| ends.is_some_and(|it| lease.pins.has(it)));
     let binds = |lease: &&Lease| Some(lease.hostgroup) != readers || !holds_reads_only(lease);
-    last.or_else(|| session.leases.iter().find(binds))
+    last.or(ended).or_else(|| session.leases.iter().find(binds))
+}
+
+/// What a statement gives back.
+fn given_back(analysis: &Analysis) -> Option<PinReason> {
+    analysis.effects.iter().find_map(|effect| match effect {
+        Effect::UnlockTables => Some(PinReason::TableLock),
+        Effect::ReleaseLock(_) | Effect::ReleaseAllLocks => Some(PinReason::NamedLock),
+        Effect::DropTable { temporary: true, .. } => Some(PinReason::TemporaryTable),
+        Effect::HandlerClose(_) => Some(PinReason::Handler),
+        _ => None,
+    })
 }
 
 /// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts

@@ -212,6 +212,7 @@ impl Shadow {
         self.settle_unbegun(Some((statement, schema)), &answer, done_of(part));
         let mut said = self.said(statement);
         let was_in_transaction = self.session.is_in_transaction();
+        said.moves_on = self.moves_on(statement);
         self.is_status_stale = match &answer {
             Answer::Failed(failure) if failure.code == 1213 => was_in_transaction,
             Answer::Failed(_) => self.is_status_stale,
@@ -303,6 +304,12 @@ impl Shadow {
         })
     }
 
+    /// Whether a statement ends a transaction that only reads, and begins something else.
+    fn moves_on(&self, statement: &Statement) -> bool {
+        self.session.status() & status::IN_TRANS_READONLY != 0
+            && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. })
+    }
+
     /// An error is what the session itself brings about, or else something happened to it.
     fn judge_failure(
         &mut self,
@@ -311,6 +318,7 @@ impl Shadow {
         answer: &Answer,
         failure: &Failure,
     ) -> (Option<Mismatch>, Option<u16>) {
+        let moves_on = self.moves_on(statement);
         let mut tried = self.session.clone();
         let expected = tried.run_in(statement, schema, &mut Replied::new(answer));
         if let Answer::Failed(expected) = &expected
@@ -333,10 +341,9 @@ impl Shadow {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }
-        let has_left = before.status() & status::IN_TRANS_READONLY != 0
-            && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. });
-        if has_left {
-            // On its way to the writer: the transaction that only read is over.
+        if moves_on {
+            // On its way to the writer: the transaction that only read may be over.
+            self.unit = None;
             let mut unbegun = before;
             unbegun.leave_transaction(&mut Replied::new(answer));
             unbegun.fail(failure.clone());
@@ -472,7 +479,6 @@ impl Shadow {
         };
         if was_in_transaction {
             said.unit = self.unit;
-            said.moves_on = matches!(statement.act, Act::Begin(_) | Act::LockTables { .. });
             let begins_next = matches!(statement.act, Act::Begin(_)) && !has_failed;
             if begins_next || !is_in_transaction {
                 said.ends = Some(match (&statement.act, has_failed) {

@@ -126,8 +126,8 @@ pub struct Said {
     pub begins: Option<Begins>,
     /// How it ends its transaction. What commits one and begins another is part of the first.
     pub ends: Option<Ends>,
-    /// It ends its transaction by beginning something else, or is to. Where that transaction only
-    /// read, what begins may be for another server.
+    /// It is to end a transaction that only reads by beginning something else, which may be for
+    /// another server.
     pub moves_on: bool,
     /// The session holds something on its connection, or did since it was reset last.
     pub held: bool,

@@ -30,13 +30,25 @@ fn check_session(
     // Where each transaction is, and where the session was last.
     let mut units: BTreeMap<u32, LinkId> = BTreeMap::new();
     let mut visited: Vec<LinkId> = Vec::new();
-    for place in statements_of(client, session).filter(|place| !place.said.tag.is_shared()) {
+    // Where it was by its own wish to read: what it got there beside its transaction (a named lock,
+    // say) holds it there, with whatever it says.
+    let mut wished: Vec<LinkId> = Vec::new();
+    // Of a text that is said again, another one's run may be there: `transactions` looks at those
+    // within transactions.
+    let is_sure = |place: &Place<'_>| {
+        !place.said.tag.is_shared() && !(place.said.tag.is_repeated() && place.said.unit.is_some())
+    };
+    for place in statements_of(client, session).filter(is_sure) {
         for ran in index.runs(&place) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
+            // Nobody knows of what was sent ahead and not answered whether its transaction was open.
+            let is_ahead = place.exchange.answered_us().is_none()
+                && units.values().any(|link| *link == ran.link);
             let is_held = unit == Some(&ran.link)
+                || is_ahead
                 || place.said.held
                     && visited.contains(&ran.link)
-                    && may_follow(index, session, &place, ran);
+                    && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
                     "it ran on host {} ({:?}); allowed: {}",
@@ -51,6 +63,9 @@ fn check_session(
             }
             if !visited.contains(&ran.link) {
                 visited.push(ran.link);
+            }
+            if place.said.begins == Some(Begins::ReadOnly) {
+                wished.push(ran.link);
             }
         }
     }

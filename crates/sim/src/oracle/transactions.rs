@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use super::{
     Breach, Violation,
     facts::Execution,
-    history::{Access, Begins, ClientHistory, Known, SessionHistory, is_of_connection},
+    history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
 use crate::{LinkId, client::reply::Refused};
@@ -49,10 +49,8 @@ fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -
 /// been tried elsewhere.
 fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
     let mut link: Option<LinkId> = None;
-    let only_reads =
-        places.first().is_some_and(|place| place.said.begins == Some(Begins::ReadOnly));
-    // What moves on and fails may have left the transaction, or not.
-    for place in places.iter().take_while(|place| !(only_reads && place.said.moves_on)) {
+    // What moves on is for another server, perhaps; it may have failed there.
+    for place in places.iter().take_while(|place| !place.said.moves_on) {
         // Of a text that is said again, an earlier one's run may come late.
         let is_there = |ran: &Execution| Some(ran.link) == link;
         if place.said.tag.is_repeated() && index.runs(place).any(is_there) {
@@ -129,11 +127,9 @@ impl Neighbours {
     fn check(&mut self, index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
         let mut spans: BTreeMap<LinkId, (usize, usize)> = BTreeMap::new();
         let all = &index.facts().executions;
-        let only_reads =
-            places.first().is_some_and(|place| place.said.begins == Some(Begins::ReadOnly));
         let places_of_it = places
             .iter()
-            .take_while(|place| !(only_reads && place.said.moves_on))
+            .take_while(|place| !place.said.moves_on)
             .filter(|place| !place.said.tag.is_repeated());
         for at in places_of_it.flat_map(|place| index.runs_at(place)) {
             let Some(ran) = all.get(at) else { continue };
