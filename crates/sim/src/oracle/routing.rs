@@ -33,15 +33,11 @@ fn check_session(
     // Where it was by its own wish to read: what it got there beside its transaction (a named lock,
     // say) holds it there, with whatever it says.
     let mut wished: Vec<LinkId> = Vec::new();
-    // Of a text that is said again, another one's run may be there: `transactions` looks at those
-    // within transactions.
-    let is_sure = |place: &Place<'_>| {
-        !place.said.tag.is_shared() && !(place.said.tag.is_repeated() && place.said.unit.is_some())
-    };
-    for place in statements_of(client, session).filter(is_sure) {
+    // Of a text that is said again, an earlier one's run may be among the later one's.
+    for place in statements_of(client, session).filter(|place| !place.said.tag.is_repeated()) {
         for ran in index.runs(&place) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
-            // Nobody knows of what was sent ahead and not answered whether its transaction was open.
+            // Of what was sent ahead and not answered nobody knows whether it was in a transaction.
             let is_ahead = place.exchange.answered_us().is_none()
                 && units.values().any(|link| *link == ran.link);
             let is_held = unit == Some(&ran.link)

@@ -70,11 +70,6 @@ impl Tag {
         self.number() >= REPEATED_FROM
     }
 
-    /// Whether several clients say the text of this tag.
-    pub fn is_shared(self) -> bool {
-        self.client() == Some(EVERYBODY)
-    }
-
     /// The client whose statement it is; `None` for a number that is no tag.
     pub fn client(self) -> Option<usize> {
         usize::try_from((self.0 / TAGS_PER_CLIENT).checked_sub(1)?).ok()
