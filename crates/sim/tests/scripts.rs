@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use trunkline_protocol::Capabilities;
 use trunkline_sim::{
     HostId, Outcome,
     client::{Deed, Leaving, Reading, Step},
@@ -241,7 +242,7 @@ fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
     let mut plan = world(
         &[("queue_max", 1), ("default_query_timeout", 0), ("max_connections", 1_000)],
         vec![
-            vec![at(0, say(0, Act::Insert))],
+            vec![at(0, say(0, Act::Put { key: 1 }))],
             vec![at(0, say(1, Act::Insert))],
             vec![at(100_000, say(2, Act::Begin(BeginForm::Begin)))],
         ],
@@ -258,6 +259,7 @@ fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
     let other = config.users.iter().find(|user| user.name == "web").expect("there is one").clone();
     for (place, client) in plan.clients.iter_mut().enumerate() {
         client.starts_us = 10_000 * place as u64;
+        client.capabilities = Capabilities::DEPRECATE_EOF;
         client.leaving = Leaving::Never;
         client.identity.default_schema = None;
     }
@@ -280,12 +282,15 @@ fn a_compressed_connection_that_changes_workers_while_it_is_read_on_serves_there
     let scripts = (0..6).map(|place| {
         let say = |number, act| {
             let statement = Statement::new(Tag::new(place, number), act);
-            Step { pause_us: 300 * number, deed: Deed::Query(vec![statement]) }
+            Step { pause_us: 20_000, deed: Deed::Query(vec![statement]) }
         };
-        (1..20).map(|number| say(number, Act::Numbers { rows: 200, width: 500 })).collect()
+        (1..40).map(|number| say(number, Act::Numbers { rows: 200, width: 500 })).collect()
     });
-    let mut plan = world(&[("client_buffer_max", 16_384)], scripts.collect());
+    let settings = [("client_buffer_max", 16_384), ("default_query_timeout", 0)];
+    let mut plan = world(&settings, scripts.collect());
     plan.workers = 2;
+    // Packed, a result is short: it is to come in pieces all the same.
+    (plan.scratch_len, plan.offers_tls) = (512, false);
     for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
         (server.max_connections, server.compression) = (1, Some("zlib"));
     }

@@ -219,7 +219,18 @@ impl Shadow {
             Answer::Done(_) | Answer::Rows(_) => false,
         };
         let (mismatch, error_expected) = match &answer {
-            Answer::Failed(failure) => self.judge_failure(statement, schema, &answer, failure),
+            Answer::Failed(failure) => {
+                let before = said.moves_on.then(|| self.session.clone());
+                let judged = self.judge_failure(statement, schema, &answer, failure);
+                if let Some(mut left) = before {
+                    // On its way to the writer: the transaction that only read may be over.
+                    self.unit = None;
+                    left.leave_transaction(&mut Replied::new(&answer));
+                    left.fail(failure.clone());
+                    self.unbegun = Some(Box::new(left));
+                }
+                judged
+            }
             Answer::Done(_) | Answer::Rows(_) => {
                 let expected = self.session.run_in(statement, schema, &mut Replied::new(&answer));
                 let mismatch = self
@@ -318,7 +329,6 @@ impl Shadow {
         answer: &Answer,
         failure: &Failure,
     ) -> (Option<Mismatch>, Option<u16>) {
-        let moves_on = self.moves_on(statement);
         let mut tried = self.session.clone();
         let expected = tried.run_in(statement, schema, &mut Replied::new(answer));
         if let Answer::Failed(expected) = &expected
@@ -341,14 +351,7 @@ impl Shadow {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }
-        if moves_on {
-            // On its way to the writer: the transaction that only read may be over.
-            self.unit = None;
-            let mut unbegun = before;
-            unbegun.leave_transaction(&mut Replied::new(answer));
-            unbegun.fail(failure.clone());
-            self.unbegun = Some(Box::new(unbegun));
-        } else if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
+        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
             let mut unbegun = before;
             unbegun.fail(failure.clone());
             self.unbegun = Some(Box::new(unbegun));
