@@ -1,9 +1,11 @@
 //! One worker with its sockets, played: does with virtual links what the real driver
 //! (`crates/proxy/src/driver.rs`) does with the kernel's sockets, in the same order.
 mod connect;
+mod sealed;
 mod sockets;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
@@ -21,6 +23,7 @@ use trunkline_worker::{
 use crate::{
     HostId, LinkId, Micros,
     rng::Rng,
+    sealing::Seal,
     trace::Trace,
     wire::{End, ReadBytes, Wire},
 };
@@ -59,15 +62,17 @@ pub enum Mail {
     /// Another worker needs a connection to this server.
     PeerAsks(ServerKey, usize),
     /// Another worker's connection, asked for earlier.
-    HandedOver(Box<MovedConn>, LinkId),
+    HandedOver(Box<MovedConn>, LinkId, Option<Box<Seal>>),
     /// A client of another worker, which was busier; and whether its end has closed.
-    MovedClient(Box<MovedClient>, LinkId, bool),
+    MovedClient(Box<MovedClient>, LinkId, bool, Option<Box<Seal>>),
     /// A client that had its number here has gone elsewhere.
     ClientLeft(u32),
     /// A client of another worker ends one of this worker's.
     Kill(Box<KillRequest>),
     /// What came of it.
     Killed(KillAsker, KillAnswer),
+    /// The worker that was to do it has stopped.
+    KillUndelivered(KillAsker),
     /// Answers that these clients wait for were stored, or will not be.
     CacheWoken(Vec<ClientId>),
 }
@@ -269,6 +274,11 @@ impl Driver {
         None
     }
 
+    /// A client that nobody takes in any more is gone.
+    pub fn lose_client(&mut self, moved: MovedClient) {
+        self.worker.client_lost(moved);
+    }
+
     /// Whether there is something to do before the next tick.
     pub fn has_work(&self) -> bool {
         !self.news.is_empty()
@@ -318,11 +328,11 @@ impl Driver {
         self.refuse_backlog(out);
         for mail in self.mail.drain(..) {
             match mail {
-                Mail::HandedOver(moved, link) => {
+                Mail::HandedOver(moved, link, _) => {
                     moved.give_up();
                     out.close(link);
                 }
-                Mail::MovedClient(moved, link, _) => {
+                Mail::MovedClient(moved, link, ..) => {
                     self.worker.client_lost(*moved);
                     out.close(link);
                 }
@@ -389,10 +399,7 @@ impl Driver {
             match out.wire.read(link, End::Proxy, self.scratch_len, out.now) {
                 ReadBytes::End => return self.ended(out, side, "the connection was closed"),
                 ReadBytes::Some(bytes) => {
-                    match side {
-                        Side::Client(id) => self.worker.client_read(id, &bytes),
-                        Side::Server(id) => self.worker.server_read(id, &bytes),
-                    }
+                    self.take_in(out, side, &bytes);
                     if bytes.len() < self.scratch_len && !has_ended {
                         return;
                     }
@@ -439,6 +446,11 @@ impl Driver {
                 return;
             }
             let link = socket.link;
+            let is_sealed = socket.seal.is_some();
+            // Before the hello is answered there is nobody to tell anything.
+            if socket.seal.as_ref().is_some_and(|seal| !seal.is_up()) && !socket.is_closing {
+                return;
+            }
             let pending = self.worker.pending(side);
             if pending.is_empty() {
                 break;
@@ -446,7 +458,11 @@ impl Driver {
             let wanted = pending.len();
             self.worker.counters_mut().socket_writes += 1;
             let pending = self.worker.pending(side);
-            match out.wire.write(link, End::Proxy, pending, out.now) {
+            let sent = match is_sealed {
+                true => Cow::Owned(Seal::seal(pending)),
+                false => Cow::Borrowed(pending),
+            };
+            match out.wire.write(link, End::Proxy, &sent, out.now) {
                 Ok(len) => {
                     let written = pending.get(..len).unwrap_or_default();
                     out.trace.bytes(out.now, link, End::Proxy, out.wire.far(link), written);
@@ -490,7 +506,11 @@ impl Driver {
             Action::CloseClient { client, now } => self.close_client(out, client, now),
             Action::CloseServer { conn, farewell } => {
                 if let Some(socket) = self.sockets.remove(Side::Server(conn)) {
-                    let _ = out.wire.write(socket.link, End::Proxy, farewell, out.now);
+                    let farewell = match socket.seal {
+                        Some(_) => Seal::seal(farewell),
+                        None => farewell.to_vec(),
+                    };
+                    let _ = out.wire.write(socket.link, End::Proxy, &farewell, out.now);
                     out.close(socket.link);
                     out.trace.note(out.now, || {
                         format!("worker {} closes link {}", self.index, socket.link.0)
@@ -511,12 +531,12 @@ impl Driver {
                     }
                 }
             }
-            // Nobody here has a certificate, and no server is asked for one.
             Action::StartClientTls(client) => {
-                self.worker.client_tls_failed(client, "not in a simulation");
+                self.start_sealing(out, Side::Client(client), Seal::accept(), &[]);
             }
             Action::StartServerTls { conn, .. } => {
-                self.worker.server_tls_failed(conn, "not in a simulation");
+                let (seal, hello) = Seal::ask();
+                self.start_sealing(out, Side::Server(conn), seal, hello);
             }
             Action::Probe(conn) => self.read(out, Side::Server(conn)),
             Action::Decrypt { client, ciphertext } => {
@@ -585,7 +605,7 @@ impl Driver {
         };
         let link = socket.link;
         out.trace.note(out.now, || format!("worker {} hands link {} to {to}", self.index, link.0));
-        out.wishes.push(Wish::Post(to, Mail::HandedOver(moved, link)));
+        out.wishes.push(Wish::Post(to, Mail::HandedOver(moved, link, socket.seal)));
     }
 
     fn move_client(
@@ -601,7 +621,8 @@ impl Driver {
         let (link, has_ended) = (socket.link, socket.has_ended);
         out.trace
             .note(out.now, || format!("worker {} gives client {} to {to}", self.index, link.0));
-        out.wishes.push(Wish::Post(to, Mail::MovedClient(moved, link, has_ended)));
+        let seal = socket.seal;
+        out.wishes.push(Wish::Post(to, Mail::MovedClient(moved, link, has_ended, seal)));
     }
 
     fn open_mail(&mut self, out: &mut Outside<'_>) {
@@ -634,22 +655,26 @@ impl Driver {
             Mail::Kill(request) => worker.kill_asked(*request),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
-            Mail::MovedClient(moved, link, has_ended) => {
+            Mail::KillUndelivered(asker) => worker.kill_undelivered(asker),
+            Mail::MovedClient(moved, link, has_ended, seal) => {
                 let id = worker.adopt_client(*moved);
                 let side = Side::Client(id);
                 let mut socket = Socket::new(link, side);
                 socket.has_ended = has_ended;
+                socket.seal = seal;
                 self.add(out, socket);
                 self.worker.client_adopted(id);
+                self.write(out, side);
                 self.unfinished.push(side);
             }
             Mail::ClientLeft(number) => worker.client_left(number),
-            Mail::HandedOver(moved, link) => {
+            Mail::HandedOver(moved, link, seal) => {
                 let Some(conn) = worker.adopt(*moved) else {
                     return out.close(link);
                 };
                 let mut socket = Socket::new(link, Side::Server(conn));
                 socket.is_readable = true;
+                socket.seal = seal;
                 self.add(out, socket);
                 self.worker.adopted(conn);
             }

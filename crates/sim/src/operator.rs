@@ -94,6 +94,11 @@ impl Operator {
         Some(self.snapshot())
     }
 
+    /// The place, in the plan, of the configuration published last.
+    pub fn place_in_force(&self) -> Option<usize> {
+        self.published.last().copied()
+    }
+
     /// Configurations from version `oldest` on.
     pub fn in_force<'a>(
         &'a self,

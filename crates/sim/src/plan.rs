@@ -2,9 +2,13 @@
 //! A plan can be cut down (`shrink`) and run again.
 
 mod act;
+mod apart;
 mod config;
 mod draw;
+mod encryption;
 mod features;
+mod people;
+mod repeats;
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +17,9 @@ use std::collections::BTreeSet;
 
 use crate::{HostId, Micros, client::ClientSpec, server::ClusterSpec, wire::PipeSpec};
 pub use act::{Act, Fault};
-pub use config::{ConfigSpec, RuleSpec, ServerSpec, UserSpec, address_of, host_of, key_of};
+pub use config::{
+    ConfigSpec, RuleSpec, ServerSpec, UserSpec, address_of, host_at, host_of, key_of,
+};
 
 /// How large the runs may be that seeds stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +59,10 @@ pub struct Plan {
     pub configs: Vec<ConfigSpec>,
     /// Clients.
     pub clients: Vec<ClientSpec>,
+    /// The proxy has a certificate to show.
+    pub offers_tls: bool,
+    /// Who looks after the servers.
+    pub monitor: Option<MonitorSpec>,
     /// What operators do, in the order of time.
     pub acts: Vec<(Micros, Act)>,
     /// What goes wrong, in the order of time.
@@ -64,6 +74,18 @@ pub struct Plan {
     /// The bug that is planted in every worker.
     #[cfg(feature = "plants")]
     pub plant: Option<trunkline_worker::plants::Plant>,
+}
+
+/// Looks at each server now and then, and takes out those that do not answer or lag too much, as
+/// operators' tools do by way of the admin port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MonitorSpec {
+    /// How often.
+    pub every_us: Micros,
+    /// The most that a reader may lag.
+    pub lag_max_us: Micros,
+    /// Looks without an answer, one after the other, before a server is taken out.
+    pub misses_max: u32,
 }
 
 impl Plan {

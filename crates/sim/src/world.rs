@@ -2,9 +2,11 @@
 //! to whom it concerns.
 
 mod actors;
+mod apart;
 mod end;
 mod faults;
 mod figures;
+mod monitor;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -32,6 +34,8 @@ use crate::{
     trace::Trace,
     wire::{End, PipeSpec, Wire, WireEvent},
 };
+use apart::Apart;
+use monitor::Watch;
 
 /// What one batch costs a worker, µs.
 const BATCH_US: Micros = 10;
@@ -69,6 +73,8 @@ enum Event {
     Fault(usize),
     /// A vanished client's connection is noticed.
     Lapse(LinkId),
+    /// The monitor looks at the servers.
+    Monitor,
 }
 
 /// One run.
@@ -95,6 +101,8 @@ pub(crate) struct World<'a> {
     paused: BTreeSet<usize>,
     /// Until when nothing passes to or from a host.
     partitions: BTreeMap<HostId, Micros>,
+    apart: Apart,
+    watch: Watch,
     /// Every server entry that there ever was, and where connections are counted.
     healths: Vec<(ServerKey, Arc<ServerHealth>)>,
     /// Connections to servers that are open or on their way to another worker.
@@ -154,8 +162,8 @@ impl<'a> World<'a> {
             let snapshot: Arc<Snapshot> = operator.snapshot();
             let (shared, greeting) = (Arc::clone(&shared), Arc::clone(&greeting));
             let compressor = Box::new(trunkline_compression::Libraries::default());
-            #[cfg_attr(not(feature = "plants"), expect(unused_mut, reason = "bugs are planted"))]
             let mut worker = Worker::new(options, snapshot, shared, greeting, compressor);
+            worker.offer_tls(plan.offers_tls);
             #[cfg(feature = "plants")]
             plan.plant.into_iter().for_each(|plant| worker.plant(plant));
             Driver::new(worker, index, plan.workers, plan.scratch_len)
@@ -179,6 +187,8 @@ impl<'a> World<'a> {
             disturbed: BTreeSet::new(),
             paused: BTreeSet::new(),
             partitions: BTreeMap::new(),
+            apart: Apart::default(),
+            watch: Watch::default(),
             healths: Vec::new(),
             conns: BTreeMap::new(),
             moving: BTreeSet::new(),
@@ -214,6 +224,9 @@ impl<'a> World<'a> {
         }
         for worker in 0..self.plan.workers {
             self.wake(worker, 0);
+        }
+        if let Some(monitor) = self.plan.monitor {
+            self.queue.put(monitor.every_us, Event::Monitor);
         }
         for client in 0..self.clients.len() {
             if !self.plan.absent.contains(&client) {
@@ -266,6 +279,7 @@ impl<'a> World<'a> {
             Event::Act(place) => self.act(place),
             Event::Fault(place) => self.fault(place),
             Event::Lapse(link) => self.wire.cut(link, self.now()),
+            Event::Monitor => self.monitor_looks(),
         }
         self.follow_wire();
     }
@@ -356,7 +370,7 @@ impl<'a> World<'a> {
         match wish {
             Wish::Post(to, mail) => {
                 match &mail {
-                    Mail::HandedOver(_, link) => {
+                    Mail::HandedOver(_, link, _) => {
                         self.moving.insert(*link);
                         self.count("hand_over");
                     }
@@ -372,21 +386,27 @@ impl<'a> World<'a> {
     }
 
     fn deliver(&mut self, worker: usize, mail: Mail) {
-        if let Mail::HandedOver(_, link) = &mail {
+        if let Mail::HandedOver(_, link, _) = &mail {
             self.moving.remove(link);
         }
+        let now = self.now();
         let Some(driver) = self.drivers.get_mut(worker) else { return };
         match driver.post(mail) {
             None => self.nudge(worker),
             // Its worker has stopped: the process ends, and the kernel closes what is left.
-            Some(Mail::HandedOver(moved, link)) => {
+            Some(Mail::HandedOver(moved, link, _)) => {
                 moved.give_up();
                 self.wire.close(link, End::Proxy, self.now());
                 self.link_closed(link, ClosedBy::Proxy);
             }
-            Some(Mail::MovedClient(_, link, _)) => {
+            Some(Mail::MovedClient(moved, link, ..)) => {
+                driver.lose_client(*moved);
                 self.wire.close(link, End::Proxy, self.now());
                 self.link_closed(link, ClosedBy::Proxy);
+            }
+            Some(Mail::Kill(request)) => {
+                let asker = request.asker;
+                self.queue.put(now, Event::Post(asker.worker, Mail::KillUndelivered(asker)));
             }
             Some(_) => {}
         }

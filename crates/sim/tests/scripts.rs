@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use trunkline_protocol::Capabilities;
 use trunkline_sim::{
     HostId, Outcome,
     client::{Deed, Leaving, Reading, Step},
@@ -183,4 +184,121 @@ fn an_idle_connection_lost_with_nothing_but_warnings_ends_no_session() {
     assert!(said("INSERT INTO log") && said("SHOW WARNINGS"), "{trace}");
     assert_eq!(sent(&outcome, "INSERT INTO log").len(), 1, "{trace}");
     assert!(!trace.contains("Lost connection"), "{trace}");
+}
+
+/// Lines of the trace in which a client is told this.
+fn told(outcome: &Outcome, what: &str) -> Vec<String> {
+    let trace = outcome.trace.to_string();
+    let lines =
+        trace.lines().filter(|line| line.contains("proxy -> client") && line.contains(what));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn what_begins_to_write_leaves_the_reader_where_a_transaction_only_read() {
+    let lock = Act::LockTables { write: true };
+    for (begins, ends) in [(Act::Begin(BeginForm::Begin), Act::Commit), (lock, Act::UnlockTables)] {
+        let outcome = play(vec![
+            say(1, Act::Begin(BeginForm::ReadOnly)),
+            say(2, Act::Read { key: 1 }),
+            say(3, begins),
+            say(4, Act::Insert),
+            say(5, ends),
+            say(6, Act::Insert),
+        ]);
+        assert_eq!(outcome.violations, []);
+        let began = sent(&outcome, "READ ONLY");
+        assert!(began.len() == 1 && !began[0].contains("host 0"), "{began:?}");
+        let writes = sent(&outcome, "INSERT");
+        assert!(writes.len() == 2 && writes.iter().all(|it| it.contains("host 0")), "{writes:?}");
+        assert_eq!(told(&outcome, "read-only"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn behind_a_statement_out_of_its_time_the_session_is_told_that_and_no_interruption() {
+    let outcome = play_with(
+        &[("default_query_timeout", 30)],
+        vec![
+            say(1, Act::Begin(BeginForm::Begin)),
+            say(2, Act::Sleep { ms: 400 }),
+            say(3, Act::ShowWarnings),
+            say(4, Act::Commit),
+        ],
+    );
+    assert_eq!(outcome.violations, []);
+    // The error, and then the row that tells of it.
+    assert_eq!(told(&outcome, "query_timeout exceeded").len(), 2, "{}", outcome.trace);
+    assert!(!sent(&outcome, "KILL QUERY").is_empty(), "{}", outcome.trace);
+}
+
+#[test]
+fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
+    // The first leaves a connection in its schema. The second, of another user, has the only place
+    // in the queue while its own connection does not come up. The third has no schema, so that the
+    // first one's connection has to log in anew, and it would have to wait for that.
+    let say = |client, act| Deed::Query(vec![Statement::new(Tag::new(client, 1), act)]);
+    let at = |pause_us, deed| Step { pause_us, deed };
+    let mut plan = world(
+        &[("queue_max", 1), ("default_query_timeout", 0), ("max_connections", 1_000)],
+        vec![
+            vec![at(0, say(0, Act::Put { key: 1 }))],
+            vec![at(0, say(1, Act::Insert))],
+            vec![at(100_000, say(2, Act::Begin(BeginForm::Begin)))],
+        ],
+    );
+    plan.workers = 1;
+    plan.offers_tls = false;
+    let config = plan.configs.first_mut().expect("a plan has one");
+    for server in config.servers.iter_mut().filter(|server| server.hostgroup == WRITER) {
+        (server.max_connections, server.tls) = (2, None);
+    }
+    for user in &mut config.users {
+        (user.schema, user.max_connections) = (None, 1_000);
+    }
+    let other = config.users.iter().find(|user| user.name == "web").expect("there is one").clone();
+    for (place, client) in plan.clients.iter_mut().enumerate() {
+        client.starts_us = 10_000 * place as u64;
+        client.capabilities = Capabilities::DEPRECATE_EOF;
+        client.leaving = Leaving::Never;
+        client.identity.default_schema = None;
+    }
+    let [_, second, third] = plan.clients.as_mut_slice() else { panic!("three clients") };
+    (second.identity.user, second.identity.password) = (other.name, other.password);
+    second.starts_us = 70_000;
+    third.identity.schema = None;
+    let host = plan.cluster.primary;
+    for (at, hangs) in [(60_000, true), (300_000, false)] {
+        plan.faults.push((at, Fault::Server(ServerFault::Hang { host, hangs })));
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let refused = told(&outcome, "1 statements wait already");
+    assert!(refused.len() == 1 && refused[0].contains("client 2"), "{}", outcome.trace);
+}
+
+#[test]
+fn a_compressed_connection_that_changes_workers_while_it_is_read_on_serves_there_too() {
+    let scripts = (0..6).map(|place| {
+        let say = |number, act| {
+            let statement = Statement::new(Tag::new(place, number), act);
+            Step { pause_us: 20_000, deed: Deed::Query(vec![statement]) }
+        };
+        (1..40).map(|number| say(number, Act::Numbers { rows: 200, width: 500 })).collect()
+    });
+    let settings = [("client_buffer_max", 16_384), ("default_query_timeout", 0)];
+    let mut plan = world(&settings, scripts.collect());
+    plan.workers = 2;
+    // Packed, a result is short: it is to come in pieces all the same.
+    (plan.scratch_len, plan.offers_tls) = (512, false);
+    for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
+        (server.max_connections, server.compression) = (1, Some("zlib"));
+    }
+    for client in &mut plan.clients {
+        client.reading = Reading::Slow { every: 8_000, pause_us: 300 };
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let handed_over = outcome.faults.get("hand_over").copied().unwrap_or_default();
+    assert!(handed_over > 10, "{handed_over}");
 }

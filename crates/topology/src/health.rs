@@ -74,6 +74,11 @@ impl ServerHealth {
         }
     }
 
+    /// Whether an operator or the monitor took it out: it takes no new statements.
+    pub fn is_offline(&self) -> bool {
+        self.state.load(Relaxed) >= ServerState::OfflineSoft as u8
+    }
+
     /// Sets what an operator or the monitor decided; a change bumps the epoch.
     pub fn set_state(&self, state: ServerState) {
         if self.state.swap(state as u8, Relaxed) != state as u8 {
@@ -204,5 +209,9 @@ mod tests {
         let health = ServerHealth::new(ServerState::OfflineHard);
         health.shun(100);
         assert_eq!(health.state(200), ServerState::OfflineHard);
+        assert!(health.is_offline());
+        health.set_state(ServerState::Online);
+        health.shun(300);
+        assert!(!health.is_offline());
     }
 }

@@ -289,8 +289,12 @@ impl Worker {
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         conn.owner = None;
         conn.since_ms = now_ms;
-        let epoch = self.pool.slot(slot).map(|slot| (slot.removed, slot.server.health.epoch()));
-        if epoch != Some((false, conn.epoch)) || self.stopping.is_some() && !self.anyone_waits() {
+        // One that carried a `KILL` to a server that is out was opened all the same.
+        let is_of_use = self.pool.slot(slot).is_some_and(|slot| {
+            let health = &slot.server.health;
+            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
+        });
+        if !is_of_use || self.stopping.is_some() && !self.anyone_waits() {
             return self.discard_idle(conn_id);
         }
         if self.offer_to_peer(conn_id) {

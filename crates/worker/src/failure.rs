@@ -12,6 +12,9 @@ use crate::{
     traces::Trace,
 };
 
+/// Connects to one server that fail one behind the other, before the next one waits for a moment.
+const FAILURES_AT_ONCE_MAX: u32 = 8;
+
 impl Worker {
     /// A server connection ended, for this reason.
     pub(crate) fn lose_conn(&mut self, id: ConnId, reason: &str) {
@@ -53,10 +56,12 @@ impl Worker {
         let settings = &self.snapshot.settings;
         let until_ms = self.now.ms() + settings.shun_recovery_time_sec * 1_000;
         let failures_max = settings.shun_on_failures;
+        let mut failures = 0;
         if let Some(slot) = self.pool.slot(slot) {
             let health = &slot.server.health;
             let address = slot.server.key.address.to_string();
-            if health.count_failure() >= failures_max && failures_max > 0 {
+            failures = health.count_failure();
+            if failures >= failures_max && failures_max > 0 {
                 health.shun(until_ms);
                 self.stats.counters.servers_shunned += 1;
                 self.log(true, || format!("server {address} shunned: {reason}"));
@@ -71,7 +76,11 @@ impl Worker {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
             self.refuse(client, 1, 9001, b"HY000", &text);
         }
-        self.pump(hostgroup);
+        // A server that goes on saying no is asked again when the queue is looked at next, and not
+        // as fast as it answers.
+        if failures <= FAILURES_AT_ONCE_MAX {
+            self.pump(hostgroup);
+        }
     }
 
     /// A connection that took commands ended.

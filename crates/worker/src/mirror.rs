@@ -250,25 +250,25 @@ impl Worker {
             return false;
         }
         let snapshot = &self.snapshot;
-        let (Some(ours), Some(theirs)) = (snapshot.hostgroup(original), snapshot.hostgroup(copy))
+        let (Some(_), Some(theirs)) = (snapshot.hostgroup(original), snapshot.hostgroup(copy))
         else {
             return false;
         };
         if statement.is_read {
             return true;
         }
-        // A write goes neither to a server that has it already nor to one that it is replicated to.
-        let addresses = |server: &Arc<trunkline_topology::Server>| server.key.address.clone();
-        let shares = ours
-            .servers
-            .iter()
-            .map(addresses)
-            .any(|address| theirs.servers.iter().any(|server| server.key.address == address));
-        let is_group = snapshot.replication.iter().any(|group| {
-            let pair = [group.writer_hostgroup, group.reader_hostgroup];
-            pair.contains(&original) && pair.contains(&copy)
-        });
-        !shares && !is_group
+        // A write goes neither to a server that has it already nor to one that it is replicated to,
+        // in whichever hostgroup that is beside.
+        let pairs = snapshot.replication.iter();
+        let pairs = pairs.map(|group| [group.writer_hostgroup, group.reader_hostgroup]);
+        let kin: Vec<_> =
+            pairs.filter(|pair| pair.contains(&original)).flatten().chain([original]).collect();
+        let ours =
+            || kin.iter().filter_map(|id| snapshot.hostgroup(*id)).flat_map(|it| &it.servers);
+        let is_theirs = |server: &Arc<trunkline_topology::Server>| {
+            theirs.servers.iter().any(|other| other.key.address == server.key.address)
+        };
+        !kin.contains(&copy) && !ours().any(is_theirs)
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.

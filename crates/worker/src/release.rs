@@ -21,6 +21,7 @@ use crate::{
     conn::{InFlight, Owner},
     infile::Upload,
     modes::modes_of,
+    timer::was_told_timed_out,
     trackers::ask_trackers,
 };
 
@@ -63,6 +64,9 @@ impl Worker {
         }
         self.account(id, conn_id, &statement, &outcome);
         self.learn(id, conn_id, &statement, &outcome);
+        if was_told_timed_out(&statement, &outcome) {
+            self.note_timed_out(id);
+        }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
             // Its client was told that it failed: there are no rows to be fetched.

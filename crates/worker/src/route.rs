@@ -3,9 +3,14 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
+use trunkline_protocol::packet::status;
 use trunkline_rules::{Answer, Question};
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::{analysis::Depends, hint::Hints, token::Modes};
+use trunkline_sql::{
+    analysis::{Analysis, Depends, Effect, TransactionEffect},
+    hint::Hints,
+    token::Modes,
+};
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
@@ -102,7 +107,13 @@ impl Worker {
             true => None,
             false => self.admit(id, known, &mut orders),
         };
-        let route = limited.unwrap_or_else(|| self.route_decided(id, hostgroup, Some(known)));
+        let known = Rc::clone(known);
+        let route = limited.unwrap_or_else(|| {
+            if hostgroup.is_none() && asking != Asking::Prepare {
+                self.leave_reader(id, &known.analysis);
+            }
+            self.route_decided(id, hostgroup, Some(&known))
+        });
         Routed { route, orders, rewritten, server }
     }
 
@@ -195,6 +206,31 @@ impl Worker {
         self.route_decided(id, None, None)
     }
 
+    /// A transaction that only reads, on a reader, ends with what begins another that may write, or
+    /// locks tables: that is for the writer. Nothing is lost with it, so that the reset of its
+    /// connection is as good as a `COMMIT`.
+    fn leave_reader(&mut self, id: ClientId, analysis: &Analysis) {
+        if analysis.statements != 1 || !begins_for_writer(analysis) {
+            return;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return };
+        let group = self.snapshot.writer_group(session.user.default_hostgroup);
+        let readers = group.map(|group| group.reader_hostgroup);
+        let reads_only = session.status & status::IN_TRANS_READONLY != 0;
+        let is_left = |lease: &Lease| {
+            Some(lease.hostgroup) == readers
+                && lease.pins.has(PinReason::Transaction)
+                && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
+        };
+        let Some(place) = session.leases.iter().position(is_left).filter(|_| reads_only) else {
+            return;
+        };
+        let lease = session.leases.remove(place);
+        session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
+        self.free_lease(&lease);
+    }
+
     fn route_decided(
         &self,
         id: ClientId,
@@ -260,7 +296,8 @@ fn next_chance(mut number: u64) -> u64 {
 }
 
 /// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
-/// where its last statement ran, for one that reads what that left; else the first that holds more
+/// where its last statement ran, for one that reads what that left; else where there is what it
+/// gives back, a lock; else the first that holds more
 /// than what reads left on one of the `readers`, which nothing but reads may follow there.
 fn held_lease<'a>(
     session: &'a Session,
@@ -272,13 +309,37 @@ fn held_lease<'a>(
     let reads_last = known.is_some_and(Known::is_read) && left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
+    // Of two, the one that has what it gives back.
+    let ends = known.and_then(|known| given_back(&known.analysis));
+    let ended = session.leases.iter().find(|lease| ends.is_some_and(|it| lease.pins.has(it)));
     let binds = |lease: &&Lease| Some(lease.hostgroup) != readers || !holds_reads_only(lease);
-    last.or_else(|| session.leases.iter().find(binds))
+    last.or(ended).or_else(|| session.leases.iter().find(binds))
+}
+
+/// What a statement gives back.
+fn given_back(analysis: &Analysis) -> Option<PinReason> {
+    analysis.effects.iter().find_map(|effect| match effect {
+        Effect::UnlockTables => Some(PinReason::TableLock),
+        Effect::ReleaseLock(_) | Effect::ReleaseAllLocks => Some(PinReason::NamedLock),
+        Effect::DropTable { temporary: true, .. } => Some(PinReason::TemporaryTable),
+        Effect::HandlerClose(_) => Some(PinReason::Handler),
+        _ => None,
+    })
 }
 
 /// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts
 /// and warnings.
 fn holds_reads_only(lease: &Lease) -> bool {
-    let left = [PinReason::Cursor, PinReason::FoundRows, PinReason::Warnings];
-    lease.pins.reasons().all(|reason| left.contains(&reason))
+    lease.pins.reasons().all(|reason| reason == PinReason::Cursor || is_of_reads(reason))
+}
+
+/// Whether it is a count or a warning that a read left.
+fn is_of_reads(reason: PinReason) -> bool {
+    matches!(reason, PinReason::FoundRows | PinReason::Warnings)
+}
+
+/// Whether a statement commits what is open and begins what may need the writer.
+fn begins_for_writer(analysis: &Analysis) -> bool {
+    matches!(analysis.transaction, TransactionEffect::Begin { read_only: false, .. })
+        || analysis.effects.contains(&Effect::LockTables)
 }

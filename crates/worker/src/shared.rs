@@ -126,6 +126,14 @@ impl Shared {
         loads.iter().copied().collect()
     }
 
+    /// The worker takes no clients any more: until it says again how busy it is, nobody moves any.
+    pub(crate) fn withdraw_load(&self, worker: usize) {
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = loads.get_mut(worker) {
+            *own = None;
+        }
+    }
+
     fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,6 +7,7 @@ impl Worker {
     /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
     pub fn stop_gracefully(&mut self, deadline_ms: u64) {
         self.stopping = Some(deadline_ms);
+        self.shared.withdraw_load(self.options.index);
         self.drop_mirrors();
         for id in self.clients.keys() {
             self.close_if_free(id);

@@ -3,7 +3,11 @@
 //! A client has one statement under way, and so at most one timer.
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::{packet::err::put_err, response::ErrorInstead};
+use trunkline_protocol::{
+    packet::err::put_err,
+    response::{ErrorInstead, Outcome},
+};
+use trunkline_session::tracker::PinReason;
 
 use crate::{
     ClientId, Worker,
@@ -240,6 +244,17 @@ impl Worker {
         });
     }
 
+    /// What the session may ask for next is what its client was told, and not that its server was
+    /// told to interrupt it.
+    pub(crate) fn note_timed_out(&mut self, id: ClientId) {
+        let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
+        self.note_error(id, code, &sqlstate, message);
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        for lease in session.into_iter().flat_map(|session| &mut session.leases) {
+            lease.pins.unpin(PinReason::Warnings);
+        }
+    }
+
     /// The server has not ended the statement that it was told to end.
     fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
         if let Some(Phase::Running(statement)) =
@@ -254,5 +269,16 @@ impl Worker {
     pub(crate) fn fail_timed_out(&mut self, id: ClientId) {
         let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
         self.fail_statement(id, code, &sqlstate, message);
+    }
+}
+
+/// Whether the client of a statement that a server has answered was told that its time was over.
+pub(crate) fn was_told_timed_out(statement: &Statement, outcome: &Outcome) -> bool {
+    match statement.ending {
+        Some(Ending::Withheld) => true,
+        Some(Ending::TimedOut) => {
+            outcome.error.as_ref().is_some_and(|error| error.code == TIMED_OUT.code)
+        }
+        Some(Ending::Killed) | None => false,
     }
 }

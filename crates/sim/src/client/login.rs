@@ -3,7 +3,7 @@
 use trunkline_protocol::{
     Capabilities, Malformed,
     auth::{Plugin, caching_sha2, native},
-    codec::frame::{Header, put_payload},
+    codec::frame::{HEADER_LEN, Header, put_payload},
     packet::{
         auth_switch::{AuthSwitchRequest, MORE_DATA, SWITCH, parse_more_data},
         change_user::ChangeUser,
@@ -19,6 +19,8 @@ use super::reply::{Done, Refused, read_error};
 /// The collation of clients' handshakes: `utf8mb4_general_ci`.
 pub const COLLATION: u8 = 45;
 
+/// As much of a response asks for TLS when it comes alone.
+const TLS_REQUEST_LEN: usize = 32;
 /// How hard clients ask for zstd to work.
 const ZSTD_LEVEL: u8 = 3;
 
@@ -47,6 +49,8 @@ impl Identity {
 pub enum LoginStep {
     /// Another packet follows.
     Continue,
+    /// The connection is encrypted from here on; [`Login::response`] is what is said then.
+    Encrypt,
     /// The session begins.
     Accepted(Done),
     /// The other end said no.
@@ -58,6 +62,9 @@ pub enum LoginStep {
 pub struct Login {
     identity: Identity,
     wanted: Capabilities,
+    encrypts: bool,
+    /// What is said when the connection is encrypted.
+    response: Vec<u8>,
     agreed: Capabilities,
     nonce: [u8; NONCE_LEN],
     greeted: bool,
@@ -67,10 +74,12 @@ pub struct Login {
 
 impl Login {
     /// Awaits a greeting; of what that offers, `wanted` is used.
-    pub fn new(identity: Identity, wanted: Capabilities) -> Self {
+    pub fn new(identity: Identity, wanted: Capabilities, encrypts: bool) -> Self {
         Self {
             identity,
             wanted,
+            encrypts,
+            response: Vec::new(),
             agreed: Capabilities::EMPTY,
             nonce: [0; NONCE_LEN],
             greeted: false,
@@ -92,6 +101,11 @@ impl Login {
             attributes: Default::default(),
         };
         self.seq = command.put(out, 0, self.agreed);
+    }
+
+    /// What is said once the connection is encrypted.
+    pub fn response(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.response)
     }
 
     /// The number that it was greeted with; 0 before.
@@ -134,7 +148,18 @@ impl Login {
         if !self.greeted {
             self.greeted = true;
             self.on_greeting(payload, out)?;
-            return Ok(LoginStep::Continue);
+            if !self.agreed.contains(Capabilities::SSL) {
+                return Ok(LoginStep::Continue);
+            }
+            let request = out.get(HEADER_LEN..HEADER_LEN + TLS_REQUEST_LEN);
+            let request = request.unwrap_or_default().to_vec();
+            let mut response = Vec::new();
+            let payload = out.get(HEADER_LEN..).unwrap_or_default();
+            self.seq = put_payload(&mut response, 2, payload);
+            self.response = response;
+            out.clear();
+            put_payload(out, 1, &request);
+            return Ok(LoginStep::Encrypt);
         }
         match first {
             ok::HEADER => {
@@ -174,6 +199,9 @@ impl Login {
         }
         if self.identity.schema.is_some() {
             wanted.insert(Capabilities::CONNECT_WITH_DB);
+        }
+        if self.encrypts {
+            wanted.insert(Capabilities::SSL);
         }
         // MariaDB leaves this flag out of its greeting, and clients send it all the same.
         self.agreed = wanted & (greeting.capabilities | Capabilities::LONG_PASSWORD);

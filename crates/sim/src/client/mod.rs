@@ -52,6 +52,7 @@ use crate::{
         SessionHistory,
     },
     packing::Packing,
+    sealing::Seal,
     statement::{Cell, Schema, Statement, Template},
 };
 
@@ -122,6 +123,8 @@ pub struct ModelClient {
     reader: ReplyReader,
     /// What it and the proxy agreed to do with their bytes since the login.
     packing: Option<Box<Packing>>,
+    /// Its connection is encrypted, or will be.
+    seal: Option<Seal>,
     shadow: Shadow,
     rows: OwnRows,
     flying: VecDeque<Flying>,
@@ -150,12 +153,13 @@ const RECONNECT_US: Micros = 3_000;
 impl ModelClient {
     /// A client that connects at its time.
     pub fn new(spec: ClientSpec) -> Self {
-        let login = Login::new(spec.identity.clone(), spec.capabilities);
+        let login = login_of(&spec);
         let history = ClientHistory { client: spec.place, sessions: Vec::new() };
         Self {
             phase: Phase::Away(Some(spec.starts_us)),
             reader: ReplyReader::new(login.format()),
             packing: None,
+            seal: None,
             login,
             shadow: Shadow::new(spec.place, spec.flavor, None, false),
             rows: OwnRows::default(),
@@ -224,19 +228,20 @@ impl ModelClient {
     /// The connection that it asked for is up.
     pub fn connected(&mut self, now: Micros) {
         self.phase = Phase::LoggingIn;
-        self.login = Login::new(self.spec.identity.clone(), self.spec.capabilities);
+        self.login = login_of(&self.spec);
+        self.seal = None;
         self.reader = ReplyReader::new(self.login.format());
         self.packing = None;
         self.until_pause = match self.spec.reading {
             Reading::Eager => 0,
             Reading::Slow { every, .. } => every,
         };
-        let user = self.spec.identity.user.clone();
-        self.begin_session(&user, self.spec.refusal, now);
+        let identity = self.spec.identity.clone();
+        self.begin_session(&identity, self.spec.refusal, now);
     }
 
-    fn begin_session(&mut self, user: &str, refusal: Option<u16>, now: Micros) {
-        let mut session = SessionHistory::new(user, now);
+    fn begin_session(&mut self, identity: &Identity, refusal: Option<u16>, now: Micros) {
+        let mut session = SessionHistory::new(&identity.user, &identity.password, now);
         session.refusal_expected = refusal;
         self.history.sessions.push(session);
         self.slots.clear();
@@ -248,10 +253,22 @@ impl ModelClient {
     /// Bytes of the proxy.
     pub fn received(&mut self, bytes: &[u8], now: Micros) {
         self.slow_down(bytes.len(), now);
-        if let Err(nonsense) = self.take_in(bytes).and_then(|()| self.read(now)) {
+        if let Err(nonsense) = self.unseal(bytes).and_then(|()| self.read(now)) {
             self.give_up(&nonsense, now);
         }
         self.tick(now);
+    }
+
+    fn unseal(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let Some(seal) = &mut self.seal else {
+            return self.take_in(bytes);
+        };
+        let unsealed = seal.unseal(bytes)?;
+        if unsealed.came_up {
+            let response = self.login.response();
+            self.transmit(response);
+        }
+        self.take_in(&unsealed.plain)
     }
 
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
@@ -273,6 +290,8 @@ impl ModelClient {
             None => bytes,
             Some(packing) => packing.pack_commands(&bytes),
         };
+        let is_sealed = self.seal.as_ref().is_some_and(Seal::is_up);
+        let bytes = if is_sealed { Seal::seal(&bytes) } else { bytes };
         self.outputs.push(ClientOutput::Send(bytes));
     }
 
@@ -365,6 +384,11 @@ impl ModelClient {
             }
             match step {
                 LoginStep::Continue => {}
+                LoginStep::Encrypt => {
+                    let (seal, hello) = Seal::ask();
+                    self.transmit(hello.to_vec());
+                    self.seal = Some(seal);
+                }
                 LoginStep::Accepted(done) => self.accepted(&done, now)?,
                 LoginStep::Refused(error) => {
                     if let Some(session) = self.history.sessions.last_mut() {
@@ -459,11 +483,10 @@ impl ModelClient {
             session.ending = Some(Ending { at_us: now, how: EndedBy::Client });
         }
         self.shadow.end(&mut self.rows);
-        let user = identity.user.clone();
         let mut out = Vec::new();
-        self.login.change_user(identity, &mut out);
+        self.login.change_user(identity.clone(), &mut out);
         self.transmit(out);
-        self.begin_session(&user, refusal, now);
+        self.begin_session(&identity, refusal, now);
         if let Some(session) = self.history.sessions.last_mut() {
             // The connection stays, and may be killed by its number before it hears anything.
             session.number = Some(u64::from(self.login.number()));
@@ -505,10 +528,14 @@ impl ModelClient {
                 continue;
             };
             let is_next = place == 0;
-            let said = flying.statements.iter().map(|statement| {
-                self.shadow.unanswered(statement, flying.prepared_in, is_next, Some(&mut self.rows))
-            });
-            exchange.statements = said.collect();
+            let mut said = Vec::new();
+            for statement in &flying.statements {
+                let (schema, rows) = (flying.prepared_in, Some(&mut self.rows));
+                said.push(self.shadow.unanswered(statement, schema, is_next, rows));
+                // What follows it ran only if it did.
+                self.shadow.may_have_run(statement);
+            }
+            exchange.statements = said;
         }
     }
 
@@ -538,6 +565,10 @@ impl ModelClient {
         let wait_us = RECONNECT_US << self.reconnects.min(8);
         self.phase = Phase::Away(comes_again.then_some(now + wait_us));
     }
+}
+
+fn login_of(spec: &ClientSpec) -> Login {
+    Login::new(spec.identity.clone(), spec.capabilities, spec.encrypts)
 }
 
 impl Exchange {

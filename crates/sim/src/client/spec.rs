@@ -21,6 +21,8 @@ pub struct ClientSpec {
     pub flavor: Flavor,
     /// What it asks for: `DEPRECATE_EOF`, `SESSION_TRACK`, `FOUND_ROWS`, `MULTI_STATEMENTS`.
     pub capabilities: Capabilities,
+    /// Whether it encrypts its connection, where that is offered.
+    pub encrypts: bool,
     /// When it connects first.
     pub starts_us: Micros,
     /// What it does, one after the other.

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use trunkline_worker::Side;
 
 use super::Connecting;
-use crate::LinkId;
+use crate::{LinkId, sealing::Seal};
 
 /// What the driver remembers of one socket; the flags are the real driver's.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub(super) struct Socket {
     pub is_full: bool,
     pub is_connecting: bool,
     pub is_closing: bool,
+    pub seal: Option<Box<Seal>>,
     /// How its connecting went.
     pub connecting: Connecting,
 }
@@ -34,6 +35,7 @@ impl Socket {
             is_full: false,
             is_connecting: false,
             is_closing: false,
+            seal: None,
             connecting: Connecting::Done,
         }
     }

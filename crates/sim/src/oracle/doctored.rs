@@ -1,5 +1,7 @@
 //! The oracle can fail: a good history passes, and each way to spoil it is found by its check.
 
+mod control;
+
 use std::collections::BTreeMap;
 
 use super::{
@@ -33,7 +35,7 @@ struct World {
 
 /// One client that reads and writes for a while, on two servers.
 fn world() -> World {
-    let mut session = SessionHistory::new("app", 0);
+    let mut session = SessionHistory::new("app", "secret", 0);
     session.login = LoginOutcome::Accepted(10);
     session.ending = Some(Ending { at_us: 9_000, how: EndedBy::Client });
     let client = ClientHistory { client: 0, sessions: vec![session] };
@@ -44,7 +46,12 @@ fn world() -> World {
         splits: vec![Split { writer: 10, reader: 20, is_auto: true }],
         users: BTreeMap::from([(
             "app".to_owned(),
-            UserFact { hostgroup: 10, is_transaction_persistent: true, is_forwarded: false },
+            UserFact {
+                password: "secret".to_owned(),
+                hostgroup: 10,
+                is_transaction_persistent: true,
+                is_forwarded: false,
+            },
         )]),
         rules: Vec::new(),
         retries_max: 1,
@@ -52,8 +59,13 @@ fn world() -> World {
         queue_wait_max_us: 1_000_000,
         wait_timeout_us: 8_000_000,
         login_max_us: 10_000_000,
+        cache_ttl_us: 0,
+        mirrors: Vec::new(),
     };
-    let link = |link, host| LinkFact { link: LinkId(link), host, closed: None };
+    let link = |link, host: HostId| {
+        let hostgroup = if host == WRITER { 10 } else { 20 };
+        LinkFact { link: LinkId(link), host, hostgroup, closed: None }
+    };
     let facts = Facts {
         links: vec![link(1, WRITER), link(2, READER), link(3, WRITER)],
         settings: vec![setting],
@@ -473,7 +485,7 @@ fn errors_whose_cause_is_not_there() {
             Some(CauseKind::Unreachable),
         ),
         (9001, format!("{lead}: 5 statements wait already"), Some(CauseKind::QueueFull)),
-        (1045, "Access denied".to_owned(), Some(CauseKind::UserGone)),
+        (1045, "Access denied".to_owned(), Some(CauseKind::AccountRefused)),
         (1226, "User has exceeded".to_owned(), Some(CauseKind::UserFull)),
     ];
     for (code, message, kind) in cases {

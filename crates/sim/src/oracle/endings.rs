@@ -94,11 +94,18 @@ fn login(
         evidence,
     };
     match &session.login {
-        LoginOutcome::Accepted(_) => {}
+        LoginOutcome::Accepted(at_us) => {
+            let mut settings = index.facts().settings_between(session.begun_us, *at_us);
+            if !settings.any(|setting| lets_in(setting, session)) {
+                let evidence = format!("{} logged in with a password of no user", session.user);
+                found.push(breach(Breach::LetIn, *at_us, evidence));
+            }
+        }
         LoginOutcome::Refused(at_us, error) => {
             let is_unknown_schema = session.refusal_expected == Some(1049)
                 && error.message.contains("Unknown database");
             let is_true = session.refusal_expected == Some(error.code)
+                || error.code == 1045 && is_turned_away(index, session, *at_us)
                 || is_unknown_schema
                 || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
                 || error.code == 2013
@@ -119,6 +126,17 @@ fn login(
         }
         LoginOutcome::Pending => {}
     }
+}
+
+/// Whether a configuration has the session's user with the session's password.
+fn lets_in(setting: &Setting, session: &SessionHistory) -> bool {
+    setting.users.get(&session.user).is_some_and(|user| user.password == session.password)
+}
+
+/// Whether a configuration of the time has no such user, or one with another password.
+fn is_turned_away(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+    let mut settings = index.facts().settings_between(session.begun_us, at_us);
+    settings.any(|setting| !lets_in(setting, session))
 }
 
 /// A session that the proxy ends, ends for a reason.
@@ -328,7 +346,7 @@ impl Look<'_, '_> {
 /// Whether a server may have sent nonsense before this time.
 pub(super) fn has_garbage(index: &Index<'_>, at_us: Micros) -> bool {
     let causes = index.facts().causes.iter();
-    causes.filter(|cause| cause.kind == CauseKind::Lost).any(|cause| cause.from_us <= at_us)
+    causes.filter(|cause| cause.kind == CauseKind::Garbage).any(|cause| cause.from_us <= at_us)
 }
 
 /// What is true for everybody alike.
@@ -351,7 +369,7 @@ fn is_true_everywhere(
         9001 => is_wait_true(index, error, from_us, until_us),
         1040 => has(CauseKind::ClientsFull),
         1226 => has(CauseKind::UserFull),
-        1045 => has(CauseKind::UserGone) || has(CauseKind::AccountRefused),
+        1045 => has(CauseKind::AccountRefused),
         1049 => has(CauseKind::SchemaGone),
         // While servers go down they say so.
         1053 | 1927 => {

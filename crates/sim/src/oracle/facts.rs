@@ -15,6 +15,8 @@ pub struct Facts {
     pub causes: Vec<Cause>,
     /// Configurations, in the order published.
     pub settings: Vec<Setting>,
+    /// When server entries took no new statements, by the word of an operator or the monitor.
+    pub closed: Vec<Closed>,
     /// Which host was the primary from when on, in order.
     pub primaries: Vec<(Micros, HostId)>,
     /// What is in `log` on the primary at the end: the tags of inserts, one for each row.
@@ -23,6 +25,19 @@ pub struct Facts {
     pub statement_max_us: Micros,
     /// When the run ended.
     pub ended_us: Micros,
+}
+
+/// A time in which a server entry took no new statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// The entry's hostgroup.
+    pub hostgroup: u32,
+    /// The entry's host.
+    pub host: HostId,
+    /// From here on.
+    pub from_us: Micros,
+    /// Up to here; the end of time while it lasts.
+    pub until_us: Micros,
 }
 
 /// One statement that a server ran.
@@ -97,6 +112,8 @@ pub struct LinkFact {
     pub link: LinkId,
     /// To which host.
     pub host: HostId,
+    /// Of which hostgroup's entry.
+    pub hostgroup: u32,
     /// When it ended, and by whom.
     pub closed: Option<(Micros, ClosedBy)>,
 }
@@ -134,6 +151,8 @@ pub enum CauseKind {
     Unreachable,
     /// Connections of a server end.
     Lost,
+    /// A server sends what is none of the protocol's, now or when the connection is used next.
+    Garbage,
     /// A server or its network is so slow that deadlines pass.
     Slow,
     /// The operator took a server offline, or out of the configuration.
@@ -146,8 +165,6 @@ pub enum CauseKind {
     ClientsFull,
     /// A user has as many sessions as it may.
     UserFull,
-    /// A user was taken out, or got another password.
-    UserGone,
     /// A schema was dropped.
     SchemaGone,
     /// A server refuses an account.
@@ -183,6 +200,10 @@ pub struct Setting {
     pub wait_timeout_us: Micros,
     /// The longest that a login may take.
     pub login_max_us: Micros,
+    /// How old a stored answer may be; 0 where none is stored.
+    pub cache_ttl_us: Micros,
+    /// Hostgroups that get copies of statements, and nothing else.
+    pub mirrors: Vec<u32>,
 }
 
 /// A pair of hostgroups.
@@ -197,8 +218,10 @@ pub struct Split {
 }
 
 /// A user of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserFact {
+    /// What it logs in with.
+    pub password: String,
     /// Where its statements go.
     pub hostgroup: u32,
     /// Whether a transaction stays where it began whatever rules say.
@@ -240,6 +263,25 @@ impl Facts {
         self.causes.iter().any(|cause| cause.kind == kind && is_then(cause))
     }
 
+    /// Whether a server entry took new statements at some time between these two.
+    pub fn was_open(
+        &self,
+        hostgroup: u32,
+        host: HostId,
+        from_us: Micros,
+        until_us: Micros,
+    ) -> bool {
+        let of_entry = |closed: &&Closed| (closed.hostgroup, closed.host) == (hostgroup, host);
+        let mut at_us = from_us;
+        // They follow each other in the order of time.
+        for closed in self.closed.iter().filter(of_entry) {
+            if closed.from_us <= at_us && at_us < closed.until_us {
+                at_us = closed.until_us;
+            }
+        }
+        at_us <= until_us
+    }
+
     /// The primary at this time.
     pub fn primary_at(&self, at_us: Micros) -> Option<HostId> {
         let before = self.primaries.iter().take_while(|(from_us, _)| *from_us <= at_us);
@@ -264,6 +306,14 @@ impl Setting {
             }
         }
         ruled
+    }
+
+    /// Whether `host` has the tables of the user's statements, by what the proxy is told: it is in
+    /// the user's hostgroup, or in the other one of a pair with that.
+    pub fn is_kin(&self, user: &UserFact, host: HostId) -> bool {
+        let is_in = |hostgroup| self.has_host(hostgroup, host);
+        let pairs = self.splits.iter().filter(|split| split.writer == user.hostgroup);
+        is_in(user.hostgroup) || pairs.map(|split| split.reader).any(is_in)
     }
 
     /// Whether `host` is in `hostgroup`.

@@ -21,6 +21,8 @@ pub struct ClientHistory {
 pub struct SessionHistory {
     /// User name.
     pub user: String,
+    /// What it logged in with.
+    pub password: String,
     /// The number that its connection was greeted with.
     pub number: Option<u64>,
     /// When the client connected, or asked for the change.
@@ -124,6 +126,9 @@ pub struct Said {
     pub begins: Option<Begins>,
     /// How it ends its transaction. What commits one and begins another is part of the first.
     pub ends: Option<Ends>,
+    /// It is to end a transaction that only reads by beginning something else, which may be for
+    /// another server.
+    pub moves_on: bool,
     /// The session holds something on its connection, or did since it was reset last.
     pub held: bool,
     /// Its reply says that it has changed tables of servers.
@@ -163,6 +168,7 @@ impl Said {
             unit: None,
             begins: None,
             ends: None,
+            moves_on: false,
             held: false,
             has_changed: false,
             is_prepared: false,
@@ -292,9 +298,10 @@ pub fn is_of_connection(code: u16) -> bool {
 
 impl SessionHistory {
     /// A session that begins.
-    pub fn new(user: &str, begun_us: Micros) -> Self {
+    pub fn new(user: &str, password: &str, begun_us: Micros) -> Self {
         Self {
             user: user.to_owned(),
+            password: password.to_owned(),
             number: None,
             begun_us,
             login: LoginOutcome::Pending,

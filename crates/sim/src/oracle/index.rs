@@ -1,6 +1,6 @@
 //! Finds a statement's executions, and a connection's fate.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 
@@ -15,6 +15,7 @@ use crate::{LinkId, Micros, statement::Tag};
 pub(super) struct Index<'a> {
     pub run: Run<'a>,
     executions: HashMap<Tag, Vec<usize>, FixedState>,
+    copies: HashMap<Tag, Vec<usize>, FixedState>,
     links: BTreeMap<LinkId, &'a LinkFact>,
 }
 
@@ -31,14 +32,19 @@ pub(super) struct Place<'a> {
 
 impl<'a> Index<'a> {
     pub(super) fn new(run: &Run<'a>) -> Self {
+        let links: BTreeMap<_, _> = run.facts.links.iter().map(|link| (link.link, link)).collect();
+        let mirrors: BTreeSet<u32> =
+            run.facts.settings.iter().flat_map(|it| it.mirrors.iter().copied()).collect();
         let mut executions: HashMap<Tag, Vec<usize>, FixedState> = HashMap::default();
+        let mut copies: HashMap<Tag, Vec<usize>, FixedState> = HashMap::default();
         for (place, execution) in run.facts.executions.iter().enumerate() {
-            if let Some(tag) = execution.tag {
-                executions.entry(tag).or_default().push(place);
-            }
+            let Some(tag) = execution.tag else { continue };
+            let link = links.get(&execution.link);
+            let is_copy = link.is_some_and(|link: &&LinkFact| mirrors.contains(&link.hostgroup));
+            let list = if is_copy { &mut copies } else { &mut executions };
+            list.entry(tag).or_default().push(place);
         }
-        let links = run.facts.links.iter().map(|link| (link.link, link)).collect();
-        Self { run: *run, executions, links }
+        Self { run: *run, executions, copies, links }
     }
 
     pub(super) fn facts(&self) -> &'a Facts {
@@ -56,9 +62,35 @@ impl<'a> Index<'a> {
         self.sessions().flat_map(|(client, session)| statements_of(client, session))
     }
 
-    /// How often, where and when a statement ran; places in [`Facts::executions`].
+    /// How often, where and when a statement ran; places in [`Facts::executions`]. Copies are not
+    /// among them.
     pub(super) fn ran_at(&self, tag: Tag) -> &[usize] {
         self.executions.get(&tag).map_or(&[], Vec::as_slice)
+    }
+
+    /// The copies of statements that ran, in order: those of each statement.
+    pub(super) fn copies(&self, tag: Tag) -> impl Iterator<Item = &'a Execution> {
+        let all = &self.run.facts.executions;
+        let places = self.copies.get(&tag).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|place| all.get(*place))
+    }
+
+    /// The executions that were for a statement where it stands: of a text that is said again and
+    /// again, those between its turn and its being answered.
+    pub(super) fn runs_at(&self, place: &Place<'_>) -> impl DoubleEndedIterator<Item = usize> {
+        let range = match place.said.tag.is_repeated() {
+            true => place.turn_us()..=place.exchange.answered_us().unwrap_or(0),
+            false => 0..=Micros::MAX,
+        };
+        let all = &self.run.facts.executions;
+        let is_its = move |at: &usize| all.get(*at).is_some_and(|it| range.contains(&it.at_us));
+        self.ran_at(place.said.tag).iter().copied().filter(is_its)
+    }
+
+    /// The same as what ran.
+    pub(super) fn runs(&self, place: &Place<'_>) -> impl DoubleEndedIterator<Item = &'a Execution> {
+        let all = &self.run.facts.executions;
+        self.runs_at(place).filter_map(|at| all.get(at))
     }
 
     /// The executions of a statement, in order.
@@ -103,6 +135,14 @@ impl Place<'_> {
         let evidence = format!("{evidence}; the command was {:?}", self.exchange.text);
         let (client, tag) = (Some(self.client.client), Some(self.said.tag));
         Violation { breach, client, tag, at_us, evidence }
+    }
+
+    /// When it was its turn.
+    fn turn_us(&self) -> Micros {
+        let mut exchanges = self.session.exchanges.iter();
+        let number = exchanges.position(|exchange| std::ptr::eq(exchange, self.exchange));
+        let turn_us = number.and_then(|number| self.session.turn_us(number));
+        turn_us.unwrap_or(self.exchange.sent_us)
     }
 
     /// When its answer came, or else when it was sent.

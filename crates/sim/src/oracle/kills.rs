@@ -72,7 +72,10 @@ fn objection(
         Some(1095) => {
             let is_so = there
                 .any(|session| session.user != asker.user || !is_in(session, exchange.sent_us));
-            (!is_so).then(|| format!("session {} is its own", kill.number))
+            // One that has not heard its number may have this one, and logs in.
+            let mut unheard = index.sessions().map(|(_, session)| session);
+            let is_unheard = unheard.any(|session| session.number.is_none() && was_there(&session));
+            (!is_so && !is_unheard).then(|| format!("session {} is its own", kill.number))
         }
         Some(1317) => {
             let is_own = asker.number == Some(kill.number);

@@ -92,6 +92,8 @@ pub enum Breach {
     Unanswered,
     /// A `KILL` was answered with what is not so.
     WrongKill,
+    /// A login was accepted with a password that no configuration has for its user.
+    LetIn,
     /// A session ended for no reason.
     EndedForNothing,
     /// An error names a cause that is not there.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{
     Breach, Violation,
     endings::{has_garbage, is_forwarded},
-    facts::Effect,
+    facts::{Effect, Execution},
     history::{Access, Exchange, Known, MismatchKind, OwnRead, OwnWrite, RowId, SessionHistory},
     index::{Index, Place, statements_of},
 };
@@ -65,16 +65,31 @@ fn mismatch(client: usize, exchange: &Exchange) -> Option<Violation> {
 /// A statement that was answered as done has been run by a server, unless a rule answers it.
 fn never_ran(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
     let is_done = place.exchange.known(place.part) == Known::Done;
-    if !is_done || place.said.is_proxys_own || !index.ran_at(place.said.tag).is_empty() {
+    if !is_done || place.said.is_proxys_own || answers(index, place).next().is_some() {
         return;
     }
     let until_us = place.at_us();
     let user = &place.session.user;
     let mut settings = index.facts().settings_between(place.exchange.sent_us, until_us);
     if !settings.any(|setting| setting.ruled(user, &place.exchange.text).is_answered) {
-        let evidence = "answered, and no server ran it".to_owned();
+        let evidence = "answered, and no server ran it, or too long ago".to_owned();
         found.push(place.breach(Breach::NeverRan, until_us, evidence));
     }
+}
+
+/// The executions that a statement's answer can be of: its own, or, outside transactions, one of
+/// the same text that is not older than what is stored may be.
+fn answers<'a>(index: &Index<'a>, place: &Place<'_>) -> impl Iterator<Item = &'a Execution> {
+    let (sent_us, until_us) = (place.exchange.sent_us, place.at_us());
+    let settings = index.facts().settings_between(sent_us, until_us);
+    let ttl_us = settings.map(|setting| setting.cache_ttl_us).max().unwrap_or(0);
+    let is_stored = place.said.tag.is_repeated() && place.said.unit.is_none();
+    let since_us = match (is_stored, place.said.tag.is_repeated()) {
+        (true, _) => sent_us.saturating_sub(ttl_us),
+        (false, true) => sent_us,
+        (false, false) => 0,
+    };
+    index.ran(place.said.tag).filter(move |ran| (since_us..=until_us).contains(&ran.at_us))
 }
 
 /// A row that one client alone writes.
@@ -113,15 +128,17 @@ fn own_row(
     if place.said.unit.is_some() || place.said.access != Access::Read {
         return;
     }
-    let Some(ran) = index.ran(place.said.tag).next_back() else {
+    let Some(ran) = answers(index, place).next() else {
         return;
     };
-    if index.facts().primary_at(ran.at_us) != Some(ran.host) {
+    let is_primarys = |ran: &Execution| index.facts().primary_at(ran.at_us) == Some(ran.host);
+    if !answers(index, place).all(is_primarys) {
         return;
     }
     let writes = rows.get(&row).map_or(&[][..], |row| &row.writes);
-    let sent_us = place.exchange.sent_us;
-    let is_before = |write: &Written| write.certain_us.is_some_and(|at_us| at_us <= sent_us);
+    // A stored answer shows what was there when it was stored.
+    let then_us = place.exchange.sent_us.min(ran.at_us);
+    let is_before = |write: &Written| write.certain_us.is_some_and(|at_us| at_us <= then_us);
     let Some(last) = writes.iter().rposition(is_before) else {
         return;
     };

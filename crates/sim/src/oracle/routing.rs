@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use super::{
     Breach, Violation,
     endings::is_forwarded,
-    facts::{Execution, Setting, Split},
+    facts::{Execution, Setting, Split, UserFact},
     history::{Access, Begins, ClientHistory, SessionHistory},
     index::{Index, Place, statements_of},
     transactions::needs_writer,
 };
-use crate::LinkId;
+use crate::{LinkId, Micros};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for (client, session) in index.sessions() {
@@ -30,12 +30,18 @@ fn check_session(
     // Where each transaction is, and where the session was last.
     let mut units: BTreeMap<u32, LinkId> = BTreeMap::new();
     let mut visited: Vec<LinkId> = Vec::new();
-    // Where it was by its own wish to read: what it says there without an end stays there.
+    // Where it was by its own wish to read: what it got there beside its transaction (a named lock,
+    // say) holds it there, with whatever it says.
     let mut wished: Vec<LinkId> = Vec::new();
-    for place in statements_of(client, session) {
-        for ran in index.ran(place.said.tag) {
+    // Of a text that is said again, an earlier one's run may be among the later one's.
+    for place in statements_of(client, session).filter(|place| !place.said.tag.is_repeated()) {
+        for ran in index.runs(&place) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
+            // Of what was sent ahead and not answered nobody knows whether it was in a transaction.
+            let is_ahead = place.exchange.answered_us().is_none()
+                && units.values().any(|link| *link == ran.link);
             let is_held = unit == Some(&ran.link)
+                || is_ahead
                 || place.said.held
                     && visited.contains(&ran.link)
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
@@ -69,10 +75,11 @@ fn may_follow(
     place: &Place<'_>,
     ran: &Execution,
 ) -> bool {
-    let mut settings = index.facts().settings_between(session.begun_us, ran.at_us);
+    let from_us = session.begun_us;
+    let mut settings = index.facts().settings_between(from_us, ran.at_us);
     place.said.access != Access::Write
         || place.said.unit.is_some()
-        || settings.any(|setting| allows(setting, session, place, ran))
+        || settings.any(|setting| allows(index, setting, session, place, ran, from_us))
 }
 
 /// What the configurations of the time say, in words.
@@ -105,32 +112,62 @@ fn is_allowed(
         false => place.exchange.sent_us,
     };
     let mut settings = index.facts().settings_between(from_us, ran.at_us);
-    settings.any(|setting| allows(setting, session, place, ran))
+    settings.any(|setting| allows(index, setting, session, place, ran, from_us))
 }
 
-fn allows(setting: &Setting, session: &SessionHistory, place: &Place<'_>, ran: &Execution) -> bool {
-    // The session keeps the user that it logged in as; one that has gone since is judged by the
-    // configurations that have it.
-    let Some(user) = setting.users.get(&session.user) else {
-        return false;
+/// The user as a session has it: as it was when it logged in, or is by now.
+fn users<'a>(
+    index: &Index<'a>,
+    session: &'a SessionHistory,
+    until_us: Micros,
+) -> impl Iterator<Item = &'a UserFact> {
+    let settings = index.facts().settings_between(session.begun_us, until_us);
+    settings.filter_map(|setting| setting.users.get(&session.user))
+}
+
+/// Whether the configuration lets the statement, on its way since `from_us`, run there.
+fn allows(
+    index: &Index<'_>,
+    setting: &Setting,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+    from_us: Micros,
+) -> bool {
+    users(index, session, ran.at_us)
+        .any(|user| allows_user(index, setting, user, session, place, ran, from_us))
+}
+
+fn allows_user(
+    index: &Index<'_>,
+    setting: &Setting,
+    user: &UserFact,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+    from_us: Micros,
+) -> bool {
+    // Nothing begins where an operator or the monitor has taken the server out: for its lag, say.
+    let takes = |hostgroup| {
+        setting.has_host(hostgroup, ran.host)
+            && index.facts().was_open(hostgroup, ran.host, from_us, ran.at_us)
     };
     if user.is_forwarded {
-        return setting.has_host(user.hostgroup, ran.host);
+        return takes(user.hostgroup);
     }
     let ruled = setting.ruled(&session.user, &place.exchange.text);
     if ruled.is_answered {
         return false;
     }
     if let Some(hostgroup) = ruled.hostgroup {
-        return setting.has_host(hostgroup, ran.host);
+        return takes(hostgroup);
     }
-    if setting.has_host(user.hostgroup, ran.host) {
+    if takes(user.hostgroup) {
         return true;
     }
     let may_read = place.said.begins == Some(Begins::ReadOnly)
         || place.said.access == Access::Read && place.said.unit.is_none();
-    let is_readers = |split: &Split| {
-        split.is_auto && split.writer == user.hostgroup && setting.has_host(split.reader, ran.host)
-    };
+    let is_readers =
+        |split: &Split| split.is_auto && split.writer == user.hostgroup && takes(split.reader);
     may_read && !needs_writer(place.said.access) && setting.splits.iter().any(is_readers)
 }

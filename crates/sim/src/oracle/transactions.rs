@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 
 use super::{
     Breach, Violation,
+    facts::Execution,
     history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
@@ -39,7 +40,8 @@ fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -
     let mut settings = index.facts().settings_between(from_us, until_us);
     settings.all(|setting| {
         let user = setting.users.get(&session.user);
-        user.is_none_or(|user| user.is_transaction_persistent) || setting.rules.is_empty()
+        let sends = setting.rules.iter().any(|rule| rule.hostgroup.is_some());
+        user.is_none_or(|user| user.is_transaction_persistent) || !sends
     })
 }
 
@@ -47,8 +49,14 @@ fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -
 /// been tried elsewhere.
 fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
     let mut link: Option<LinkId> = None;
-    for place in places {
-        let Some(ran) = index.ran(place.said.tag).next_back() else {
+    // What moves on is for another server, perhaps; it may have failed there.
+    for place in places.iter().take_while(|place| !place.said.moves_on) {
+        // Of a text that is said again, an earlier one's run may come late.
+        let is_there = |ran: &Execution| Some(ran.link) == link;
+        if place.said.tag.is_repeated() && index.runs(place).any(is_there) {
+            continue;
+        }
+        let Some(ran) = index.runs(place).next_back() else {
             continue;
         };
         if *link.get_or_insert(ran.link) != ran.link {
@@ -81,7 +89,11 @@ fn in_order(
             }
             Known::Done | Known::Failed(_) | Known::Skipped => {}
         }
-        let ran_at = index.ran_at(place.said.tag);
+        // Others may say the same text, and its answer may be a stored one.
+        if place.said.tag.is_repeated() && place.said.unit.is_none() {
+            continue;
+        }
+        let ran_at: Vec<_> = index.runs_at(&place).collect();
         // A read may run more than once: again when its answer was lost, and late where it was
         // sent first, behind one that takes long, when it has been answered from elsewhere. The
         // run that was answered is in its place.
@@ -115,10 +127,14 @@ impl Neighbours {
     fn check(&mut self, index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
         let mut spans: BTreeMap<LinkId, (usize, usize)> = BTreeMap::new();
         let all = &index.facts().executions;
-        for at in places.iter().flat_map(|place| index.ran_at(place.said.tag)) {
-            let Some(ran) = all.get(*at) else { continue };
-            let span = spans.entry(ran.link).or_insert((*at, *at));
-            *span = (span.0.min(*at), span.1.max(*at));
+        let places_of_it = places
+            .iter()
+            .take_while(|place| !place.said.moves_on)
+            .filter(|place| !place.said.tag.is_repeated());
+        for at in places_of_it.flat_map(|place| index.runs_at(place)) {
+            let Some(ran) = all.get(at) else { continue };
+            let span = spans.entry(ran.link).or_insert((at, at));
+            *span = (span.0.min(at), span.1.max(at));
         }
         let (Some(first), Some(client)) =
             (places.first(), places.first().map(|place| place.client.client))

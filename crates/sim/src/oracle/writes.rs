@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Breach, Violation,
-    facts::{Effect, Execution},
+    facts::{Effect, Execution, Setting},
     history::{Access, ClientHistory, Ends, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
@@ -24,6 +24,7 @@ use crate::statement::Tag;
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for place in index.statements() {
         ran_once(index, &place, found);
+        copied_once(index, &place, found);
         if place.said.unit.is_none() {
             autocommitted(index, &place, found);
         }
@@ -62,6 +63,10 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
         let evidence = format!("ran {times} times: {runs:?}");
         found.push(place.breach(Breach::RanTwice, place.at_us(), evidence));
     }
+    // Of a text that is said again and again, nobody can tell which run was whose.
+    if place.said.tag.is_repeated() {
+        return;
+    }
     let (sent_us, at_us) = (place.exchange.sent_us, place.at_us());
     let retries = index.facts().settings_between(sent_us, at_us).map(|it| it.retries_max).max();
     // Once more when it waits behind one that takes long, on a connection that both share.
@@ -74,6 +79,36 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
         let evidence = "a server ran what the client was told is not sent".to_owned();
         found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
     }
+}
+
+/// Copies are of reads only, where servers share their tables, and as many as may be tried.
+fn copied_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
+    let copies: Vec<_> = index.copies(place.said.tag).collect();
+    let at_us = place.at_us();
+    let breach = match (copies.first(), place.said.access) {
+        (None, _) => return,
+        (Some(copy), Access::Write | Access::LockingRead | Access::Session) => {
+            // Somewhere that has nothing to do with where it ran, for all that the proxy knows.
+            let mut settings = index.facts().settings_between(place.exchange.sent_us, copy.at_us);
+            let mut known = index.facts().settings.iter();
+            let user = known.find_map(|setting| setting.users.get(&place.session.user));
+            let is_elsewhere =
+                |setting: &Setting| user.is_some_and(|user| !setting.is_kin(user, copy.host));
+            if settings.any(is_elsewhere) {
+                return;
+            }
+            Breach::RanTwice
+        }
+        (Some(_), Access::Read) => {
+            let retries = index.facts().settings.iter().map(|it| it.retries_max).max();
+            let times_max = 2 + usize::try_from(retries.unwrap_or(0)).unwrap_or(usize::MAX - 2);
+            if copies.len() <= times_max || place.said.tag.is_repeated() {
+                return;
+            }
+            Breach::TriedTooOften
+        }
+    };
+    found.push(place.breach(breach, at_us, format!("copies of it ran: {copies:?}")));
 }
 
 /// What the client was told means that no server has seen the statement.

@@ -15,6 +15,8 @@ pub enum Act {
     Report,
     /// Tells all workers to stop within so many milliseconds.
     Stop(u64),
+    /// Tells one worker to stop within so many milliseconds; the others go on.
+    StopWorker(usize, u64),
 }
 
 impl Act {
@@ -25,6 +27,7 @@ impl Act {
             Self::SetState(..) => "set_state",
             Self::Report => "report",
             Self::Stop(_) => "stop",
+            Self::StopWorker(..) => "stop_worker",
         }
     }
 }
@@ -50,6 +53,15 @@ pub enum Fault {
     StallHost(HostId, usize, Micros),
     /// Nothing passes between the proxy and a host for so long; connects hang.
     Partition(HostId, Micros),
+    /// Nothing passes between the proxy and any host for so long.
+    PartitionAll(Micros),
+    /// Nothing passes between the proxy and some clients' hosts for so long: those whose place,
+    /// divided by the second number, leaves the first.
+    CutOffClients(usize, usize, Micros),
+    /// Nothing passes between one worker and a host for so long, while the others get there.
+    CutOffWorker(usize, HostId, Micros),
+    /// The monitor does not get to a host for so long, while clients' statements do.
+    CutOffMonitor(HostId, Micros),
     /// A worker's thread does not run for so long.
     Pause(usize, Micros),
 }
@@ -67,6 +79,10 @@ impl Fault {
             Self::HalfCloseHost(..) => "half_close_host",
             Self::StallHost(..) => "stall_host",
             Self::Partition(..) => "partition",
+            Self::PartitionAll(_) => "partition_all",
+            Self::CutOffClients(..) => "clients_cut_off",
+            Self::CutOffWorker(..) => "worker_cut_off",
+            Self::CutOffMonitor(..) => "monitor_cut_off",
             Self::Pause(..) => "pause_worker",
         }
     }

@@ -23,8 +23,8 @@ pub struct ConfigSpec {
     pub splits: Vec<Split>,
     /// Rules in their order.
     pub rules: Vec<RuleSpec>,
-    /// Whether answers are stored for this long, ms. Every text is a statement's own, so none is
-    /// found; what is looked up, filled, waited for and let go is all there.
+    /// Whether answers are stored for this long, ms. Most texts are a statement's own; found are
+    /// the answers of those that are said again ([`Tag::repeated`](crate::statement::Tag)).
     pub cache_ttl_ms: Option<u32>,
 }
 
@@ -43,6 +43,8 @@ pub struct ServerSpec {
     pub is_drained: bool,
     /// How the proxy's connections there are compressed, as the file says it.
     pub compression: Option<&'static str>,
+    /// Whether they are encrypted, as the file says it.
+    pub tls: Option<&'static str>,
 }
 
 /// A user.
@@ -77,6 +79,8 @@ pub struct RuleSpec {
     pub error: Option<&'static str>,
     /// What the text that matches is rewritten to.
     pub rewritten: Option<&'static str>,
+    /// Where a copy goes.
+    pub mirror: Option<u32>,
     /// Whether rules behind it are not looked at.
     pub applies: bool,
 }
@@ -95,7 +99,15 @@ pub fn address_of(host: HostId) -> Address {
 
 /// The host that a server's address leads to.
 pub fn host_of(server: &Server) -> Option<HostId> {
-    let address = server.resolved.first()?.ip();
+    host_of_ip(server.resolved.first()?.ip())
+}
+
+/// The host that an address of a plan's configuration names.
+pub fn host_at(address: &Address) -> Option<HostId> {
+    host_of_ip(address.literal()?)
+}
+
+fn host_of_ip(address: std::net::IpAddr) -> Option<HostId> {
     let std::net::IpAddr::V4(address) = address else { return None };
     let [192, 0, 2, last] = address.octets() else { return None };
     usize::from(last).checked_sub(FIRST_HOST).map(HostId)
@@ -132,6 +144,9 @@ impl ConfigSpec {
             }
             if let Some(word) = server.compression {
                 let _ = writeln!(out, "compression = \"{word}\"");
+            }
+            if let Some(word) = server.tls {
+                let _ = writeln!(out, "tls = \"{word}\"");
             }
         }
         for user in &self.users {
@@ -179,6 +194,7 @@ impl ConfigSpec {
         }
         let user = |user: &UserSpec| {
             let fact = UserFact {
+                password: user.password.clone(),
                 hostgroup: user.hostgroup,
                 is_transaction_persistent: user.is_transaction_persistent,
                 is_forwarded: user.is_fast_forward,
@@ -204,6 +220,8 @@ impl ConfigSpec {
             queue_wait_max_us: self.setting("connect_timeout_server_max") * 1_000,
             wait_timeout_us: self.setting("wait_timeout") * 1_000,
             login_max_us: self.setting("connect_timeout_client") * 1_000,
+            cache_ttl_us: Micros::from(self.cache_ttl_ms.unwrap_or_default()) * 1_000,
+            mirrors: self.rules.iter().filter_map(|rule| rule.mirror).collect(),
         }
     }
 }
@@ -238,6 +256,12 @@ fn put_rule(out: &mut String, id: usize, rule: &RuleSpec) {
     }
     if let Some(text) = rule.rewritten {
         let _ = writeln!(out, "replace_pattern = \"{text}\"");
+    }
+    if let Some(hostgroup) = rule.mirror {
+        let _ = writeln!(
+            out,
+            "mirror_hostgroup = {hostgroup}\nattributes = '{{\"mirror\": \"compare\"}}'"
+        );
     }
     if let Some(text) = rule.error {
         let _ = writeln!(out, "error_msg = \"{text}\"");

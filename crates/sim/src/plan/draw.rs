@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::ServerState;
 
-use super::{Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, features};
+use super::{
+    Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, encryption,
+    features, people, repeats,
+};
 use crate::{
     HostId, Micros,
     client::{self, ClientSpec},
@@ -45,6 +48,8 @@ impl Plan {
             cluster,
             configs,
             clients,
+            offers_tls: false,
+            monitor: None,
             acts: Vec::new(),
             faults: Vec::new(),
             absent: BTreeSet::new(),
@@ -64,6 +69,12 @@ impl Plan {
                 config.settings.insert("rebalance_threshold", threshold);
             }
         }
+        if !is_calm {
+            apart::draw(&mut root.split("apart", 0), &mut plan);
+            people::draw(&mut root.split("people", 0), &mut plan);
+        }
+        encryption::draw(&mut root.split("encryption", 0), &mut plan);
+        repeats::draw(&mut root.split("repeats", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
@@ -102,6 +113,7 @@ fn draw_cluster(rng: &mut Rng) -> ClusterSpec {
     let accounts = user_names().into_iter().map(|(user, password)| AccountSpec {
         user: user.to_owned(),
         password: password.to_owned(),
+        second: None,
     });
     ClusterSpec {
         hosts: (0..hosts).map(|_| host(rng)).collect(),
@@ -152,6 +164,7 @@ fn draw_config(rng: &mut Rng, cluster: &ClusterSpec) -> ConfigSpec {
         max_connections: places(rng),
         is_drained: false,
         compression: None,
+        tls: None,
     };
     config.servers.push(server(rng, WRITER, cluster.primary));
     for place in 0..cluster.hosts.len() {
@@ -236,6 +249,7 @@ fn vary(rng: &mut Rng, config: &mut ConfigSpec, cluster: &ClusterSpec) {
                     max_connections: 4,
                     is_drained: false,
                     compression: None,
+                    tls: None,
                 });
             }
         }

@@ -13,6 +13,7 @@ use super::store::Pending;
 use crate::{
     Micros,
     packing::Packing,
+    sealing::Seal,
     session::{Claim, ModelSession},
     statement::{Schema, Statement},
 };
@@ -28,6 +29,8 @@ pub(super) struct Conn {
     pub(super) format: ReplyFormat,
     /// What both ends agreed to do with their bytes, from the end of the login on.
     pub(super) packing: Option<Box<Packing>>,
+    /// It is encrypted, or will be.
+    pub(super) seal: Option<Seal>,
     /// Arrived and not looked at.
     pub(super) inbox: Vec<u8>,
     /// The other end is gone.
@@ -127,6 +130,7 @@ impl Conn {
             capabilities: Capabilities::EMPTY,
             format: ReplyFormat::default(),
             packing: None,
+            seal: None,
             inbox: Vec::new(),
             is_deserted: false,
             sends_garbage: false,
@@ -136,11 +140,21 @@ impl Conn {
         }
     }
 
-    /// Bytes of the other end.
+    /// Bytes of the other end; what is sent back at once, as it is.
     ///
     /// # Errors
-    /// [`Malformed`] for compressed packets that no server takes.
-    pub(super) fn take_in(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    /// [`Malformed`] for compressed packets that no server takes, or no hello of TLS.
+    pub(super) fn take_in(&mut self, bytes: &[u8]) -> Result<&'static [u8], Malformed> {
+        let Some(seal) = &mut self.seal else {
+            self.take_plain(bytes)?;
+            return Ok(&[]);
+        };
+        let unsealed = seal.unseal(bytes)?;
+        self.take_plain(&unsealed.plain)?;
+        Ok(unsealed.answer)
+    }
+
+    fn take_plain(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         match &mut self.packing {
             None => self.inbox.extend_from_slice(bytes),
             Some(packing) => {

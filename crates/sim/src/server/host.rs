@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trunkline_protocol::packet::err::put_err;
+use trunkline_protocol::{Capabilities, packet::err::put_err};
 
 use super::{
     Record,
@@ -17,6 +17,7 @@ use crate::{
     oracle::facts::{Effect, Gtid},
     packing::Packing,
     rng::Rng,
+    sealing::Seal,
     statement::{Failure, Schema},
 };
 
@@ -103,7 +104,11 @@ impl Host {
             return Greeted { bytes, is_accepted: false };
         }
         self.next_number += 1;
-        greeting(self.spec.flavor, self.next_number, nonce).put(&mut bytes, 0);
+        let mut greeting = greeting(self.spec.flavor, self.next_number, nonce);
+        if self.spec.offers_tls {
+            greeting.capabilities.insert(Capabilities::SSL);
+        }
+        greeting.put(&mut bytes, 0);
         self.conns.insert(link, Conn::new(self.next_number, nonce));
         self.numbers.insert(self.next_number, link);
         Greeted { bytes, is_accepted: true }
@@ -154,6 +159,13 @@ impl Host {
         }
         let mut out = Vec::new();
         let logged_in = conn.login_packet(seq, &payload, self.spec.flavor, accounts, &mut out);
+        // A hello that came right behind the packet which asked for TLS.
+        if conn.seal.as_ref().is_some_and(|seal| !seal.is_up()) && !conn.inbox.is_empty() {
+            let rest = std::mem::take(&mut conn.inbox);
+            if let Ok(answer) = conn.take_in(&rest) {
+                record.outputs.push(ServerOutput::Send { link, bytes: answer.to_vec() });
+            }
+        }
         let has_begun = matches!(conn.phase, Phase::Ready(_));
         let packing = Packing::of(conn.capabilities).filter(|_| has_begun);
         self.send(link, out, record);
@@ -196,6 +208,9 @@ impl Host {
             if let (true, Some(plain_len)) = (is_garbage, bytes.get_mut(4)) {
                 *plain_len ^= 1;
             }
+        }
+        if conn.seal.as_ref().is_some_and(Seal::is_up) {
+            bytes = Seal::seal(&bytes);
         }
         record.outputs.push(ServerOutput::Send { link, bytes });
     }

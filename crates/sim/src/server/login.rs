@@ -23,6 +23,7 @@ use super::{
     spec::AccountSpec,
 };
 use crate::{
+    sealing::Seal,
     session::ModelSession,
     statement::{Failure, Schema},
 };
@@ -105,8 +106,15 @@ impl Conn {
             let login = login.clone();
             return self.authenticate(login, payload, seq, flavor, accounts, out);
         }
-        let Ok(ClientOpening::Response(response)) = ClientOpening::parse(payload) else {
-            return refuse(out, seq, &Failure::new(1043, b"08S01", "Bad handshake"));
+        let response = match ClientOpening::parse(payload) {
+            Ok(ClientOpening::Response(response)) => response,
+            Ok(ClientOpening::TlsRequest(_)) if self.seal.is_none() => {
+                self.seal = Some(Seal::accept());
+                return LoggedIn::Yes;
+            }
+            Ok(ClientOpening::TlsRequest(_) | ClientOpening::Outdated) | Err(_) => {
+                return refuse(out, seq, &Failure::new(1043, b"08S01", "Bad handshake"));
+            }
         };
         self.capabilities = response.capabilities;
         self.format = ReplyFormat::of(self.capabilities);
@@ -170,7 +178,10 @@ impl Conn {
         out: &mut Vec<u8>,
     ) -> LoggedIn {
         let account = accounts.get(&login.user);
-        let is_right = account.is_some_and(|account| is_right(account, auth, flavor, &self.nonce));
+        let passwords = account
+            .into_iter()
+            .flat_map(|account| std::iter::once(&account.password).chain(account.second.as_ref()));
+        let is_right = passwords.into_iter().any(|it| is_right(it, auth, flavor, &self.nonce));
         if !is_right {
             let using = if auth.is_empty() { "NO" } else { "YES" };
             let text = format!(
@@ -185,7 +196,7 @@ impl Conn {
             let text = format!("Unknown database '{}'", Schema::Missing.name());
             return refuse(out, seq, &Failure::new(1049, b"42000", text));
         }
-        if flavor == Flavor::MySql && !account.is_some_and(|account| account.password.is_empty()) {
+        if flavor == Flavor::MySql && !matches!(auth, [] | [0]) {
             seq = put_more_data(out, seq, &[caching_sha2::FAST_OK]);
         }
         let mut session = ModelSession::new(flavor, login.collation, schema);
@@ -199,8 +210,8 @@ impl Conn {
     }
 }
 
-fn is_right(account: &AccountSpec, auth: &[u8], flavor: Flavor, nonce: &[u8; NONCE_LEN]) -> bool {
-    let password = account.password.as_bytes();
+fn is_right(password: &str, auth: &[u8], flavor: Flavor, nonce: &[u8; NONCE_LEN]) -> bool {
+    let password = password.as_bytes();
     if password.is_empty() {
         return matches!(auth, [] | [0]);
     }

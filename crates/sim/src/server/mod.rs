@@ -45,7 +45,7 @@ use crate::{
 };
 
 pub use login::{greeting, offered};
-pub use spec::{Accept, AccountSpec, ClusterSpec, HostSpec, ServerFault, ServerOutput};
+pub use spec::{Accept, AccountSpec, ClusterSpec, HostSpec, Look, ServerFault, ServerOutput};
 pub use store::Store;
 
 use host::{Host, Step};
@@ -167,10 +167,17 @@ impl Cluster {
         let Some(host) = self.links.get(&link).and_then(|id| self.hosts.get_mut(id.0)) else {
             return;
         };
-        let taken = host.conns.get_mut(&link).map_or(Ok(()), |conn| conn.take_in(bytes));
-        if let Err(nonsense) = taken {
-            self.record.unknown.push(nonsense.to_string());
-            host.close(link, now, false, &mut self.record);
+        let none: &[u8] = &[];
+        match host.conns.get_mut(&link).map_or(Ok(none), |conn| conn.take_in(bytes)) {
+            Ok([]) => {}
+            Ok(answer) => {
+                let bytes = answer.to_vec();
+                self.record.outputs.push(ServerOutput::Send { link, bytes });
+            }
+            Err(nonsense) => {
+                self.record.unknown.push(nonsense.to_string());
+                host.close(link, now, false, &mut self.record);
+            }
         }
         self.go_on(link, now);
     }

@@ -1,6 +1,6 @@
 //! Commits travel from the primary to the other hosts, each after its lag.
 
-use super::{Cluster, Wake, host::Commit};
+use super::{Cluster, Look, Wake, host::Commit};
 use crate::{HostId, Micros};
 
 impl Cluster {
@@ -50,6 +50,23 @@ impl Cluster {
         if let Some(due) = next_due {
             self.record.wakes.insert((due, Wake::Replica(id)));
         }
+    }
+
+    /// What the monitor sees of a host at this time.
+    pub fn look_at(&mut self, id: HostId, now: Micros) -> Look {
+        if !self.is_up(id) {
+            return Look::Silent;
+        }
+        let Some([replica, primary]) = self.pair(id) else {
+            return Look::Primary;
+        };
+        // One that hears nothing of the primary does not know what it lacks.
+        if !primary.is_up || now < replica.cut_off_until {
+            return Look::Replica(None);
+        }
+        let shared = shared_len(&replica.log, &primary.log);
+        let lag_us = primary.log.get(shared).map_or(0, |next| now.saturating_sub(next.at));
+        Look::Replica(Some(lag_us))
     }
 
     fn pair(&mut self, replica: HostId) -> Option<[&mut super::host::Host; 2]> {

@@ -34,6 +34,8 @@ pub struct HostSpec {
     /// Statements that may be prepared by command at a time, over all connections
     /// (`max_prepared_stmt_count`).
     pub prepared_max: usize,
+    /// Connections may be encrypted.
+    pub offers_tls: bool,
 }
 
 impl Default for HostSpec {
@@ -46,6 +48,7 @@ impl Default for HostSpec {
             lock_wait_us: 500_000,
             late_replies: 10,
             prepared_max: usize::MAX,
+            offers_tls: false,
         }
     }
 }
@@ -57,6 +60,8 @@ pub struct AccountSpec {
     pub user: String,
     /// Password; may be empty.
     pub password: String,
+    /// Another one that is taken as well, while it is changed.
+    pub second: Option<String>,
 }
 
 /// What a connect comes to.
@@ -68,6 +73,17 @@ pub enum Accept {
     Refused,
     /// Nobody answers at all.
     Hangs,
+}
+
+/// What the monitor sees of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It does not answer.
+    Silent,
+    /// It takes writes.
+    Primary,
+    /// It lags by so much, µs; `None` when it does not know.
+    Replica(Option<Micros>),
 }
 
 /// What a server does to a link.

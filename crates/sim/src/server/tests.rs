@@ -54,6 +54,7 @@ impl Bench {
         let account = |user: &str, password: &str| AccountSpec {
             user: user.to_owned(),
             password: password.to_owned(),
+            second: None,
         };
         let mut spec = ClusterSpec {
             hosts: vec![host.clone(), host],
@@ -113,7 +114,7 @@ impl Bench {
             schema: Some("shop".to_owned()),
             default_schema: None,
         };
-        let mut login = Login::new(identity, wanted);
+        let mut login = Login::new(identity, wanted, false);
         loop {
             let received = std::mem::take(&mut self.clients[at].received);
             self.clients[at].reader.feed(&received);
@@ -217,7 +218,7 @@ fn who_knows_the_password_gets_in() {
         let mut try_login = |user, password| match bench.log_in(PRIMARY, user, password, PLAIN) {
             LoginStep::Accepted(_) => 0,
             LoginStep::Refused(error) => error.code,
-            LoginStep::Continue => panic!("still going on"),
+            LoginStep::Continue | LoginStep::Encrypt => panic!("still going on"),
         };
         assert_eq!(try_login("app", "secret"), 0);
         assert_eq!(try_login("open", ""), 0);

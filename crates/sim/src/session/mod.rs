@@ -166,6 +166,11 @@ pub struct ModelSession {
 }
 
 impl ModelSession {
+    /// The open transaction is over, and changed nothing.
+    pub fn leave_transaction(&mut self, data: &mut dyn Data) {
+        self.end_transaction(data, true);
+    }
+
     /// A session just logged in. `collation` is the id of the handshake; one that the servers do
     /// not know gives their default.
     pub fn new(flavor: Flavor, collation: u16, schema: Option<Schema>) -> Self {

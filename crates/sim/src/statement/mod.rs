@@ -41,6 +41,10 @@ pub struct Tag(pub u64);
 
 /// Statements that one client can say.
 const TAGS_PER_CLIENT: u64 = 1_000_000;
+/// From this number on, a client's tags name texts that are said again and again.
+const REPEATED_FROM: u64 = 950_000;
+/// No client of a plan: its tags name texts that several say.
+const EVERYBODY: usize = 10_000;
 
 impl Tag {
     /// The tag of a client's statement of this number. Client numbers begin with 0.
@@ -48,6 +52,22 @@ impl Tag {
         debug_assert!(number < TAGS_PER_CLIENT);
         let client = u64::try_from(client).unwrap_or(u64::MAX / TAGS_PER_CLIENT - 1);
         Self((client + 1) * TAGS_PER_CLIENT + number)
+    }
+
+    /// The tag of a client's text of this number that it says again and again.
+    pub fn repeated(client: usize, number: u64) -> Self {
+        Self::new(client, REPEATED_FROM + number)
+    }
+
+    /// The tag of a text of this number that several clients say.
+    pub fn shared(number: u64) -> Self {
+        Self::repeated(EVERYBODY, number)
+    }
+
+    /// Whether statements of this tag are one text that is said again and again: its answer may be
+    /// one that was stored.
+    pub fn is_repeated(self) -> bool {
+        self.number() >= REPEATED_FROM
     }
 
     /// The client whose statement it is; `None` for a number that is no tag.

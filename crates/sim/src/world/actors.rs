@@ -184,6 +184,9 @@ impl World<'_> {
     /// The kernel gives the connection to one of the listeners.
     pub(super) fn client_knocks(&mut self, client: usize, link: LinkId) {
         let now = self.now();
+        if self.apart.is_client_cut_off(client, now) && !self.wire.is_finished(link, End::Far) {
+            return self.queue.put(now + SYN_AGAIN_US, Event::ClientKnocks(client, link));
+        }
         let listening: Vec<_> =
             (0..self.drivers.len()).filter(|worker| self.is_listening(*worker)).collect();
         let Some(worker) = self.rng.pick(&listening).copied() else {
@@ -216,7 +219,9 @@ impl World<'_> {
     pub(super) fn syn(&mut self, link: LinkId, host: HostId, health: &Arc<ServerHealth>) {
         let counted = self.healths.iter().position(|(_, known)| Arc::ptr_eq(known, health));
         self.conns.insert(link, counted.unwrap_or(usize::MAX));
-        self.links.insert(link, LinkFact { link, host, closed: None });
+        let entry = counted.and_then(|place| self.healths.get(place));
+        let hostgroup = entry.map_or(u32::MAX, |(key, _)| key.hostgroup.0);
+        self.links.insert(link, LinkFact { link, host, hostgroup, closed: None });
         let latency_us = self.hosts.pipe_to(host).latency_us;
         self.queue.put(self.now() + latency_us, Event::HostKnocked(link, host));
     }
@@ -226,7 +231,9 @@ impl World<'_> {
         if self.wire.is_finished(link, End::Proxy) {
             return;
         }
-        if self.partitions.get(&host).is_some_and(|until| *until > now) {
+        let is_apart = self.partitions.get(&host).is_some_and(|until| *until > now)
+            || self.holder(link).is_some_and(|it| self.apart.is_worker_cut_off(it, host, now));
+        if is_apart {
             return self.queue.put(now + SYN_AGAIN_US, Event::HostKnocked(link, host));
         }
         let latency_us = self.hosts.pipe_to(host).latency_us;

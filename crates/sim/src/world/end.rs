@@ -65,20 +65,26 @@ impl World<'_> {
                 self.left(format!("{running} statements are counted on {key:?}"));
             }
         }
+        let mirrors: BTreeSet<u32> =
+            self.facts.settings.iter().flat_map(|it| it.mirrors.iter().copied()).collect();
         for worker in 0..self.drivers.len() {
             let Some(driver) = self.drivers.get_mut(worker) else { return };
             let report = driver.report();
             let clients = driver.worker().clients();
-            let busy: u64 = report
-                .servers
-                .iter()
+            let servers = report.servers.iter();
+            let busy: u64 = servers
+                .filter(|server| !mirrors.contains(&server.hostgroup))
                 .map(|server| server.connections.leased + server.connections.connecting)
                 .sum();
             let found = [
                 (clients != 0, format!("worker {worker} has {clients} clients")),
                 (!report.pins.is_empty(), format!("worker {worker} has pins: {:?}", report.pins)),
                 (
-                    report.waiting.values().any(|waiting| *waiting > 0),
+                    // Copies wait for their servers without anybody who waits for them.
+                    report
+                        .waiting
+                        .iter()
+                        .any(|(id, waiting)| *waiting > 0 && !mirrors.contains(id)),
                     format!("statements wait at worker {worker}: {:?}", report.waiting),
                 ),
                 (busy != 0, format!("worker {worker} holds {busy} connections for nobody")),

@@ -30,6 +30,10 @@ impl World<'_> {
                 }
             }
             Act::Stop(within_ms) => self.stop_all(*within_ms),
+            Act::StopWorker(worker, within_ms) => {
+                self.cause(CauseKind::Stopping, None, Micros::MAX / 2);
+                self.queue.put(now, Event::Post(*worker, Mail::Stop(*within_ms)));
+            }
         }
     }
 
@@ -70,25 +74,22 @@ impl World<'_> {
                 causes.push((CauseKind::Offline, Some(server.host)));
             }
         }
-        let users = configs.last().map_or(&[][..], |before| before.users.as_slice());
-        if users.iter().any(|user| !config.users.contains(user)) {
-            causes.push((CauseKind::UserGone, None));
-        }
         for (kind, host) in causes {
             self.facts.causes.push(Cause { from_us: now, until_us, kind, host });
         }
+        self.note_entries();
     }
 
     fn set_state(&mut self, hostgroup: u32, host: HostId, state: ServerState) {
-        let key = plan::key_of(hostgroup, host);
-        let snapshot = self.operator.snapshot();
-        for server in snapshot.servers().filter(|server| server.key == key) {
-            server.health.set_state(state);
-        }
+        self.set_entry(hostgroup, host, state);
         if state != ServerState::Online {
             let until_us = self.later(|act| match act {
                 Act::SetState(other, at, ServerState::Online) => (*other, *at) == (hostgroup, host),
-                Act::SetState(..) | Act::Publish(_) | Act::Report | Act::Stop(_) => false,
+                Act::SetState(..)
+                | Act::Publish(_)
+                | Act::Report
+                | Act::Stop(_)
+                | Act::StopWorker(..) => false,
             });
             self.cause(CauseKind::Offline, Some(host), until_us);
             self.cause(CauseKind::Lost, Some(host), self.now());
@@ -170,6 +171,13 @@ impl World<'_> {
                 }
             }
             Fault::Partition(host, us) => self.partition(host, us),
+            Fault::PartitionAll(us) => {
+                let hosts = self.plan.cluster.hosts.len();
+                (0..hosts).for_each(|host| self.partition(HostId(host), us));
+            }
+            Fault::CutOffClients(part, parts, us) => self.cut_off_clients(part, parts, us),
+            Fault::CutOffWorker(worker, host, us) => self.cut_off_worker(worker, host, us),
+            Fault::CutOffMonitor(host, us) => self.cut_off_monitor(host, us),
             Fault::Pause(worker, us) => {
                 self.cause(CauseKind::Slow, None, now + us);
                 self.cause(CauseKind::Unreachable, None, now + us);
@@ -239,6 +247,9 @@ impl World<'_> {
             }
             ServerFault::Promote { .. } => self.cause(CauseKind::Lost, None, now),
             ServerFault::KillConnection { host, .. } | ServerFault::Garbage { host, .. } => {
+                if matches!(fault, ServerFault::Garbage { .. }) {
+                    self.cause(CauseKind::Garbage, Some(host), Micros::MAX / 2);
+                }
                 self.cause(CauseKind::Lost, Some(host), now);
                 self.cause(CauseKind::Unreachable, Some(host), now);
             }

@@ -1,0 +1,106 @@
+//! What operators, the monitor and the proxy's own stores have a say in.
+
+use super::*;
+use crate::oracle::facts::Closed;
+
+fn read(number: u64) -> Said {
+    Said::new(tag(number), Access::Read)
+}
+
+#[test]
+fn a_read_on_a_server_that_was_taken_out() {
+    let mut world = world();
+    world.says(1_000, read(1), done()).runs(1_050, 2, tag(1), Effect::None);
+    world.check(&[]);
+    let closed = Closed { hostgroup: 20, host: READER, from_us: 500, until_us: Micros::MAX };
+    world.facts.closed.push(closed);
+    world.check(&[Breach::Misrouted]);
+    // While it was on its way.
+    world.facts.closed[0].from_us = 1_020;
+    world.check(&[]);
+    // It was let in again, and taken out again.
+    world.facts.closed[0] = Closed { from_us: 500, until_us: 1_010, ..closed };
+    world.facts.closed.push(Closed { from_us: 1_010, until_us: 1_030, ..closed });
+    world.check(&[]);
+    world.facts.closed[1].until_us = 1_051;
+    world.check(&[Breach::Misrouted]);
+    // Another entry of the same host is another matter.
+    world.facts.closed.iter_mut().for_each(|closed| closed.hostgroup = 10);
+    world.check(&[]);
+}
+
+#[test]
+fn a_login_with_a_password_of_yesterday() {
+    let mut world = world();
+    world.session().password = "other".to_owned();
+    world.check(&[Breach::LetIn]);
+    let mut before = setting(&mut world).clone();
+    before.users.get_mut("app").expect("there is one").password = "other".to_owned();
+    before.until_us = 5;
+    world.facts.settings.insert(0, before);
+    world.check(&[]);
+    world.session().begun_us = 6;
+    world.check(&[Breach::LetIn]);
+    // To be turned away is right as long as any worker goes by the new one.
+    let denied =
+        Refused { code: 1045, sqlstate: "28000".to_owned(), message: "Access denied".to_owned() };
+    world.session().login = LoginOutcome::Refused(10, denied);
+    world.check(&[]);
+}
+
+#[test]
+fn copies_of_what_may_not_be_copied() {
+    let mut world = world();
+    world.facts.links.push(LinkFact { link: LinkId(9), host: READER, hostgroup: 30, closed: None });
+    setting(&mut world).mirrors = vec![30];
+    world.says(1_000, read(1), done()).runs(1_050, 1, tag(1), Effect::None);
+    world.runs(1_060, 9, tag(1), Effect::None);
+    world.facts.executions[1].host = READER;
+    world.check(&[]);
+    world.exchange(0).statements[0].access = Access::LockingRead;
+    world.check(&[Breach::RanTwice]);
+    // A copy is no answer.
+    world.exchange(0).statements[0].access = Access::Read;
+    world.facts.executions.remove(0);
+    world.check(&[Breach::NeverRan]);
+}
+
+#[test]
+fn a_stored_answer_that_is_too_old() {
+    let mut world = world();
+    let again = Said::new(Tag::repeated(0, 1), Access::Read);
+    world.says(1_000, again, done()).runs(1_050, 1, again.tag, Effect::None);
+    world.says(3_000, again, done());
+    world.check(&[Breach::NeverRan]);
+    setting(&mut world).cache_ttl_us = 1_900;
+    world.check(&[Breach::NeverRan]);
+    setting(&mut world).cache_ttl_us = 1_950;
+    world.check(&[]);
+    // Within a transaction nothing stored is right.
+    world.exchange(1).statements[0].unit = Some(1);
+    world.check(&[Breach::NeverRan]);
+}
+
+#[test]
+fn a_stored_answer_from_before_an_acknowledged_write() {
+    let mut world = world();
+    let row = (Schema::Shop, 100);
+    let again = |seen| Said {
+        read: Some(OwnRead { row, seen }),
+        ..Said::new(Tag::repeated(0, 1), Access::Read)
+    };
+    setting(&mut world).cache_ttl_us = 1_000_000;
+    world.says(1_000, again(None), done()).runs(1_050, 1, again(None).tag, Effect::None);
+    world.write(2, 2_000);
+    let write = Some(OwnWrite { row, value: Some(2) });
+    world.exchange(1).statements[0].write = write;
+    // What was stored before may be told still; what ran behind the write may not show that.
+    world.says(3_000, again(None), done());
+    world.check(&[]);
+    world.facts.executions[0].at_us = 2_500;
+    world.exchange(0).sent_us = 2_400;
+    world.exchange(0).answer = Answer::Whole(2_600, vec![done()]);
+    world.session().exchanges.swap(0, 1);
+    world.facts.executions.swap(0, 1);
+    world.check(&[Breach::StaleRead]);
+}
