@@ -299,7 +299,6 @@ impl Stage {
             | Action::Derive { .. }
             | Action::AskServer { .. }
             | Action::LookUpUsers
-            | Action::AskServer { .. }
             | Action::LogQuery(_)
             | Action::LogSession(_)
             | Action::TellAdministrator { .. }
