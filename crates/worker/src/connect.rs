@@ -14,11 +14,11 @@ use trunkline_session::{
     frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression, TlsMode};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
     Action, ClientId, Worker,
-    conn::{Conn, ConnPhase, Owner},
+    conn::{AccountKey, Conn, ConnPhase, Owner},
     outbox::Outbox,
     prepared::ServerStmts,
 };
@@ -112,6 +112,8 @@ impl Worker {
             schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
+            login_us: self.now.us,
+            paused_us: 0,
             forwards: None,
         };
         let id = self.conns.insert_with(|_| conn);
@@ -180,6 +182,7 @@ impl Worker {
         conn.password = self.password_turns.turn(slot.index(), account);
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
+        conn.login_us = self.now.us;
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
@@ -247,13 +250,26 @@ impl Worker {
 
     /// The driver encrypted a password; `None` when the server's key was no key.
     pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
+        self.server_login_resumed(id, |handshake, out| handshake.on_encrypted(ciphertext, out));
+    }
+
+    /// The driver derived a key's seed; `None` when it could not.
+    pub fn server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
+        self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
+    }
+
+    fn server_login_resumed(
+        &mut self,
+        id: ConnId,
+        resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
+    ) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        let step = handshake.on_encrypted(ciphertext, conn.outbox.buf(&mut self.buffers));
+        let step = resume(handshake, conn.outbox.buf(&mut self.buffers));
         self.touch_server(id);
         self.server_step(id, step);
         self.server_login_read(id, &[]);
@@ -265,6 +281,9 @@ impl Worker {
             ServerStep::StartTls => self.start_server_tls(id),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
                 self.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
+            }
+            ServerStep::Derive { password, derivation } => {
+                self.act(Action::Derive { conn: id, password, derivation });
             }
             ServerStep::Ready(identity) => self.server_ready(id, *identity),
             ServerStep::Failed(failure) => self.login_failed(id, failure),
@@ -284,6 +303,7 @@ impl Worker {
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        let took_us = self.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
         self.password_turns.taken(slot_index, conn.account);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -292,6 +312,7 @@ impl Worker {
         }
         self.last_failures.remove(&hostgroup);
         self.stats.server_mut(slot_index).connect_ok += 1;
+        self.stats.connected(took_us);
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
@@ -321,7 +342,8 @@ impl Worker {
         self.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
-            (FailureKind::AuthenticationDenied | FailureKind::NeedsPassword, _) => {}
+            (FailureKind::AuthenticationDenied, _) => self.doubt(account),
+            (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
@@ -345,6 +367,15 @@ impl Worker {
             self.fail_statement(waiter.client, failure.code, &failure.sqlstate, &text);
         }
         self.pump(hostgroup);
+    }
+}
+
+impl Worker {
+    /// A server does not take an account: if it comes from a server, it may be another one now.
+    fn doubt(&mut self, account: AccountId) {
+        if self.accounts.key(account).is_some_and(AccountKey::is_granted) {
+            self.look_up_users(None);
+        }
     }
 }
 

@@ -81,6 +81,8 @@ mod held;
 mod housekeeping;
 mod identity;
 mod infile;
+mod internal_session;
+mod inventory;
 mod kill;
 mod moving;
 mod reload;

@@ -13,7 +13,7 @@ use trunkline_session::tracker::{
     Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
 };
 use trunkline_sql::analysis::{Analysis, Depends, Effect};
-use trunkline_stats::{ClientRefusal, StatementSample};
+use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
 
 use crate::{
     ClientId, Worker,
@@ -623,6 +623,19 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return;
         };
+        if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
+            let found = self.pool.slots().find(|(id, _)| id.index() == slot);
+            let server = found.map(|(_, slot)| slot.server.key.address.to_string());
+            self.stats.server_error(&ErrorSample {
+                hostgroup: statement.hostgroup.0,
+                server: &server.unwrap_or_default(),
+                username: &session.user.name,
+                schema: session.state.schema.name(),
+                code: error.code,
+                text: &error.message,
+                now_unix_sec: self.now.unix_sec,
+            });
+        }
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),

@@ -18,7 +18,10 @@ use std::{fmt, ops};
 pub use effect::{BackupLock, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep};
 pub use kind::StatementKind;
 
-use crate::token::{Modes, TokenKind, Tokens};
+use crate::{
+    routine::Routines,
+    token::{Modes, TokenKind, Tokens},
+};
 
 /// What one text, of one or more statements, asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,10 +140,19 @@ impl fmt::Debug for Depends {
 
 /// Analyses `text`, as a server in the given modes would read it. Takes time linear in its length.
 pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
-    let mut tokens = Tokens::new(text, modes);
+    analyse_tokens(Tokens::new(text, modes))
+}
+
+/// The same where these routines are known to read only.
+pub fn analyse_knowing(text: &[u8], modes: &Modes, routines: &Routines) -> Analysis {
+    analyse_tokens(Tokens::new(text, modes).knowing(routines))
+}
+
+fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
+    let begin = tokens.clone();
     let mut analysis = read(&mut tokens);
     if tokens.has_versioned() {
-        weigh_versions(&mut analysis, &tokens, text, modes);
+        weigh_versions(&mut analysis, &tokens, begin);
     }
     if tokens.is_ambiguous() {
         analysis.effects.push(Effect::OtherSession("text that servers may read differently"));
@@ -153,8 +165,8 @@ pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
 }
 
 /// A server may run the versioned comments or skip them: both readings must be harmless.
-fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, text: &[u8], modes: &Modes) {
-    let skipped = read(&mut Tokens::new(text, modes).skipping_versioned());
+fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, begin: Tokens<'_>) {
+    let skipped = read(&mut begin.skipping_versioned());
     let may_write = skipped.access == Access::MayWrite && skipped.statements > 0;
     if may_write || code.versions_differ() {
         analysis.access = Access::MayWrite;

@@ -231,8 +231,13 @@ fn keyword(
         b"HELP" => Head::reading(StatementKind::Unknown),
         b"SET" => set(tokens, cursor, effects),
         b"CALL" => {
-            effects.push(Effect::Call);
+            let routine = cursor.clone().table_name();
+            let is_known = routine.is_some_and(|routine| cursor.knows(&routine));
             let assigns_user_variable = session::has_user_variable(cursor);
+            if is_known && !assigns_user_variable {
+                return Head::reading(StatementKind::Call);
+            }
+            effects.push(Effect::Call);
             Head { assigns_user_variable, ..Head::evaluating(StatementKind::Call) }
         }
         b"IF" | b"CASE" | b"LOOP" | b"WHILE" | b"REPEAT" | b"FOR" | b"DECLARE" => Head::compound(),
