@@ -122,7 +122,10 @@ fn a_local_file_is_loaded_as_directly() -> Result<()> {
                     let (mut bytes, next) = packets(b"1\ta\n2\tb\n", 3, seq);
                     bytes.extend(Header { payload_len: 0, seq: next }.bytes());
                     wire.send_raw(&bytes)?;
-                    while !is_last {
+                    if is_last {
+                        break;
+                    }
+                    loop {
                         let (header, packet) = wire.packet()?;
                         seq = header.seq.wrapping_add(1);
                         if packet.first() == Some(&0xFB) {
