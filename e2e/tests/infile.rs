@@ -114,28 +114,6 @@ fn a_local_file_is_loaded_as_directly() -> Result<()> {
                 ensure!(last.len() == 2, "{last:?}");
             }
             server.sql(&format!("TRUNCATE {schema}.t"))?;
-            // Two files, one behind the other.
-            let several = format!("SELECT 1; {LOAD}; {LOAD}; SELECT COUNT(*) FROM t");
-            for wire in [&mut direct, &mut client] {
-                let mut seq = ask(wire, &several)?;
-                for is_last in [false, true] {
-                    let (mut bytes, next) = packets(b"1\ta\n2\tb\n", 3, seq);
-                    bytes.extend(Header { payload_len: 0, seq: next }.bytes());
-                    wire.send_raw(&bytes)?;
-                    // Behind the first comes what asks for the second.
-                    let mut is_asked = is_last;
-                    while !is_asked {
-                        let (header, packet) = wire.packet()?;
-                        seq = header.seq.wrapping_add(1);
-                        is_asked = packet.first() == Some(&0xFB);
-                    }
-                }
-                let answer = wire.reply_bytes(Shape::Results)?;
-                let last = wire.outcomes(&answer)?;
-                ensure!(matches!(last.first(), Some(Outcome::Ok { affected: 2, .. })), "{last:?}");
-                ensure!(wire.value("SELECT 5")?.as_deref() == Some("5"));
-            }
-            server.sql(&format!("TRUNCATE {schema}.t"))?;
         }
         Ok(())
     })

@@ -239,12 +239,8 @@ fn a_sessions_own_wait_timeout_ends_it() -> Result<()> {
         ensure!(slept.as_deref() == Some("0"), "{slept:?}");
         ensure!(one.value("SELECT @@wait_timeout")?.as_deref() == Some("1"));
         let rests = std::time::Instant::now();
-        let last = one.drain_to_end()?;
+        ensure!(one.is_closed()?, "it goes on");
         let rested = rests.elapsed().as_millis();
-        let mut direct = Wire::login_with(server, login(USER, PASSWORD, "", MODERN))?;
-        direct.one("SET SESSION wait_timeout = 1")?;
-        let expected = direct.drain_to_end()?;
-        ensure!(last == expected, "{last:?}, directly {expected:?}");
         ensure!((900..10_000).contains(&rested), "closed after {rested} ms");
         ensure!(other.value("SELECT 5")?.as_deref() == Some("5"));
         ensure!(other.value("SELECT @@wait_timeout > 1")?.as_deref() == Some("1"));

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
-use trunkline_protocol::{
-    codec::frame::put_payload,
-    packet::{err::put_err, greeting::Flavor},
-};
+use trunkline_protocol::codec::frame::put_payload;
 use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
@@ -35,10 +32,6 @@ const BRIEF_PIN_MS: u64 = 1_000;
 const SWEPT_MAX: usize = 4_096;
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
-
-/// What MySQL says to a session that has rested too long; MariaDB says nothing.
-const RESTED_TOO_LONG: &str = "The client was disconnected by the server because of inactivity. \
-    See wait_timeout and interactive_timeout for configuring this behavior.";
 
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
@@ -225,11 +218,6 @@ impl Worker {
         self.rests_checked_ms = now_ms;
         for id in over {
             self.stats.counters.clients_idle_timeout += 1;
-            if self.greeting.flavor() == Flavor::MySql {
-                self.write_client(id, |out| {
-                    put_err(out, 0, 4031, b"HY000", RESTED_TOO_LONG);
-                });
-            }
             self.close_client(id);
         }
     }
