@@ -2,7 +2,7 @@
 //! and write to each touched socket once.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc::Receiver},
@@ -10,12 +10,13 @@ use std::{
 };
 
 use tracing::{error, info, warn};
+use trunkline_cache::Waiter;
 use trunkline_config::Snapshot;
 use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, Tls, TlsSetup, Token,
 };
 use trunkline_stats::Report;
-use trunkline_topology::{Address, Server};
+use trunkline_topology::{Address, Server, wipe};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side, Worker,
 };
@@ -27,7 +28,9 @@ use crate::{
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
+    shared_cache::SharedCacheThread,
     sockets::{Socket, Sockets, token_of},
+    writing::WriteBatch,
 };
 
 /// Bytes read at once: the worker's one scratch buffer.
@@ -53,9 +56,11 @@ pub(crate) struct Parts {
     pub peers: Vec<Postbox>,
     pub index: usize,
     pub passwords: PasswordThread,
+    pub shared_cache: SharedCacheThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
     pub events: EventLog,
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub started: Instant,
 }
 
@@ -71,6 +76,7 @@ pub(crate) struct Driver {
     unfinished: Vec<Side>,
     pub(crate) accepting: Vec<usize>,
     pub(crate) administrators: Administrators,
+    pub(crate) writing: WriteBatch,
     /// The worker has ended all its sessions.
     is_stopped: bool,
 }
@@ -85,6 +91,7 @@ impl Driver {
             sealed: Sealed::default(),
             unfinished: Vec::new(),
             accepting: Vec::new(),
+            writing: WriteBatch::default(),
             administrators: Administrators::default(),
             is_stopped: false,
         }
@@ -117,7 +124,7 @@ impl Driver {
 
     /// The TCP listeners' part, and what it works with.
     fn relaying(&mut self) -> (&mut Relays, Means<'_>) {
-        let (poller, keepalive) = (&self.parts.poller, self.parts.keepalive);
+        let (poller, keepalive) = (&mut self.parts.poller, self.parts.keepalive);
         (&mut self.relays, Means { poller, scratch: &mut self.scratch, keepalive })
     }
 
@@ -209,6 +216,7 @@ impl Driver {
     fn welcome(&mut self, accepted: trunkline_net::Accepted, listener: usize) {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
+            client_uid: accepted.client_uid,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
             listener,
@@ -233,7 +241,7 @@ impl Driver {
 
     /// Reads what a socket has. A read that fills less than the buffer has taken everything,
     /// unless the socket has ended: then reading goes on until it says so.
-    fn read(&mut self, side: Side) {
+    pub(crate) fn read(&mut self, side: Side) {
         for _ in 0..READS_PER_BATCH {
             let Some(socket) = self.sockets.get_mut(side) else {
                 return;
@@ -248,7 +256,7 @@ impl Driver {
             let begin = socket.tls.as_ref().map_or(0, |tls| tls.waiting_len());
             let room = self.scratch.get_mut(begin..).unwrap_or_default();
             let wanted = room.len();
-            match socket.stream.read(room) {
+            match self.parts.poller.read(&mut socket.stream, room) {
                 Ok(0) => return self.ended(side, "the connection was closed"),
                 Ok(len) => {
                     match is_sealed {
@@ -288,67 +296,12 @@ impl Driver {
     fn settle(&mut self) {
         loop {
             self.act();
-            let Some(side) = self.parts.worker.next_dirty() else {
+            if !self.write_some() {
                 break;
-            };
-            self.write(side);
+            }
         }
         self.parts.worker.let_leave();
         self.act();
-    }
-
-    pub(crate) fn write(&mut self, side: Side) {
-        loop {
-            let Some(socket) = self.sockets.get_mut(side) else {
-                return;
-            };
-            if socket.is_full || socket.is_connecting {
-                return;
-            }
-            if socket.tls.is_some() {
-                return self.write_sealed(side);
-            }
-            let pending = self.parts.worker.pending(side);
-            if pending.is_empty() {
-                break;
-            }
-            let wanted = pending.len();
-            let result = socket.stream.write(pending);
-            self.parts.worker.counters_mut().socket_writes += 1;
-            match result {
-                Ok(len) => {
-                    if len < wanted
-                        && let Some(socket) = self.sockets.get_mut(side)
-                    {
-                        socket.is_full = true;
-                    }
-                    self.parts.worker.wrote(side, len);
-                    if len < wanted {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    socket.is_full = true;
-                    return;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.write_failed(side, &error),
-            }
-        }
-        if self.sockets.get_mut(side).is_some_and(|socket| socket.is_closing) {
-            self.ended(side, "closed");
-        }
-    }
-
-    /// The peer is gone; what it said last may still be readable and says more than the error.
-    pub(crate) fn write_failed(&mut self, side: Side, error: &io::Error) {
-        if let Some(socket) = self.sockets.get_mut(side) {
-            socket.has_ended = true;
-        }
-        self.read(side);
-        if self.sockets.get_mut(side).is_some() {
-            self.ended(side, &error.to_string());
-        }
     }
 
     fn act(&mut self) {
@@ -391,7 +344,11 @@ impl Driver {
                     }
                 }
             }
-            Action::Probe(conn) => self.read(Side::Server(conn)),
+            Action::Probe(conn) => {
+                if self.parts.poller.look().is_ok() {
+                    self.read(Side::Server(conn));
+                }
+            }
             Action::Decrypt { client, ciphertext } => {
                 self.compute(Job::Decrypt(client, ciphertext));
             }
@@ -401,6 +358,11 @@ impl Driver {
             Action::Encrypt { conn, public_key_pem, plaintext } => {
                 self.compute(Job::Encrypt(conn, public_key_pem, plaintext));
             }
+            Action::Derive { conn, password, derivation } => {
+                self.compute(Job::Derive(conn, password, derivation));
+            }
+            Action::Wipe => wipe(&mut self.scratch),
+            Action::LookUpUsers => (self.parts.look_up_users)(),
             Action::AskPeers(key) => {
                 for (index, peer) in self.parts.peers.iter().enumerate() {
                     if index != self.parts.index {
@@ -431,6 +393,13 @@ impl Driver {
             }
             Action::LogQuery(event) => self.log_event(Log::Query, event.line(unix_us())),
             Action::LogSession(event) => self.log_event(Log::Audit, event.line(unix_us())),
+            Action::AskShared(ask) => {
+                let Waiter { index, generation, .. } = ask.waiter;
+                if !self.parts.shared_cache.ask(ask) {
+                    self.parts.worker.cache_woken(vec![ClientId { index, generation }]);
+                }
+            }
+            Action::StoreShared(store) => self.parts.shared_cache.store(store),
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
@@ -518,7 +487,7 @@ impl Driver {
         let Some(socket) = self.sockets.get_mut(side) else {
             return;
         };
-        match socket.stream.connecting() {
+        match self.parts.poller.connecting(&mut socket.stream, token_of(side)) {
             Connecting::Pending => {}
             Connecting::Failed(reason) => {
                 let others = std::mem::take(&mut socket.alternatives);
@@ -617,6 +586,8 @@ impl Driver {
             Mail::KillFor(number, scope, answer) => self.kill_for(number, scope, answer),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
+            Mail::Derived(conn, seed) => worker.server_derived(conn, seed),
+            Mail::UsersLookedUp => worker.users_looked_up(),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),

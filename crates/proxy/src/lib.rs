@@ -9,10 +9,13 @@ mod administrators;
 mod driver;
 mod sockets;
 mod tls;
+mod writing;
 
 mod relays;
 
 mod passwords;
+
+mod shared_cache;
 
 mod plane;
 

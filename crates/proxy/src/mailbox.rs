@@ -9,7 +9,7 @@ use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Inventory, Report, SessionList, SessionQuery};
-use trunkline_topology::ServerKey;
+use trunkline_topology::{Secret, ServerKey};
 use trunkline_worker::{
     ClientId, ConnId, KillAnswer, KillAsker, KillRequest, KillScope, MovedClient, MovedConn,
 };
@@ -46,6 +46,10 @@ pub enum Mail {
     Decrypted(ClientId, Option<Vec<u8>>),
     /// A password was checked against its hash.
     Verified(ClientId, bool),
+    /// The seed of a password's key was derived.
+    Derived(ConnId, Option<Secret<[u8; 32]>>),
+    /// The users are published that servers have now.
+    UsersLookedUp,
     /// A password was encrypted for a server.
     Encrypted(ConnId, Option<Vec<u8>>),
     /// Another worker needs a connection to this server.

@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::{info, warn};
 use trunkline_compression::Libraries;
-use trunkline_config::{ListenAddress, Snapshot};
+use trunkline_config::{IoDriver, ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
@@ -23,6 +24,7 @@ use crate::{
     event_log::EventLog,
     mailbox::{Postbox, mailbox},
     passwords::PasswordThread,
+    shared_cache::SharedCacheThread,
 };
 
 /// What a data plane is started with.
@@ -37,6 +39,9 @@ pub struct PlaneOptions {
     pub workers: usize,
     /// Called first on the thread of each worker, with its number.
     pub on_thread: Arc<dyn Fn(usize) + Send + Sync>,
+    /// Called by workers that want to know what users the servers have now: publish them, then
+    /// call [`DataPlane::users_looked_up`]. Must return at once.
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// The running workers.
@@ -52,6 +57,7 @@ pub struct DataPlane {
     started: Instant,
     events: EventLog,
     shared: Arc<Shared>,
+    shared_cache: SharedCacheThread,
 }
 
 impl DataPlane {
@@ -87,10 +93,23 @@ impl DataPlane {
         let tcp = Mutex::default();
         let is_paused = Mutex::default();
         let started = Instant::now();
+        let cache = Arc::clone(shared.cache());
+        let shared_cache = SharedCacheThread::start(cache, postboxes.clone(), started)
+            .map_err(|error| error.to_string())?;
+        shared_cache.configure(settings);
         let threads = Vec::new();
         let events = EventLog::start(settings).map_err(|error| error.to_string())?;
-        let mut plane =
-            Self { postboxes, threads, listen, tcp, is_paused, started, events, shared };
+        let mut plane = Self {
+            postboxes,
+            threads,
+            listen,
+            tcp,
+            is_paused,
+            started,
+            events,
+            shared,
+            shared_cache,
+        };
         if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
             return Err(problem);
         }
@@ -110,12 +129,14 @@ impl DataPlane {
                 listeners: own_listeners,
                 peers: plane.postboxes.clone(),
                 passwords: passwords.clone(),
+                shared_cache: plane.shared_cache.clone(),
                 keepalive,
                 started,
                 snapshot: Arc::clone(&options.snapshot),
                 greeting: Arc::clone(&options.greeting),
                 tls: Arc::clone(&options.tls),
                 events: plane.events.clone(),
+                look_up_users: Arc::clone(&options.look_up_users),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -143,6 +164,13 @@ impl DataPlane {
         &self.shared
     }
 
+    /// Empties the result cache, and the shared one behind it for all proxies; how many results
+    /// this one had.
+    pub fn flush_cache(&self) -> u64 {
+        self.shared_cache.flush();
+        self.shared.cache().flush()
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.postboxes.len()
@@ -152,6 +180,7 @@ impl DataPlane {
     /// are tried again with the next one.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         self.events.configure(&snapshot.settings);
+        self.shared_cache.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
         }
@@ -177,7 +206,7 @@ impl DataPlane {
             }
             match self.open_for_each_worker(address) {
                 Ok(bound) => {
-                    tracing::info!("listening on {bound}, for any protocol");
+                    info!("listening on {bound}, for any protocol");
                     open.insert(address.clone(), bound);
                 }
                 Err(error) => problems.push(format!("can't listen at {address}: {error}")),
@@ -219,6 +248,13 @@ impl DataPlane {
     pub fn encrypt(&self, setup: &Arc<TlsSetup>) {
         for postbox in &self.postboxes {
             postbox.send(Mail::Tls(Arc::clone(setup)));
+        }
+    }
+
+    /// What servers' users were found to be is published: clients that waited for it go on.
+    pub fn users_looked_up(&self) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::UsersLookedUp);
         }
     }
 
@@ -429,12 +465,14 @@ struct Start {
     listeners: Vec<Listener>,
     peers: Vec<Postbox>,
     passwords: PasswordThread,
+    shared_cache: SharedCacheThread,
     keepalive: Option<Keepalive>,
     started: Instant,
     snapshot: Arc<Snapshot>,
     greeting: Arc<Greeting>,
     tls: Arc<TlsSetup>,
     events: EventLog,
+    look_up_users: Arc<dyn Fn() + Send + Sync>,
     shared: Arc<Shared>,
 }
 
@@ -451,21 +489,40 @@ impl Start {
             Box::new(Libraries::new()),
         );
         worker.offer_tls(self.tls.acceptor().is_some());
+        let mut poller = self.poller;
+        receive(&mut poller, self.snapshot.settings.io, self.index);
         let parts = Parts {
             worker,
             seed,
-            poller: self.poller,
+            poller,
             listeners: self.listeners,
             mail: self.mail,
             own: self.own,
             peers: self.peers,
             index: self.index,
             passwords: self.passwords,
+            shared_cache: self.shared_cache,
             keepalive: self.keepalive,
             tls: self.tls,
             events: self.events,
+            look_up_users: self.look_up_users,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)
+    }
+}
+
+/// Begins to receive as configured, or as this system can. `auto` is epoll: what measured better
+/// over all numbers of clients (`docs/decisions/0025`).
+fn receive(poller: &mut Poller, wanted: IoDriver, worker: usize) {
+    if wanted != IoDriver::IoUring {
+        return;
+    }
+    match poller.receive_by_ring() {
+        Ok(()) if worker == 0 => info!("receiving by io_uring"),
+        Ok(()) => {}
+        Err(error) => {
+            warn!(%error, worker, "io_uring is not to be had here: receiving by epoll");
+        }
     }
 }

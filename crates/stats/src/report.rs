@@ -113,8 +113,20 @@ pub struct CacheFigures {
     pub bytes: u64,
     /// The most that they may take.
     pub bytes_max: u64,
-    /// Results that left because of the limit, or had expired when they were asked for.
+    /// Results that left because of the limit, or had expired.
     pub purged: u64,
+    /// 1 while the shared cache (Redis) is asked.
+    pub shared_up: u64,
+    /// Results that it was asked for.
+    pub shared_asked: u64,
+    /// Results that it had.
+    pub shared_hits: u64,
+    /// Results sent to it.
+    pub shared_stored: u64,
+    /// Questions and results for it that found no room on the way.
+    pub shared_dropped: u64,
+    /// How often it did not answer, and was left alone for a while.
+    pub shared_failures: u64,
 }
 
 /// The configuration in force, in short.
@@ -129,6 +141,8 @@ pub struct Configuration {
     pub applied_unix_sec: u64,
     /// Users in it.
     pub users: u64,
+    /// Accounts that were read from servers' grant tables.
+    pub server_users: u64,
     /// Active rules in it.
     pub rules: u64,
     /// Why the last attempt to change it failed, if it did.

@@ -9,7 +9,7 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
-        track::Told,
+        told::Told,
     },
     response::ResponseShape,
 };

@@ -156,7 +156,7 @@ impl Worker {
         if number == client.number {
             return self.kill_oneself(id, scope);
         }
-        let user = Some(session.user.name.as_str().into());
+        let user = Some(session.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
         let asker = KillAsker { worker: self.options.index, client: Some(id), ticket };
         let request = KillRequest { number, scope, user, asker };
@@ -193,7 +193,7 @@ impl Worker {
         let session = client.session.as_ref();
         let may_end = user.as_deref().is_none_or(|user| {
             // Who has not logged in yet is nobody's.
-            session.is_some_and(|session| session.user.name == user)
+            session.is_some_and(|session| *session.user.key() == *user)
         });
         if !may_end {
             return self.answer_kill(asker, KillAnswer::NotOwner);

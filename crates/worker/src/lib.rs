@@ -94,6 +94,7 @@ mod stop;
 mod timer;
 mod tls;
 mod traces;
+mod trackers;
 
 pub use action::{Action, Peer, Side};
 pub use analysis::digest_settings;

@@ -190,6 +190,7 @@ impl Worker {
                 self.free_if_quiet(id);
                 self.dump_when_quiet(id);
             }
+            Owner::Values(client) => self.values_told(id, client, &outcome),
             Owner::Reset => match outcome.error {
                 Some(_) => self.drop_conn(id),
                 None => self.reset_done(id),

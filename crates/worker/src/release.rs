@@ -6,16 +6,13 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
-    packet::{err::put_err, greeting::Flavor, status, track::Told},
+    packet::{err::put_err, greeting::Flavor, status},
     response::Outcome,
 };
 use trunkline_session::tracker::{
     Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
 };
-use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect},
-    set::{Assignment, Scope},
-};
+use trunkline_sql::analysis::{Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
 
 use crate::{
@@ -24,6 +21,7 @@ use crate::{
     conn::{InFlight, Owner},
     infile::Upload,
     modes::modes_of,
+    trackers::ask_trackers,
 };
 
 /// Status flags that describe the session and not one result.
@@ -172,13 +170,14 @@ impl Worker {
         if has_run {
             statement.orders.hold(pins);
         }
-        if let Some(state) = applied.and_then(|applied| applied.state) {
+        let applied = applied.unwrap_or_default();
+        if let Some(state) = applied.state {
             let state = self.states.intern(state);
             session.state = state;
             let no_backslash_escapes = session.status & status::NO_BACKSLASH_ESCAPES != 0;
             session.modes = modes_of(&session.state, flavor, no_backslash_escapes);
         }
-        if let (Some(analysis), None) = (analysis, &outcome.error) {
+        if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
             ask_trackers(&mut session.told, analysis);
         }
         if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
@@ -195,7 +194,11 @@ impl Worker {
             if session.past.learn_insert_id(last, is_here, statement, outcome) {
                 session.insert_conn = here;
             }
+            conn.follow_transaction_tracker(&state);
             conn.state = state;
+        }
+        if let Some(unreported) = applied.trackers_set {
+            self.renew_trackers(id, conn_id, &unreported);
         }
         self.note_pins(id, conn_id, statement);
         if let Some(before) = before {
@@ -655,20 +658,5 @@ impl Worker {
             error,
             now_unix_sec: self.now.unix_sec,
         });
-    }
-}
-
-/// A session that sets trackers itself is held on its connection, which tells what it asked for.
-fn ask_trackers(told: &mut Told, analysis: &Analysis) {
-    for effect in &analysis.effects {
-        let Effect::Set(assignments) = effect else { continue };
-        for assignment in assignments {
-            if let Assignment::Variable {
-                scope: Scope::LocalDefault | Scope::Session, name, ..
-            } = assignment
-            {
-                told.ask(name);
-            }
-        }
     }
 }

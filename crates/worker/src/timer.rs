@@ -141,7 +141,10 @@ impl Worker {
                         let Waiting { route, text_len, awaits_cache } = *waiting;
                         let route = self.still_there(id, route);
                         match awaits_cache.is_some() {
-                            true => self.set_off(id, route, *statement, text_len),
+                            true => {
+                                self.count_shared_timeout(&statement);
+                                self.set_off(id, route, *statement, text_len);
+                            }
                             false => self.depart_now(id, route, *statement, text_len),
                         }
                     }
@@ -151,7 +154,7 @@ impl Worker {
     }
 
     /// A route that was found before the statement was held back: its lease may have gone.
-    fn still_there(&self, id: ClientId, route: Route) -> Route {
+    pub(crate) fn still_there(&self, id: ClientId, route: Route) -> Route {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let has = |conn| {
             session.is_some_and(|session| session.leases.iter().any(|lease| lease.conn == conn))

@@ -90,8 +90,16 @@ impl frontend::Accounts for Asked {
         self.accounts.find(name).map(|(user, _)| Arc::clone(user))
     }
 
-    fn verified_sha2(&self, _: &str) -> Option<[u8; 32]> {
+    fn stand_in(&self, _: &str) -> Option<Arc<User>> {
         None
+    }
+
+    fn verified_sha2(&self, _: &User) -> Option<[u8; 32]> {
+        None
+    }
+
+    fn can_look_up(&self) -> bool {
+        false
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -104,6 +112,14 @@ impl frontend::Accounts for Asked {
 
     fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    fn is_own_process(&self, _: &User) -> bool {
+        false
+    }
+
+    fn is_encrypted(&self) -> bool {
+        false
     }
 }
 
@@ -152,7 +168,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             }
             Step::Accepted(identity) => identity,
             // Accounts have no hashes that take long, and no key is offered.
-            Step::Refused(_) | Step::Decrypt(_) | Step::VerifyHash { .. } => {
+            Step::Refused(_) | Step::Decrypt(_) | Step::VerifyHash { .. } | Step::LookUp => {
                 tracing::warn!("an administrator at {} was refused", asked.host);
                 desk.audit_login("", &asked.host, wire.is_encrypted(), false);
                 wire.flush().await?;

@@ -208,9 +208,11 @@ fn user_key(name: &str, value: Given, files: &dyn FileSource) -> Result<UserKey,
         (_, _, value) => (name.strip_suffix("_hash").unwrap_or(name), value),
     };
     Ok(match bare {
-        "allow_from" | "backend_user" | "retained_password" | "backend_retained_password" => {
-            UserKey::Attribute(member(bare, &value))
-        }
+        "allow_from"
+        | "backend_user"
+        | "retained_password"
+        | "backend_retained_password"
+        | "unix_user" => UserKey::Attribute(member(bare, &value)),
         "backend_password" => UserKey::Backend(value),
         "password" => UserKey::Columns(vec![("password".to_owned(), value)]),
         _ => UserKey::Columns(columns("user", name, value)?),

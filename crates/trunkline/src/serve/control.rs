@@ -154,7 +154,7 @@ impl Runtime for Control {
     }
 
     fn flush_cache(&self) -> u64 {
-        self.reporter.cache().flush()
+        self.reporter.flush_cache()
     }
 
     fn digests(&self) -> Answer<'_, Vec<DigestRow>> {

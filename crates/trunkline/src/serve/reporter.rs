@@ -38,9 +38,13 @@ impl Reporter {
         Self { plane, known, cache: Arc::clone(shared.cache()) }
     }
 
-    /// The workers' result cache.
-    pub fn cache(&self) -> &Cache {
-        &self.cache
+    /// Empties the result cache, the shared one too; how many results it had.
+    pub fn flush_cache(&self) -> u64 {
+        match self.plane.try_read() {
+            Ok(plane) => plane.flush_cache(),
+            // The workers are being waited for; nobody is answered any more.
+            Err(_) => self.cache.flush(),
+        }
     }
 
     /// A configuration is in force from now on.
@@ -67,7 +71,9 @@ impl Reporter {
 
     /// The version alone has changed: other addresses, the same configuration.
     pub fn renewed(&self, snapshot: &Snapshot) {
-        self.known().process.configuration.version = snapshot.version;
+        let configuration = &mut self.known().process.configuration;
+        configuration.version = snapshot.version;
+        configuration.server_users = snapshot.granted.len() as u64;
     }
 
     /// The last attempt to change the configuration failed, or (`None`) found nothing to change.
@@ -140,12 +146,18 @@ impl StatusSource for Reporter {
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
             report.process = self.known().process.clone();
-            let figures = self.cache.figures();
+            let (figures, shared) = (self.cache.figures(), self.cache.shared().figures());
             report.process.cache = CacheFigures {
                 entries: figures.entries,
                 bytes: figures.bytes,
                 bytes_max: figures.bytes_max,
                 purged: figures.purged,
+                shared_up: u64::from(shared.is_up),
+                shared_asked: shared.asked,
+                shared_hits: shared.hits,
+                shared_stored: shared.stored,
+                shared_dropped: shared.dropped,
+                shared_failures: shared.failures,
             };
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report

@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+};
 use trunkline_admin::{
     desk::{Desk, FileReader},
     glb,
@@ -57,6 +60,9 @@ pub(super) async fn start(
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
     limits::sharpen_pauses();
+    if !read.config.settings.core_dumps {
+        limits::forbid_dumps();
+    }
     warn(&read, open_files);
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
@@ -65,7 +71,7 @@ pub(super) async fn start(
     let admin = bind_admin(database.as_ref()).await?;
     let state_file = snapshot.settings.state_file.path(&origin.path());
     let prepared = tokio::select! {
-        prepared = prepare(snapshot, state_file.as_ref()) => prepared,
+        prepared = prepare(snapshot, &tls, state_file.as_ref()) => prepared,
         (signal, _) = signals.next_stop() => {
             tracing::info!("{signal} before the first client: ended");
             return Ok(None);
@@ -74,12 +80,17 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
+    let users_wanted = Arc::new(Notify::new());
     let options = PlaneOptions {
         snapshot: Arc::clone(&snapshot),
         greeting: Arc::clone(&greeting),
         tls: Arc::clone(&tls),
         workers,
         on_thread: on_thread(&snapshot),
+        look_up_users: {
+            let wanted = Arc::clone(&users_wanted);
+            Arc::new(move || wanted.notify_one())
+        },
     };
     let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
@@ -126,6 +137,7 @@ pub(super) async fn start(
         log,
         snapshots,
         requests,
+        users_wanted,
     })))
 }
 
@@ -207,7 +219,11 @@ struct Prepared {
 }
 
 /// Resolves names, and asks the servers when the state file does not know how to greet.
-async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
+async fn prepare(
+    snapshot: Snapshot,
+    tls: &Arc<TlsSetup>,
+    state_file: Option<&PathBuf>,
+) -> Prepared {
     let resolution = resolve(&snapshot.names_to_resolve(), PREPARATION_TIME_MAX).await;
     // The loop that asks again complains of names without an address.
     let snapshot = match snapshot.with_resolved(&resolution.found) {
@@ -229,7 +245,7 @@ async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
         let wanted = Duration::from_millis(snapshot.settings.connect_timeout_server);
         let time_max = wanted.min(PREPARATION_TIME_MAX);
         let account = Account::of(&snapshot);
-        for (address, answer) in learn(&servers, account.as_ref(), time_max).await {
+        for (address, answer) in learn(&servers, account.as_ref(), tls, time_max).await {
             // Who does not answer is asked again, and complained of, by the loop that follows.
             if let Ok(learned) = answer {
                 tracing::info!(server = %address, "server runs {}", learned.greeting.server_version);

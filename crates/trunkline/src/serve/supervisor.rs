@@ -17,8 +17,8 @@ use tokio::{
 use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, greeting_for_clients, keep_checking, keep_learning, keep_resolving,
-    resolve,
+    Knowledge, Resolution, UsersRead, greeting_for_clients, keep_checking, keep_learning,
+    keep_reading_users, keep_resolving, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -74,6 +74,8 @@ pub(super) struct Parts {
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// What the admin port asks for.
     pub requests: mpsc::Receiver<Request>,
+    /// Notified when a worker wants to know what users servers have now.
+    pub users_wanted: Arc<Notify>,
 }
 
 /// How it ended in good order.
@@ -91,6 +93,9 @@ pub(super) struct Supervisor {
     resolve_now: Arc<Notify>,
     resolutions: mpsc::Receiver<Resolution>,
     news: mpsc::Receiver<Knowledge>,
+    users: mpsc::Receiver<UsersRead>,
+    /// Tells the monitor what TLS works with.
+    tls: watch::Sender<Arc<TlsSetup>>,
 }
 
 impl Supervisor {
@@ -103,9 +108,13 @@ impl Supervisor {
         let on_demand = Arc::clone(&resolve_now);
         tokio::spawn(keep_checking(seen.clone()));
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
-        tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
+        let (tls, works_with) = watch::channel(Arc::clone(&parts.tls));
+        let (read, users) = mpsc::channel(OUTCOMES_MAX);
+        let wanted = Arc::clone(&parts.users_wanted);
+        tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
+        tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
         resolve_now.notify_one();
-        Self { parts, resolve_now, resolutions, news }
+        Self { parts, resolve_now, resolutions, news, users, tls }
     }
 
     /// Runs until the process shall end.
@@ -141,6 +150,7 @@ impl Supervisor {
                     Request::Stop(ending) => return self.end(ending).await,
                 },
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
+                Some(read) = self.users.recv() => self.take_users(read),
                 Some(known) = self.news.recv() => self.take_knowledge(known),
                 _ = day.tick() => if let Some(warning) = self.parts.tls.expiry_warning() {
                     tracing::warn!("{warning}");
@@ -234,6 +244,7 @@ impl Supervisor {
         }
         self.plane().encrypt(&tls);
         self.parts.reporter.encrypts(&tls);
+        self.tls.send_replace(Arc::clone(&tls));
         self.parts.tls = tls;
         tracing::info!("certificates and keys are in force as read now");
         "certificates and keys are in force as read now"
@@ -298,6 +309,18 @@ impl Supervisor {
             self.publish(next);
             self.parts.reporter.renewed(&self.parts.snapshot);
         }
+    }
+
+    /// What users servers have was looked at; clients may wait for it.
+    fn take_users(&mut self, read: UsersRead) {
+        let next = read.0.and_then(|users| self.parts.snapshot.with_granted(users));
+        if let Some(next) = next {
+            let count = counted(next.granted.len(), "account");
+            tracing::info!("servers' grant tables have changed: {count}");
+            self.publish(next);
+            self.parts.reporter.renewed(&self.parts.snapshot);
+        }
+        self.plane().users_looked_up();
     }
 
     fn take_knowledge(&mut self, known: Knowledge) {
