@@ -273,11 +273,7 @@ fn make_tables(conn: &Connection) -> Result<(), SqlError> {
         let name = schema.name();
         let mut sql = String::from("BEGIN;\n");
         for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
-            let create = match schema {
-                // Rows of numbers are written whole and once: keys would only cost time.
-                Schema::Stats => table.create_plain(),
-                _ => table.create(),
-            };
+            let create = table.create();
             let made =
                 create.replacen("CREATE TABLE ", &format!("CREATE TABLE IF NOT EXISTS {name}."), 1);
             sql.push_str(&made);

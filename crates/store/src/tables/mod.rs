@@ -215,16 +215,6 @@ impl Table {
         format!("CREATE TABLE {} (\n    {}\n)", self.name, parts.join(",\n    "))
     }
 
-    /// The same without keys and checks.
-    pub(crate) fn create_plain(&self) -> String {
-        let columns: Vec<String> = self
-            .columns
-            .iter()
-            .map(|column| format!("{} {}", column.quoted(), column.kind))
-            .collect();
-        format!("CREATE TABLE {} (\n    {}\n)", self.name, columns.join(",\n    "))
-    }
-
     /// The names of its columns as SQL takes them, separated by commas.
     pub fn column_list(&self) -> String {
         self.columns.iter().map(ColumnDef::quoted).collect::<Vec<_>>().join(",")
