@@ -1,6 +1,7 @@
 //! Where clients come from, as their balancers tell it, and who may connect from there.
 
 mod balancers;
+mod granted;
 mod limits;
 mod passwords;
 

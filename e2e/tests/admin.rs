@@ -1,6 +1,8 @@
 //! The admin port: tables become traffic, and nothing that is wrong does.
 
 mod bad_input;
+mod commands;
+mod http;
 mod tools;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

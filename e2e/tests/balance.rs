@@ -75,8 +75,10 @@ fn log_in(proxy: &Trunkline) -> Result<Vec<Known>> {
 
 #[test]
 fn sessions_move_to_the_less_busy_worker_and_stay_what_they_are() -> Result<()> {
-    for server in backends::each("sessions_move_to_the_less_busy_worker")? {
-        let proxy = proxy_for(server, "moving", "rebalance_threshold = 20")?;
+    let servers = backends::each("sessions_move_to_the_less_busy_worker")?;
+    for (server, io) in servers.into_iter().zip(["epoll", "io_uring"].into_iter().cycle()) {
+        let settings = format!("io = \"{io}\"\nrebalance_threshold = 20");
+        let proxy = proxy_for(server, "moving", &settings)?;
         let known = log_in(&proxy)?;
         let places = workers(&proxy)?;
         let of = |id: u64| places.iter().find(|(known, _)| *known == id).map(|(_, worker)| *worker);

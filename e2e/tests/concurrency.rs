@@ -441,8 +441,10 @@ fn survive(is_shared: bool) -> Result<()> {
         true => [0, 1].map(|id| format!("[[hostgroup]]\nhostgroup_id = {id}\npipeline = 16\n")),
         false => [String::new(), String::new()],
     };
+    // One of the two by each of the ways to receive.
+    let io = if is_shared { "io_uring" } else { "epoll" };
     let proxy = Trunkline::start(&format!(
-        "workers = 2\nshun_on_failures = 1\nshun_recovery_time_sec = 1\n{}{}\
+        "io = \"{io}\"\nworkers = 2\nshun_on_failures = 1\nshun_recovery_time_sec = 1\n{}{}\
          [[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n{}{}",
         entry(0, primary),
         entry(1, replica),

@@ -60,7 +60,9 @@ fn only_what_is_on_the_list_runs() -> Result<()> {
 fn modes_and_users_without_a_row_differ() -> Result<()> {
     let users = format!(
         "[[firewall_user]]\nusername = '{USER}'\nmode = 'DETECTING'\n\
-         [[user]]\nname = 'stranger'\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 0\n"
+         [[user]]\nname = 'stranger'\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 0\n\
+         [[user]]\nname = 'swift'\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 0\n\
+         fast_forward = true\n"
     );
     let Some(proxy) = with(&users)? else { return Ok(()) };
     let mut one = client(&proxy, "")?;
@@ -69,6 +71,10 @@ fn modes_and_users_without_a_row_differ() -> Result<()> {
     ensure!(counter(&proxy, "statements_refused_firewall")? == 0);
     let mut stranger = proxy.connect("stranger", PASSWORD, "")?;
     fails(&mut stranger, "SELECT 5", 1148)?;
+    // What can't be looked at does not run.
+    let swift = proxy.connect("swift", PASSWORD, "").and_then(|mut one| one.sql("SELECT 5"));
+    let error = swift.err().context("a session that nobody looks at has run a statement")?;
+    ensure!(error_code(&error) == Some(1148), "{error:#}");
     Ok(())
 }
 

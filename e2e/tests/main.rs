@@ -34,6 +34,7 @@ mod routing;
 mod rules;
 mod sessions;
 mod set_property;
+mod shared_cache;
 mod sharing;
 mod state;
 mod sysbench;

@@ -1,5 +1,7 @@
 //! The manual's table of commands and session state: what it says is what these tests run.
 
+mod statements;
+
 use std::fmt::Write;
 use std::path::Path;
 
@@ -13,7 +15,7 @@ use crate::stage::{
 use crate::ties::TIES;
 use crate::wire::{MODERN, Outcome, Shape, Wire, code, login};
 
-/// What becomes of a command.
+/// What becomes of a command or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Answered as directly, and the session is free afterwards.
@@ -22,9 +24,12 @@ enum Fate {
     Pins(&'static str),
     /// This error, and why.
     Refused(u16, &'static str),
+    /// This flavour has nothing of the kind.
+    Absent,
 }
 
-use Fate::{Pins, Refused, Works};
+use Fate::{Absent, Pins, Refused, Works};
+use statements::{ELSEWHERE, STATEMENTS};
 
 /// A command and what becomes of it.
 struct Command {
@@ -124,6 +129,18 @@ const EXECUTE: &[u8] = b"\x01\0\0\0\0\x01\0\0\0\0\x01\x08\0\x01\0\0\0\0\0\0\0";
 const CURSOR: &[u8] = b"\x02\0\0\0\x01\x01\0\0\0";
 const FETCH: &[u8] = b"\x02\0\0\0\x09\0\0\0";
 
+impl Fate {
+    /// As the manual says it.
+    fn shown(self) -> String {
+        match self {
+            Works => "works".to_owned(),
+            Pins(reason) => format!("pins (`{reason}`)"),
+            Refused(code, why) => format!("refused ({code}: {why})"),
+            Absent => "–".to_owned(),
+        }
+    }
+}
+
 fn run_on(server: &Server, flavour: Flavour) -> Result<()> {
     let schema = new_schema(server, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)")?;
     let proxy = before(server, 1, 2)?;
@@ -172,6 +189,27 @@ fn each_command_fares_as_the_manual_says() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn each_statement_fares_as_the_manual_says() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "each_statement_fares_as_the_manual_says") {
+            statements::run_on(shared_server(flavour)?, flavour)
+                .with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_tests_that_the_manual_names_are_there() -> Result<()> {
+    for (what, _, file, test) in &ELSEWHERE {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{what}: {file}"))?;
+        ensure!(text.contains(&format!("fn {test}()")), "{what}: no test {test} in {file}");
+    }
+    Ok(())
+}
+
 /// The page, from the tables that the tests run.
 fn page() -> Result<String> {
     let mut page = String::from(
@@ -184,12 +222,30 @@ fn page() -> Result<String> {
          ## Commands\n\n| command | MariaDB 10.11 | MySQL 9.7 |\n|---|---|---|\n",
     );
     for command in &COMMANDS {
-        let [mariadb, mysql] = command.fates.map(|fate| match fate {
-            Works => "works".to_owned(),
-            Pins(reason) => format!("pins (`{reason}`)"),
-            Refused(code, why) => format!("refused ({code}: {why})"),
-        });
+        let [mariadb, mysql] = command.fates.map(Fate::shown);
         writeln!(page, "| {} | {mariadb} | {mysql} |", command.name)?;
+    }
+    page.push_str(
+        "\n## Statements\n\n\
+         What a session asks about itself and its past is as directly, though another session has \
+         used the server connections since; what a warning holds is free a second later.\n\n\
+         | behind | statement | MariaDB 10.11 | MySQL 9.7 |\n|---|---|---|---|\n",
+    );
+    for statement in &STATEMENTS {
+        let begin: Vec<_> = statement.begin.iter().map(|text| format!("`{text}`")).collect();
+        let [mariadb, mysql] = statement.fates.map(Fate::shown);
+        writeln!(page, "| {} | `{}` | {mariadb} | {mysql} |", begin.join("; "), statement.text)?;
+    }
+    page.push_str(
+        "\n## What has tests of its own\n\n\
+         | what | MariaDB 10.11 | MySQL 9.7 | test in `e2e/tests` |\n|---|---|---|---|\n",
+    );
+    for (what, without, file, test) in &ELSEWHERE {
+        let [mariadb, mysql] = FLAVOURS.map(|flavour| match *without == Some(flavour) {
+            true => Absent.shown(),
+            false => Works.shown(),
+        });
+        writeln!(page, "| {what} | {mariadb} | {mysql} | `{file}`: `{test}` |")?;
     }
     page.push_str(
         "\n## What holds a session\n\n\

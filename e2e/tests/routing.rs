@@ -396,3 +396,39 @@ fn digest_of(proxy: &Trunkline, digest_text: &str) -> Result<String> {
         other => anyhow::bail!("the digest is {other:?}"),
     }
 }
+
+#[test]
+fn declared_routines_run_on_readers() -> Result<()> {
+    let name = "declared_routines_run_on_readers";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let replication = shared_replication(Flavour::MariaDb)?;
+    for routine in [
+        "FUNCTION mark.whose() RETURNS VARCHAR(20) READS SQL DATA \
+         RETURN (SELECT name FROM mark.server)",
+        "PROCEDURE mark.ask_whose(a INT) READS SQL DATA SELECT name FROM mark.server",
+    ] {
+        replication.primary().sql(&format!("CREATE OR REPLACE {routine}"))?;
+    }
+    for replica in replication.replicas() {
+        let look = "SELECT 1 FROM information_schema.routines WHERE routine_name = 'ask_whose'";
+        wait_until("the routines are on the replicas", SOON, || replica.value(look))?;
+    }
+    let calls = ["SELECT mark.whose()", "CALL mark.ask_whose(1)"];
+    let config = |settings: &str| format!("{settings}\n{}", topology(replication, "auto", "", ""));
+    let undeclared = Trunkline::start(&config(""))?;
+    let declared = Trunkline::start(&config("reading_routines = \"mark.whose, ask_whose\""))?;
+    for call in calls {
+        ensure!(text(&mut client(&undeclared, "mark")?, call)? == "primary", "{call}");
+        let mut one = client(&declared, "mark")?;
+        for _ in 0..3 {
+            let answer = text(&mut one, call)?;
+            ensure!(answer.starts_with("replica"), "{call}: {answer}");
+        }
+        // It leaves nothing that holds its session on a reader.
+        one.sql("CREATE TABLE IF NOT EXISTS mark.routine_note (a INT)")?;
+    }
+    replication.primary().sql("DROP TABLE mark.routine_note")?;
+    Ok(())
+}

@@ -468,3 +468,48 @@ fn a_comment_names_the_server_of_a_statement() -> Result<()> {
     ensure!(primary.value(count)?.as_deref() == Some("1"));
     Ok(())
 }
+
+#[test]
+fn who_waits_for_one_server_keeps_nobody_from_the_others() -> Result<()> {
+    let name = "who_waits_for_one_server_keeps_nobody_from_the_others";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let replication = shared_replication(Flavour::MariaDb)?;
+    let [one, two] = replication.replicas() else { anyhow::bail!("two replicas") };
+    let config = format!(
+        "workers = 1\n[[server]]\nhostgroup = 0\naddress = \"{}\"\n\
+         [[server]]\nhostgroup = 1\naddress = \"{}\"\ncomment = \"db1\"\nmax_connections = 1\n\
+         [[server]]\nhostgroup = 1\naddress = \"{}\"\nweight = 1000000\n\
+         [[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n{}",
+        replication.primary().address(),
+        one.address(),
+        two.address(),
+        user(0),
+    );
+    let proxy = Trunkline::start(&config)?;
+    let mut clients = (0..3).map(|_| client(&proxy, "mark")).collect::<Result<Vec<_>>>()?;
+    let [busy, waits, free] = clients.as_mut_slice() else { anyhow::bail!("three clients") };
+    let holder = busy.connection_id();
+    std::thread::scope(|scope| {
+        // What runs where a comment says so takes that server's only connection.
+        let slow = "SELECT SLEEP(60), 'heldserver' -- maxscale route to server db1";
+        let slow = scope.spawn(move || busy.sql(slow).is_err());
+        let runs = "SELECT 1 FROM information_schema.processlist \
+                    WHERE info LIKE 'SELECT SLEEP(60), ''heldserver''%'";
+        wait_until("the slow statement runs", SOON, || one.value(runs))?;
+        let named = "SELECT name FROM server -- maxscale route to server db1";
+        let named = scope.spawn(move || text(waits, named));
+        wait_until("the second one waits", SOON, || {
+            Ok(status(&proxy)?.pointer("/waiting/1").filter(|n| n.as_u64() == Some(1)).cloned())
+        })?;
+        for _ in 0..3 {
+            ensure!(text(free, "SELECT name FROM server")? == "replica2");
+        }
+        ensure!(!named.is_finished(), "it was served by a server that is at its cap");
+        free.sql(&format!("KILL QUERY {holder}"))?;
+        ensure!(named.join().map_err(|_| anyhow::anyhow!("a client panicked"))?? == "replica1");
+        slow.join().map_err(|_| anyhow::anyhow!("a client panicked"))?;
+        Ok(())
+    })
+}

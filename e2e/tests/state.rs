@@ -9,7 +9,7 @@ use crate::stage::{
     FLAVOURS, PASSWORD, USER, before, client, fails, is_available, new_schema, pins, shared_server,
     status, text, wait_pins,
 };
-use crate::wire::{MODERN, Wire, code, login};
+use crate::wire::{MODERN, Shape, Wire, code, login};
 
 fn opts(port: u16, schema: &str) -> mysql_async::OptsBuilder {
     mysql_async::OptsBuilder::default()
@@ -151,6 +151,75 @@ async fn futures_in_turn<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     })
     .await;
     pending.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+/// What MariaDB's driver for Java sends when it connects (4.0 and 3.5), and what would leave the
+/// proxy blind. All leave the session free, on the one connection that there is.
+#[test]
+fn a_session_that_sets_its_trackers_is_not_held() -> Result<()> {
+    const NEW: &str = "SET autocommit=1,sql_mode=CONCAT(@@sql_mode,',PIPES_AS_CONCAT'),\
+         session_track_schema=1,session_track_system_variables=CONCAT('autocommit,time_zone',\
+         IF(LOCATE('*',@@session_track_system_variables)>0,',sql_mode',''))";
+    const OLD: &str = "SET session_track_system_variables = \
+         CONCAT(@@global.session_track_system_variables, ',transaction_isolation'), \
+         sql_mode = CONCAT(@@sql_mode, ',PIPES_AS_CONCAT')";
+    const BLIND: &str = "SET session_track_system_variables = '', session_track_schema = 0, \
+         session_track_state_change = 0, sql_mode = CONCAT(@@sql_mode, ',PIPES_AS_CONCAT')";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_session_that_sets_its_trackers_is_not_held") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(server, "CREATE TABLE t (a INT)")?;
+        let proxy = before(server, 1, 1)?;
+        for set in [NEW, OLD, BLIND] {
+            let set = match flavour {
+                Flavour::MariaDb => set.replace("transaction_isolation", "tx_isolation"),
+                Flavour::MySql => set.to_owned(),
+            };
+            let (mut one, mut other) = (client(&proxy, &schema)?, client(&proxy, &schema)?);
+            one.sql(&set)?;
+            wait_pins(&proxy, &[]).with_context(|| set.clone())?;
+            // What only the server can say of another session's variables, it goes on saying.
+            other.sql("SET group_concat_max_len = @@group_concat_max_len + 3")?;
+            wait_pins(&proxy, &[]).with_context(|| set.clone())?;
+            one.sql("USE mysql")?;
+            for _ in 0..2 {
+                ensure!(text(&mut other, "SELECT LOCATE('PIPES', @@sql_mode)")? == "0", "{set}");
+                let own = "SELECT CONCAT(DATABASE(), LOCATE('PIPES', @@sql_mode) > 0)";
+                ensure!(text(&mut one, own)? == "mysql1", "{set}");
+                let own = "SELECT CONCAT(DATABASE(), @@group_concat_max_len % 10)";
+                let value = text(&mut other, own)?;
+                ensure!(value.starts_with(&schema), "{value}");
+            }
+            // Behind what it does not await, in one write.
+            let mut wire = Wire::login_with(&proxy, login(USER, PASSWORD, &schema, MODERN))?;
+            let asked = "SELECT CONCAT(@@sql_mode, '.')";
+            for text in [&*set, asked, "SET sql_mode = ''", asked] {
+                wire.send(code::QUERY, text.as_bytes())?;
+            }
+            let mut seen = Vec::new();
+            for _ in 0..4 {
+                let reply = wire.reply_bytes(Shape::Results)?;
+                let rows = wire.outcomes(&reply)?.first().map(|one| one.text_rows());
+                seen.extend(rows.unwrap_or_default().into_iter().flatten().flatten());
+            }
+            ensure!(seen.len() == 2 && seen[1] == ".", "{seen:?}");
+            ensure!(seen[0].contains("PIPES_AS_CONCAT"), "{seen:?}");
+            wait_pins(&proxy, &[]).with_context(|| set.clone())?;
+            ensure!(text(&mut other, "SELECT LOCATE('PIPES', @@sql_mode)")? == "0", "{set}");
+        }
+        // What was accepted before is not passed over when it means something else by now.
+        let mut wire = Wire::login_with(&proxy, login(USER, PASSWORD, &schema, MODERN))?;
+        for (set, schema) in [("0", "mysql"), ("1", "information_schema")].repeat(2) {
+            wire.one(&format!("SET session_track_schema = {set}"))?;
+            let command = format!("USE {schema}");
+            let reply = wire.exchange(code::QUERY, command.as_bytes(), Shape::Results)?;
+            let is_told = reply.windows(schema.len()).any(|bytes| bytes == schema.as_bytes());
+            ensure!(is_told == (set == "1"), "{set}: {reply:?}");
+        }
+    }
+    Ok(())
 }
 
 /// Between `XA PREPARE` and `XA COMMIT` a MariaDB session stays; a MySQL one is free.

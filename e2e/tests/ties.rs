@@ -43,7 +43,7 @@ const ASSIGNED: (&str, &str) = ("SELECT @mine", "x");
 const NOT_ASSIGNED: (&str, &str) = ("SELECT @mine", "NULL");
 const DDL: (&str, &str) = ("ALTER TABLE t COMMENT 'changed'", "done");
 
-pub const TIES: [Tie; 27] = [
+pub const TIES: [Tie; 28] = [
     Tie {
         reasons: &["temporary_table"],
         begin: &["CREATE TEMPORARY TABLE mine (a INT)"],
@@ -265,6 +265,15 @@ pub const TIES: [Tie; 27] = [
         end: "UNLOCK INSTANCE",
         left: DDL,
         only: MYSQL,
+        ..NOTHING
+    },
+    Tie {
+        reasons: &["backup_lock"],
+        begin: &["BACKUP STAGE START"],
+        end: "BACKUP STAGE END",
+        left: DDL,
+        is_unique: true,
+        only: MARIADB,
         ..NOTHING
     },
     Tie {

@@ -3,6 +3,7 @@
 mod bad;
 pub mod certs;
 mod clients;
+mod secrets;
 mod servers;
 
 use std::path::{Path, PathBuf};

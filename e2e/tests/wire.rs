@@ -231,6 +231,11 @@ impl Wire {
                 _ => "other".to_owned(),
             });
             let mut step = handshake.on_packet(header, &payload, &mut out);
+            if let ServerStep::Derive { password, derivation } = step {
+                self.steps.push("salt".to_owned());
+                let seed = trunkline_topology::Secret::new(derivation.seed(password.expose()));
+                step = handshake.on_derived(Some(seed), &mut out);
+            }
             if let ServerStep::Encrypt { public_key_pem, plaintext } = step {
                 let text = plaintext.expose();
                 let sealed = trunkline_crypto::encrypt_oaep_sha1(&public_key_pem, text)?;
@@ -246,7 +251,9 @@ impl Wire {
                     self.stream = plain.encrypt(&config)?;
                     handshake.on_tls(&mut out);
                 }
-                ServerStep::Encrypt { .. } => bail!("asked twice to encrypt"),
+                ServerStep::Encrypt { .. } | ServerStep::Derive { .. } => {
+                    bail!("asked twice to compute")
+                }
                 ServerStep::Ready(identity) => {
                     self.capabilities = identity.capabilities;
                     self.ok = payload;

@@ -289,17 +289,22 @@ impl Stage {
             Action::CloseClient { .. } | Action::Stopped => bail!("the client was closed"),
             Action::CloseServer { .. } => bail!("the server connection was closed"),
             // A probe finds an open connection without bytes; nothing is ever full here.
-            Action::Probe(_) | Action::Pause(_) | Action::Resume(_) => {}
+            Action::Probe(_) | Action::Pause(_) | Action::Resume(_) | Action::Wipe => {}
             Action::Log(line) => bail!("the worker has something to say: {}", line.text),
             Action::StartClientTls(_)
             | Action::StartServerTls { .. }
             | Action::Decrypt { .. }
             | Action::VerifyHash { .. }
             | Action::Encrypt { .. }
+            | Action::Derive { .. }
+            | Action::LookUpUsers
+            | Action::TellAdministrator { .. }
             | Action::AskPeers(_)
             | Action::Kill { .. }
             | Action::Killed { .. }
             | Action::WakeCached { .. }
+            | Action::AskShared(_)
+            | Action::StoreShared(_)
             | Action::HandOver { .. }
             | Action::MoveClient { .. }
             | Action::ClientLeft { .. } => bail!("an action that does not belong here"),

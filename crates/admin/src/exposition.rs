@@ -2,6 +2,7 @@
 //!
 //! Source: prometheus.io, "Exposition formats", text-based format.
 
+mod compat;
 mod tcp;
 
 use std::fmt::{Display, Write};
@@ -41,6 +42,7 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     server_counters(&mut out, &report.servers);
     tcp::listeners(&mut out, report);
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
+    compat::proxysql(&mut out, report);
     debug_assert_eq!(counters.len(), Counters::SPECS.len());
     out.text
 }
@@ -71,6 +73,16 @@ fn process(out: &mut Exposition, report: &Report) {
     out.single(&metrics::CACHE_BYTES, process.cache.bytes);
     out.single(&metrics::CACHE_BYTES_MAX, process.cache.bytes_max);
     out.single(&metrics::CACHE_PURGED, process.cache.purged);
+    out.single(&metrics::CACHE_SHARED_UP, process.cache.shared_up);
+    let requests = [
+        ("asked", process.cache.shared_asked),
+        ("had", process.cache.shared_hits),
+        ("stored", process.cache.shared_stored),
+        ("dropped", process.cache.shared_dropped),
+    ];
+    let requests = requests.into_iter().map(|(kind, count)| (kind.to_owned(), count));
+    out.labelled(&metrics::CACHE_SHARED_REQUESTS, requests);
+    out.single(&metrics::CACHE_SHARED_FAILURES, process.cache.shared_failures);
 }
 
 fn sessions(out: &mut Exposition, report: &Report) {

@@ -16,8 +16,14 @@ pub mod source;
 pub mod sql;
 pub mod status;
 
+/// What the lines of the audit log have as their target: logins, and what was changed.
+pub const AUDIT: &str = "audit";
+
 pub use http::serve;
-pub use source::{ApplyFuture, Health, ReportFuture, Runtime, SessionsFuture, StatusSource};
+pub use source::{
+    Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
+    Runtime, SessionsFuture, StatusSource, Traffic,
+};
 pub use status::{sessions::sessions_text, status_text};
 
 #[cfg(test)]

@@ -27,10 +27,17 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             version: 3,
             applied_unix_sec: 1_700_006_960,
             users: 2,
+            server_users: 0,
             rules: 4,
             last_error: None,
         },
-        cache: CacheFigures { entries: 3, bytes: 4_096, bytes_max: 268_435_456, purged: 2 },
+        cache: CacheFigures {
+            entries: 3,
+            bytes: 4_096,
+            bytes_max: 268_435_456,
+            purged: 2,
+            ..CacheFigures::default()
+        },
     };
     report
 }

@@ -1,9 +1,10 @@
 //! Where the numbers come from.
 
-use std::{pin::Pin, sync::Arc};
+use std::{net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use trunkline_config::{Config, Snapshot};
-use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
+use trunkline_net::TlsSetup;
+use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
 
 /// The answer to [`StatusSource::report`].
 pub type ReportFuture<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
@@ -40,6 +41,56 @@ pub enum Health {
 /// The answer to [`Runtime::apply`]: a line for each change, or why nothing has changed.
 pub type ApplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send + 'a>>;
 
+/// Whether clients are accepted, on the listeners of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// No more of them; those that are there stay.
+    Pause,
+    /// Again, after [`Self::Pause`].
+    Resume,
+    /// No more of them, and those that are there end.
+    Stop,
+    /// Again, after [`Self::Stop`] or [`Self::Pause`].
+    Start,
+}
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// At once.
+    Now,
+    /// After running statements, within `stop_timeout`.
+    Slow,
+    /// At once; it begins anew with what was saved.
+    Restart,
+}
+
+/// Why a `KILL` was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotKilled {
+    /// MySQL's number of the error.
+    pub code: u16,
+    /// The text.
+    pub message: String,
+}
+
+/// Logins from one address that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedLogins {
+    /// The address; the first half of one of IPv6.
+    pub address: IpAddr,
+    /// How many, one after the other.
+    pub failures: u32,
+    /// How long ago the last one was.
+    pub ago: Duration,
+}
+
+/// An answer that takes a while.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The answer to [`Runtime::kill`].
+pub type KillFuture<'a> = Pin<Box<dyn Future<Output = Result<(), NotKilled>> + Send + 'a>>;
+
 /// What the admin port changes. The binary implements it beside [`StatusSource`].
 pub trait Runtime: StatusSource {
     /// Serves by another configuration from now on; `source` names where it comes from.
@@ -47,6 +98,9 @@ pub trait Runtime: StatusSource {
 
     /// Reads certificates, keys and lists of what is revoked anew.
     fn reload_tls(&self) -> ApplyFuture<'_>;
+
+    /// What TLS works with now.
+    fn tls(&self) -> Arc<TlsSetup>;
 
     /// What runs.
     fn snapshot(&self) -> Arc<Snapshot>;
@@ -63,6 +117,24 @@ pub trait Runtime: StatusSource {
     /// Empties the result cache; how many results it had.
     fn flush_cache(&self) -> u64;
 
-    /// Ends the process: after running statements, or at once.
-    fn stop(&self, is_slow: bool);
+    /// All rows of the digest table.
+    fn digests(&self) -> Answer<'_, Vec<DigestRow>>;
+
+    /// Idle server connections and prepared statements, at most so many of each.
+    fn inventory(&self, rows_max: usize) -> Answer<'_, Inventory>;
+
+    /// Addresses with failed logins.
+    fn failed_logins(&self) -> Vec<FailedLogins>;
+
+    /// Forgets them; how many there were.
+    fn forget_failed_logins(&self) -> u64;
+
+    /// Ends the client with this number, or only its statement, whoever it is.
+    fn kill(&self, number: u32, is_query: bool) -> KillFuture<'_>;
+
+    /// Accepts clients, or not.
+    fn traffic(&self, change: Traffic) -> ApplyFuture<'_>;
+
+    /// Ends the process.
+    fn stop(&self, ending: Ending);
 }

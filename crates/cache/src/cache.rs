@@ -12,24 +12,25 @@ use foldhash::fast::FixedState;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter, sync};
 
 use crate::{
-    Reply,
+    Reply, Shared,
+    expiry::Expiries,
     flight::{Begun, Flights, Joined, Ticket, Waiter},
 };
 
 /// Parts of the cache, each with its own lock and its share of the bytes: no stored answer is
 /// larger than that share.
 const SHARDS: usize = 8;
-/// What an answer takes beside its key and bytes: the record, its two allocations, its place in the
-/// table.
-const OVERHEAD: u64 = 192;
+/// What an answer takes beside its key and bytes: the record, its two allocations, its places in
+/// the table and among those that expire.
+const OVERHEAD: u64 = 224;
 /// Answers that there is room for from the start; the tables grow.
 const ITEMS_EXPECTED: usize = 1_024;
 
 #[derive(Debug, Clone)]
 struct ByBytes;
 
-impl Weighter<Box<[u8]>, Arc<Reply>> for ByBytes {
-    fn weight(&self, key: &Box<[u8]>, reply: &Arc<Reply>) -> u64 {
+impl Weighter<Arc<[u8]>, Arc<Reply>> for ByBytes {
+    fn weight(&self, key: &Arc<[u8]>, reply: &Arc<Reply>) -> u64 {
         weight(key, reply)
     }
 }
@@ -43,15 +44,15 @@ fn weight(key: &[u8], reply: &Reply) -> u64 {
 #[derive(Debug, Clone, Default)]
 struct Evictions(Arc<AtomicU64>);
 
-impl Lifecycle<Box<[u8]>, Arc<Reply>> for Evictions {
+impl Lifecycle<Arc<[u8]>, Arc<Reply>> for Evictions {
     type RequestState = ();
 
-    fn on_evict(&self, _state: &mut (), _key: Box<[u8]>, _reply: Arc<Reply>) {
+    fn on_evict(&self, _state: &mut (), _key: Arc<[u8]>, _reply: Arc<Reply>) {
         self.0.fetch_add(1, Relaxed);
     }
 }
 
-type Store = sync::Cache<Box<[u8]>, Arc<Reply>, ByBytes, FixedState, Evictions>;
+type Store = sync::Cache<Arc<[u8]>, Arc<Reply>, ByBytes, FixedState, Evictions>;
 
 /// What the cache holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub struct Figures {
     pub stored: u64,
     /// Bytes of answers that were stored, over all time.
     pub stored_bytes: u64,
-    /// Answers that had to leave for others, or had expired when they were asked for.
+    /// Answers that had to leave for others, or had expired.
     pub purged: u64,
     /// Statements under way whose answers are to be stored.
     pub flights: u64,
@@ -76,6 +77,8 @@ pub struct Figures {
 pub struct Cache {
     store: Store,
     flights: Flights,
+    expiries: Expiries,
+    shared: Shared,
     evictions: Evictions,
     expired: AtomicU64,
     stored: AtomicU64,
@@ -112,6 +115,8 @@ impl Cache {
         Self {
             store: Store::with_options(options, ByBytes, hasher, evictions.clone()),
             flights: Flights::new(),
+            expiries: Expiries::new(),
+            shared: Shared::default(),
             evictions,
             expired: AtomicU64::new(0),
             stored: AtomicU64::new(0),
@@ -127,6 +132,16 @@ impl Cache {
         if self.bytes_max.swap(bytes_max, Relaxed) != bytes_max {
             self.store.set_capacity(bytes_max);
         }
+    }
+
+    /// What is known of the second level.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Whether what was asked for with this ticket may still be stored: nothing was flushed since.
+    pub fn is_current(&self, ticket: Ticket) -> bool {
+        self.epoch.load(Relaxed) == ticket.epoch
     }
 
     /// Whether it holds anything at all.
@@ -179,17 +194,30 @@ impl Cache {
     fn put(&self, key: &[u8], ticket: Ticket, reply: Reply) {
         let len = u64::try_from(reply.bytes.len()).unwrap_or(u64::MAX);
         let fits = weight(key, &reply) <= self.bytes_max.load(Relaxed) / SHARDS as u64;
-        if !fits || self.epoch.load(Relaxed) != ticket.epoch {
+        if !fits || !self.is_current(ticket) {
             return;
         }
-        self.store.insert(key.into(), Arc::new(reply));
+        let (key, expires_us): (Arc<[u8]>, u64) = (key.into(), reply.expires_us);
+        self.expiries.add(expires_us, Arc::clone(&key), self.store.len());
+        self.store.insert(Arc::clone(&key), Arc::new(reply));
         // A flush that came in between may have missed it.
-        if self.epoch.load(Relaxed) != ticket.epoch {
-            self.store.remove(key);
+        if !self.is_current(ticket) {
+            self.store.remove(&*key);
             return;
         }
         self.stored.fetch_add(1, Relaxed);
         self.stored_bytes.fetch_add(len, Relaxed);
+    }
+
+    /// Lets go of at most `max` answers whose time has passed; how many.
+    pub fn sweep(&self, now_us: u64, max: usize) -> usize {
+        let due = self.expiries.take_due(now_us, max);
+        // One that was renewed is not over.
+        let has_expired = |held: &Arc<Reply>| now_us >= held.expires_us;
+        let left = due.iter().filter(|key| self.store.remove_if(&***key, has_expired).is_some());
+        let left = left.count();
+        self.expired.fetch_add(u64::try_from(left).unwrap_or(u64::MAX), Relaxed);
+        left
     }
 
     /// Forgets everything. Answers to what is under way are not stored either.
@@ -197,6 +225,7 @@ impl Cache {
         self.epoch.fetch_add(1, Relaxed);
         let entries = u64::try_from(self.store.len()).unwrap_or(u64::MAX);
         self.store.clear();
+        self.expiries.clear();
         entries
     }
 
@@ -228,6 +257,7 @@ mod tests {
             bytes: vec![b'x'; len].into(),
             format: ReplyFormat::PLAIN,
             sent_us,
+            before_us: 0,
             soft_us: sent_us + SEC / 2,
             expires_us: sent_us + SEC,
         }
@@ -311,6 +341,27 @@ mod tests {
         let figures = cache.figures();
         assert!(figures.entries > 500 && figures.purged > 3_000, "{figures:?}");
         assert_eq!(figures.flights, 0);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_again_leaves_when_it_has_expired() {
+        let cache = Cache::new(1 << 20);
+        for number in 0..10_u64 {
+            let key = number.to_le_bytes();
+            let ticket = fill(&cache, &key, 0);
+            cache.finish(&key, ticket, Some(reply(10, number * SEC)));
+        }
+        assert_eq!(cache.sweep(SEC - 1, 100), 0);
+        assert_eq!(cache.sweep(5 * SEC, 3), 3, "no more than asked for");
+        // One of them is renewed meanwhile.
+        let renewed = 4_u64.to_le_bytes();
+        let ticket = fill(&cache, &renewed, 5 * SEC);
+        cache.finish(&renewed, ticket, Some(reply(10, 5 * SEC)));
+        assert_eq!(cache.sweep(5 * SEC, 100), 1);
+        assert!(cache.get(&renewed, SEC, 5 * SEC).is_some());
+        assert_eq!(cache.sweep(100 * SEC, 100), 6);
+        let figures = cache.figures();
+        assert_eq!((figures.entries, figures.bytes), (0, 0));
     }
 
     #[test]

@@ -8,14 +8,19 @@
 //! | part | what |
 //! |---|---|
 //! | [`Reply`] | one answer as its server sent it, and how long it is good |
+//! | `expiry` | when they leave if nobody asks for them again |
 //! | `flight` | statements under way whose answers are to be stored, and who waits for them |
-//! | [`Cache`] | both, bounded by bytes |
+//! | [`Shared`] | what several proxies share in a server beside (Redis), by way of a thread |
+//! | [`Cache`] | all of it, bounded by bytes |
 #![forbid(unsafe_code)]
 
 mod cache;
+mod expiry;
 mod flight;
 mod reply;
+mod shared;
 
 pub use cache::{Cache, Figures};
 pub use flight::{Begun, Ticket, WAITERS_MAX, Waiter};
 pub use reply::Reply;
+pub use shared::{Shared, SharedAsk, SharedFigures, SharedStore, VALUE_HEAD_LEN, pack, unpack};

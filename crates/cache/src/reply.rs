@@ -12,6 +12,9 @@ pub struct Reply {
     pub format: ReplyFormat,
     /// When its statement was sent, µs: data may have changed since then.
     pub sent_us: u64,
+    /// How old its data was then, µs: not 0 when it comes from the shared cache, where this
+    /// process may not have run yet when it was asked for.
+    pub before_us: u64,
     /// From when on it is renewed by the first who asks, while others still get it, µs.
     pub soft_us: u64,
     /// From when on nobody gets it, µs.
@@ -21,7 +24,7 @@ pub struct Reply {
 impl Reply {
     /// How old its data is, µs.
     pub fn age_us(&self, now_us: u64) -> u64 {
-        now_us.saturating_sub(self.sent_us)
+        now_us.saturating_sub(self.sent_us).saturating_add(self.before_us)
     }
 
     /// Whether somebody who takes answers up to `ttl_us` old may have it.

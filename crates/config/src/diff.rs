@@ -97,7 +97,10 @@ fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Chang
     let (old, new) = (shown(old), shown(new));
     (old != new).then(|| Change {
         subject: format!("setting {}", row.name),
-        detail: format!("{old} -> {new}"),
+        detail: match row.name.ends_with("_token") {
+            true => "changed".to_owned(),
+            false => format!("{old} -> {new}"),
+        },
         needs_restart: row.reload == Reload::Restart,
     })
 }

@@ -32,17 +32,21 @@ pub mod manual;
 mod config;
 mod cpus;
 mod error;
+mod granted;
 mod guards;
+mod redis;
 
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::ConfigError;
 pub use file::{FileSource, SECTIONS, TableRow, parse, parse_tables, table_rows};
+pub use granted::GrantedUsers;
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
+pub use redis::RedisServer;
 pub use settings::{
-    Given, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+    Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
 };
 pub use snapshot::{Hostgroup, Snapshot};
 pub use tcp::{TcpEntry, TcpFront};

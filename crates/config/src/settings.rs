@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use trunkline_topology::Origins;
+use trunkline_sql::routine::Routines;
+use trunkline_topology::{Origins, Secret};
 
 use crate::{ListenAddress, ListenAllow, ListenTls};
 
@@ -26,6 +27,13 @@ pub enum Given {
 }
 
 impl Given {
+    /// Overwrites a text, which may have been a password.
+    pub(crate) fn wipe(self) {
+        if let Self::Text(text) = self {
+            drop(Secret::new(text));
+        }
+    }
+
     /// The type, with its article, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -282,6 +290,18 @@ impl SettingValue for Vec<ListenAllow> {
     }
 }
 
+impl SettingValue for Routines {
+    const KIND: &'static str = "names of routines";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        read_text(given)?.parse()
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// An address that may be switched off with an empty text.
 impl SettingValue for Option<SocketAddr> {
     const KIND: &'static str = "address, or empty";
@@ -406,6 +426,17 @@ choice! {
     Text = "text",
     /// One JSON object a line.
     Json = "json"
+}
+
+choice! {
+    /// How workers receive.
+    IoDriver, "auto, epoll or io_uring", Auto;
+    /// What costs less here.
+    Auto = "auto",
+    /// Each socket is read when it has something.
+    Epoll = "epoll",
+    /// The kernel puts what comes into buffers.
+    IoUring = "io_uring"
 }
 
 choice! {

@@ -3,7 +3,8 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
-    net::SocketAddr,
+    hash::BuildHasher,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -15,7 +16,8 @@ use trunkline_topology::{
 };
 
 use crate::{
-    Config, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish, Settings, TcpFront, TlsDefault,
+    Config, GrantedUsers, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish, Settings, TcpFront,
+    TlsDefault,
 };
 
 #[cfg(test)]
@@ -41,6 +43,10 @@ pub struct Snapshot {
     pub settings: Settings,
     /// Users by name.
     pub users: Arc<HashMap<String, Arc<User>>>,
+    /// Users that servers' grant tables name, where they are read.
+    pub granted: Arc<GrantedUsers>,
+    /// Some users, whose way clients with unknown names go.
+    stand_ins: Arc<[Arc<User>]>,
     /// Hostgroups that have servers.
     pub hostgroups: BTreeMap<HostgroupId, Hostgroup>,
     /// Writer hostgroups with their readers, in the order of the configuration.
@@ -92,11 +98,20 @@ impl Snapshot {
         let hostgroups = build_hostgroups(&config, &tls, previous);
         let tcp = build_tcp(&config, &settings, &hostgroups, previous);
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
+        let granted = match previous {
+            Some(previous) if !settings.server_users_account.is_empty() => {
+                Arc::clone(&previous.granted)
+            }
+            Some(_) | None => Arc::default(),
+        };
+        let stand_ins = stand_ins(&config, &granted);
         let writers = config.replication.iter().enumerate();
         Self {
             version: previous.map_or(0, |previous| previous.version).saturating_add(1),
             settings,
             users: Arc::new(users.collect()),
+            granted,
+            stand_ins,
             hostgroups,
             replication: config.replication.clone(),
             tcp,
@@ -111,6 +126,47 @@ impl Snapshot {
     /// The hostgroup, when it has servers.
     pub fn hostgroup(&self, id: HostgroupId) -> Option<&Hostgroup> {
         self.hostgroups.get(&id)
+    }
+
+    /// The next snapshot with what servers' grant tables say now; `None` when nothing changed.
+    pub fn with_granted(&self, granted: GrantedUsers) -> Option<Self> {
+        (granted != *self.granted).then(|| Self {
+            version: self.version.saturating_add(1),
+            stand_ins: stand_ins(&self.config, &granted),
+            granted: Arc::new(granted),
+            ..self.clone()
+        })
+    }
+
+    /// The user of a client that calls itself `name` and comes from `addr` (`None` is a Unix
+    /// socket), active or not. A user of the configuration goes before those of servers, wherever
+    /// it may come from.
+    pub fn user_from(&self, name: &str, addr: Option<IpAddr>) -> Option<&Arc<User>> {
+        self.users.get(name).or_else(|| self.granted.find(name, addr))
+    }
+
+    /// What has become of a user of this or an earlier snapshot.
+    pub fn today(&self, user: &User) -> Option<&Arc<User>> {
+        match &user.host {
+            None => self.users.get(&user.name),
+            Some(host) => self.granted.account(&user.name, host),
+        }
+    }
+
+    /// Whether there is a user whose [`key`](User::key) is this.
+    pub fn has_key(&self, key: &str) -> bool {
+        match key.split_once('\0') {
+            None => self.users.contains_key(key),
+            Some((name, host)) => self.granted.account(name, host).is_some(),
+        }
+    }
+
+    /// A user whose way clients go that call themselves so and are not known.
+    pub fn stand_in(&self, name: &str) -> Option<&Arc<User>> {
+        let hash = FixedState::with_seed(0).hash_one(name);
+        let count = u64::try_from(self.stand_ins.len()).ok()?;
+        let at = hash.checked_rem(count)?;
+        self.stand_ins.get(usize::try_from(at).ok()?)
     }
 
     /// The user called `name`, active or not.
@@ -140,6 +196,9 @@ impl Snapshot {
                 .iter()
                 .flat_map(|group| [group.writer_hostgroup, group.reader_hostgroup]),
         );
+        if !self.settings.server_users_account.is_empty() {
+            named.insert(HostgroupId(self.settings.server_users_hostgroup));
+        }
         named.extend(self.config.rules.iter().filter_map(|rule| rule.destination_hostgroup));
         // Those that fast routing rules name are not listed one by one.
         let is_routed = !self.fast_routes.is_empty();
@@ -193,6 +252,7 @@ impl fmt::Debug for Snapshot {
         f.debug_struct("Snapshot")
             .field("version", &self.version)
             .field("users", &self.users.len())
+            .field("granted", &self.granted.len())
             .field("hostgroups", &self.hostgroups.len())
             .field("servers", &self.servers().count())
             .field("replication", &self.replication.len())
@@ -200,6 +260,16 @@ impl fmt::Debug for Snapshot {
             .field("fast_routes", &self.fast_routes.len())
             .finish_non_exhaustive()
     }
+}
+
+/// Users that stand for all of them.
+const STAND_INS_MAX: usize = 64;
+
+/// Active users in equal distances, so that their kinds of passwords are as frequent as among all.
+fn stand_ins(config: &Config, granted: &GrantedUsers) -> Arc<[Arc<User>]> {
+    let step = (config.users.len() + granted.len()).div_ceil(STAND_INS_MAX).max(1);
+    let users = config.users.iter().chain(granted.iter());
+    users.filter(|user| user.active).step_by(step).cloned().collect()
 }
 
 /// Whether an address is a host name, which only the control plane can turn into addresses.

@@ -4,13 +4,14 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_rules::ITERATIONS_MAX;
+use trunkline_sql::routine::Routines;
 use trunkline_topology::Origins;
 
 use crate::{
-    ListenAddress, ListenAllow, ListenTls, WorkerCpus,
+    ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus,
     settings::{
-        Given, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile, TlsDefault,
-        TlsVersionMin,
+        Given, IoDriver, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile,
+        TlsDefault, TlsVersionMin,
     },
 };
 
@@ -98,6 +99,12 @@ settings! {
     /// CPUs of their own; elsewhere the kernel knows better. Linux only.
     worker_cpus: WorkerCpus = WorkerCpus::Off, Range::All, "", Restart, "0.1.0";
 
+    /// How workers receive and write. With `io_uring` the kernel puts what comes into buffers of a
+    /// worker (1 MiB each), and a batch is written by one call; Linux 6.0 or later. It measured
+    /// cheaper for 8 to 128 clients, and dearer for 1 and for more than 500. Where the kernel
+    /// refuses it, as many containers do, `epoll` is taken and the log says so. `auto` is `epoll`.
+    io: IoDriver = IoDriver::Auto, Range::All, "", Restart, "0.1.0";
+
     /// A worker that has served so many percent more commands than the average of all in the last
     /// second gives resting sessions to the least busy one: those without a transaction, a
     /// prepared statement, compression, or anything else that holds them to a connection or to
@@ -107,9 +114,17 @@ settings! {
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";
 
+    /// The token of who may do everything over `/api/v1` of `http_listen`, as `Authorization:
+    /// Bearer`. Empty, with `http_api_stats_token`, switches the API off. It travels in clear.
+    http_api_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// The token of who may read statistics over `/api/v1`.
+    http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
     /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix
-    /// socket, several separated by `;`. In file mode there is no admin port. An address that other
-    /// machines can reach is refused as long as an account has its default password.
+    /// socket, several separated by `;`. In file mode that port is open where the file has this
+    /// key, and nothing is edited there. An address that other machines can reach is refused as
+    /// long as an account has its default password.
     admin_listen: String = "127.0.0.1:6032".to_owned(), Range::Text(4_096), "", Restart, "0.1.0";
 
     /// Where facts learned from servers (version, character set, capabilities) are kept, so that
@@ -363,6 +378,11 @@ settings! {
     /// by commas; `*` is everybody. For others it is a statement like any other.
     explain_route_users: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
 
+    /// Stored functions and procedures that only read and leave nothing in their session, separated
+    /// by commas: `price` in every schema, or `shop.in_stock`. What calls no other ones goes to the
+    /// readers of the automatic split as other reads do.
+    reading_routines: Routines = Routines::default(), Range::Text(65_536), "", Live, "0.1.0";
+
     /// Whether the firewall is asked: users run what its lists allow (`[[firewall_user]]`,
     /// `[[firewall_rule]]`). A user that is on no list runs nothing then.
     firewall_whitelist_enabled: bool = false, Range::All, "", Live, "0.1.0";
@@ -401,6 +421,30 @@ settings! {
     query_cache_result_max: usize = 1_048_576, Range::Numbers(64, 1_073_741_824), "bytes", Live,
         "0.1.0";
 
+    /// A Redis server that several proxies share cached results in, `redis://[user@]host[:port][/db]`.
+    /// It is asked for what is not in memory. Empty shares nothing.
+    query_cache_redis: Option<RedisServer> = None, Range::All, "", Live, "0.1.0";
+
+    /// File with the password for it, in one line. It is read whenever a connection is opened.
+    query_cache_redis_password_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// How long a statement waits for it before it goes on without it.
+    query_cache_redis_timeout: u64 = 20, Range::Numbers(1, 10_000), "ms", Live, "0.1.0";
+
+    /// Whose account on the servers reads their grant tables, so that users need not be written
+    /// twice: a user of the configuration with a password that opens servers, which may be
+    /// inactive for clients. Its account there needs `SELECT` on the schema `mysql`. Empty: users
+    /// are those of the configuration only.
+    server_users_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// The hostgroup whose servers are asked for users, one after the other until one answers. It
+    /// is these users' default hostgroup too.
+    server_users_hostgroup: u32 = 0, Range::Numbers(0, u32::MAX as u64), "", Live, "0.1.0";
+
+    /// How often they are asked. They are asked too when a client was to be refused, or when a
+    /// server has refused one of these users.
+    server_users_interval: u64 = 60_000, Range::Numbers(1_000, DAY_MS), "ms", Live, "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 
@@ -415,6 +459,11 @@ settings! {
     /// How long a connection may be silent before the first keep-alive probe. 0 leaves it to the
     /// system. A change is for new connections.
     tcp_keepalive_time: u32 = 120, Range::Numbers(0, 7_200), "s", Live, "0.1.0";
+
+    /// Whether the system may write the process's memory into a core dump, and whether other
+    /// processes of the same account may read it: both have passwords and keys in them. Debuggers
+    /// and profilers need it.
+    core_dumps: bool = false, Range::All, "", Restart, "0.1.0";
 
     /// How much is logged. No level logs passwords, and none below `debug` logs statements.
     log_level: LogLevel = LogLevel::Info, Range::All, "", Live, "0.1.0";

@@ -24,9 +24,13 @@ pub async fn keep_checking(mut snapshots: Receiver<Arc<Snapshot>>) {
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        if checks.renew(&snapshot) == 0 && snapshots.changed().await.is_err() {
-            return;
+        // Held no longer than this: what a configuration no longer has shall go.
+        let servers = checks.renew(&snapshots.borrow_and_update());
+        if servers == 0 {
+            match snapshots.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
         }
         loop {
             tokio::select! {
@@ -193,6 +197,22 @@ mod tests {
             }
         };
         timeout(Duration::from_secs(20), reached).await.expect("the state");
+    }
+
+    #[tokio::test]
+    async fn checks_begin_with_the_configuration_that_asks_for_them() {
+        let listening = Listening::bind("127.0.0.1:0").await.expect("a port");
+        let port = listening.local_addr().expect("address").port();
+        let (sender, receiver) = watch::channel(snapshot(port, "off"));
+        let checking = tokio::spawn(keep_checking(receiver));
+        tokio::task::yield_now().await;
+        let checked = snapshot(port, "always");
+        let server = Arc::clone(checked.servers().next().expect("server"));
+        drop(listening);
+        sender.send_replace(checked);
+        wait(&server, ServerState::Shunned).await;
+        drop(sender);
+        checking.await.expect("ends with the sender");
     }
 
     #[tokio::test]

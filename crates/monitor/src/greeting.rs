@@ -125,12 +125,16 @@ fn greeting_of(facts: &Facts, capabilities: Capabilities) -> Greeting {
     let offered = Plugin::from_name(facts.auth_plugin.as_bytes());
     let plugin = match (offered, Flavor::of_version(&facts.version)) {
         (Some(plugin @ (Plugin::Native | Plugin::CachingSha2)), _) => plugin,
-        (Some(Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519) | None, Flavor::MariaDb) => {
-            Plugin::Native
-        }
-        (Some(Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519) | None, Flavor::MySql) => {
-            Plugin::CachingSha2
-        }
+        (
+            Some(
+                Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519 | Plugin::Parsec | Plugin::Dialog,
+            )
+            | None,
+            flavor,
+        ) => match flavor {
+            Flavor::MariaDb => Plugin::Native,
+            Flavor::MySql => Plugin::CachingSha2,
+        },
     };
     let has_plugins = capabilities.contains(Capabilities::PLUGIN_AUTH);
     Greeting {

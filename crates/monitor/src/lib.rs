@@ -4,6 +4,7 @@
 //! Reading order: [`resolve`](mod@resolve) (host names), [`learn`](mod@learn) (one look at each
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
+//! [`grants`] (users as servers have them),
 //! [`check`] (whether servers of TCP listeners can be connected to).
 #![forbid(unsafe_code)]
 
@@ -17,9 +18,14 @@ pub mod greeting;
 
 pub mod watch;
 
+pub mod grants;
+
+mod conversation;
+
 pub mod check;
 
 pub use check::keep_checking;
+pub use grants::{UsersRead, keep_reading_users};
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use learn::{Account, LearnError, Learned, learn};

@@ -12,6 +12,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use trunkline_config::Snapshot;
+use trunkline_net::TlsSetup;
 use trunkline_topology::{Address, Server, ServerKey, ServerState};
 
 use crate::{Account, Facts, Knowledge, LearnError, Learned, Resolution, learn, resolve};
@@ -93,6 +94,7 @@ fn report_names(outcome: &Resolution, failing: &mut HashMap<Address, String>) {
 pub async fn keep_learning(
     mut snapshots: Receiver<Arc<Snapshot>>,
     known: Knowledge,
+    tls: Receiver<Arc<TlsSetup>>,
     news: Sender<Knowledge>,
 ) {
     let mut learner = Learner { known, ..Learner::default() };
@@ -105,7 +107,8 @@ pub async fn keep_learning(
             _ = tick.tick() => {}
         }
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        if learner.round(&snapshot).await && news.send(learner.known.clone()).await.is_err() {
+        let tls = Arc::clone(&tls.borrow());
+        if learner.round(&snapshot, &tls).await && news.send(learner.known.clone()).await.is_err() {
             return;
         }
     }
@@ -130,7 +133,7 @@ struct Plan {
 
 impl Learner {
     /// Looks at the servers that are due; whether there is news.
-    async fn round(&mut self, snapshot: &Snapshot) -> bool {
+    async fn round(&mut self, snapshot: &Snapshot, tls: &Arc<TlsSetup>) -> bool {
         let now = Instant::now();
         let present: HashSet<&Address> =
             snapshot.mysql_servers().map(|server| &server.key.address).collect();
@@ -154,7 +157,7 @@ impl Learner {
         let time_max = Duration::from_millis(snapshot.settings.connect_timeout_server);
         let account = Account::of(snapshot);
         let mut is_news = false;
-        for (address, answer) in learn(&due, account.as_ref(), time_max).await {
+        for (address, answer) in learn(&due, account.as_ref(), tls, time_max).await {
             is_news |= self.take(address, answer);
         }
         is_news

@@ -36,6 +36,8 @@ pub struct Accepted {
     pub stream: Stream,
     /// Its address; `None` over a Unix socket.
     pub client_addr: Option<IpAddr>,
+    /// The system's number of the user whose process the client is, over a Unix socket.
+    pub client_uid: Option<u32>,
     /// The same with its port.
     pub client_socket: Option<SocketAddr>,
     /// The address and port that it connected to; `None` over a Unix socket.
@@ -83,15 +85,27 @@ impl Listener {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 let proxy_addr = stream.local_addr().ok();
-                let stream = Stream::Tcp(stream);
-                stream.tune(keepalive);
+                let stream = Stream::accepted_tcp(stream, keepalive);
                 let client_addr = Some(peer.ip().to_canonical());
-                Ok(Accepted { stream, client_addr, client_socket: Some(peer), proxy_addr })
+                Ok(Accepted {
+                    stream,
+                    client_addr,
+                    client_uid: None,
+                    client_socket: Some(peer),
+                    proxy_addr,
+                })
             }
             Kind::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                let stream = Stream::Unix(stream);
-                Ok(Accepted { stream, client_addr: None, client_socket: None, proxy_addr: None })
+                let client_uid = uid_of(&stream);
+                let stream = Stream::accepted_unix(stream);
+                Ok(Accepted {
+                    stream,
+                    client_addr: None,
+                    client_uid,
+                    client_socket: None,
+                    proxy_addr: None,
+                })
             }
         }
     }
@@ -102,6 +116,19 @@ impl Listener {
             Kind::Unix(listener) => listener,
         }
     }
+}
+
+/// Whose process is at the other end.
+#[cfg(target_os = "linux")]
+fn uid_of(stream: &mio::net::UnixStream) -> Option<u32> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    Some(peer.uid.as_raw())
+}
+
+/// Whose process is at the other end is not asked of other systems.
+#[cfg(not(target_os = "linux"))]
+fn uid_of(_: &mio::net::UnixStream) -> Option<u32> {
+    None
 }
 
 fn open_tcp(addr: SocketAddr) -> io::Result<mio::net::TcpListener> {
@@ -147,7 +174,7 @@ pub fn remove_unix_paths(addresses: &[ListenAddress]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Write;
 
     #[test]
     fn a_tcp_port_can_be_shared_by_workers() {
@@ -171,8 +198,10 @@ mod tests {
         let mut accepted = first.accept(None).expect("accept");
         client.write_all(b"hi").expect("write");
         let mut buf = [0; 2];
-        accepted.stream.read_exact(&mut buf).expect("read");
+        assert_eq!(accepted.stream.receive(&mut buf).expect("read"), 2);
         assert_eq!((&buf, accepted.client_addr), (b"hi", None));
+        #[cfg(target_os = "linux")]
+        assert_eq!(accepted.client_uid, Some(rustix::process::geteuid().as_raw()));
         drop(first);
         assert!(Listener::open(&address).is_ok());
         fs::remove_dir_all(&dir).expect("clean");

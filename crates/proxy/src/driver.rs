@@ -2,7 +2,7 @@
 //! and write to each touched socket once.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc::Receiver},
@@ -10,22 +10,26 @@ use std::{
 };
 
 use tracing::{error, info, warn};
+use trunkline_cache::Waiter;
 use trunkline_config::Snapshot;
 use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, Tls, TlsSetup, Token,
 };
 use trunkline_stats::Report;
-use trunkline_topology::{Address, Server};
+use trunkline_topology::{Address, Server, wipe};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side, Worker,
 };
 
 use crate::{
     Mail,
+    administrators::Administrators,
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
     relays::{Means, Relays},
+    shared_cache::SharedCacheThread,
     sockets::{Socket, Sockets, token_of},
+    writing::WriteBatch,
 };
 
 /// Bytes read at once: the worker's one scratch buffer.
@@ -51,8 +55,10 @@ pub(crate) struct Parts {
     pub peers: Vec<Postbox>,
     pub index: usize,
     pub passwords: PasswordThread,
+    pub shared_cache: SharedCacheThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub started: Instant,
 }
 
@@ -66,7 +72,9 @@ pub(crate) struct Driver {
     pub(crate) sealed: Sealed,
     /// Sockets that may have more to read than one batch took.
     unfinished: Vec<Side>,
-    accepting: Vec<usize>,
+    pub(crate) accepting: Vec<usize>,
+    pub(crate) administrators: Administrators,
+    pub(crate) writing: WriteBatch,
     /// The worker has ended all its sessions.
     is_stopped: bool,
 }
@@ -81,15 +89,15 @@ impl Driver {
             sealed: Sealed::default(),
             unfinished: Vec::new(),
             accepting: Vec::new(),
+            writing: WriteBatch::default(),
+            administrators: Administrators::default(),
             is_stopped: false,
         }
     }
 
     /// Runs until the worker has stopped. The snapshot is the first configuration.
     pub(crate) fn run(mut self, snapshot: Arc<Snapshot>) -> io::Result<()> {
-        for (number, listener) in self.parts.listeners.iter_mut().enumerate() {
-            self.parts.poller.add_listener(listener, Token(1 + number))?;
-        }
+        self.add_listeners()?;
         let (relays, mut means) = self.relaying();
         relays.configure(&snapshot, &mut means);
         drop(snapshot);
@@ -106,12 +114,15 @@ impl Driver {
 
     /// Whether sockets are known to have more than the last batch took.
     fn has_more(&self) -> bool {
-        !self.unfinished.is_empty() || !self.accepting.is_empty() || self.relays.has_more()
+        !self.unfinished.is_empty()
+            || !self.accepting.is_empty()
+            || self.relays.has_more()
+            || self.administrators.has_readers()
     }
 
     /// The TCP listeners' part, and what it works with.
     fn relaying(&mut self) -> (&mut Relays, Means<'_>) {
-        let (poller, keepalive) = (&self.parts.poller, self.parts.keepalive);
+        let (poller, keepalive) = (&mut self.parts.poller, self.parts.keepalive);
         (&mut self.relays, Means { poller, scratch: &mut self.scratch, keepalive })
     }
 
@@ -134,6 +145,7 @@ impl Driver {
         relays.tick(&mut means);
         self.parts.worker.tick();
         self.settle();
+        self.read_digests();
     }
 
     /// Leaves the sockets alone for a moment, if the worker expects more to come meanwhile.
@@ -202,6 +214,7 @@ impl Driver {
     fn welcome(&mut self, accepted: trunkline_net::Accepted, listener: usize) {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
+            client_uid: accepted.client_uid,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
             proxy_port: accepted.proxy_addr.map(|addr| addr.port()),
             listener,
@@ -226,7 +239,7 @@ impl Driver {
 
     /// Reads what a socket has. A read that fills less than the buffer has taken everything,
     /// unless the socket has ended: then reading goes on until it says so.
-    fn read(&mut self, side: Side) {
+    pub(crate) fn read(&mut self, side: Side) {
         for _ in 0..READS_PER_BATCH {
             let Some(socket) = self.sockets.get_mut(side) else {
                 return;
@@ -241,7 +254,7 @@ impl Driver {
             let begin = socket.tls.as_ref().map_or(0, |tls| tls.waiting_len());
             let room = self.scratch.get_mut(begin..).unwrap_or_default();
             let wanted = room.len();
-            match socket.stream.read(room) {
+            match self.parts.poller.read(&mut socket.stream, room) {
                 Ok(0) => return self.ended(side, "the connection was closed"),
                 Ok(len) => {
                     match is_sealed {
@@ -281,67 +294,12 @@ impl Driver {
     fn settle(&mut self) {
         loop {
             self.act();
-            let Some(side) = self.parts.worker.next_dirty() else {
+            if !self.write_some() {
                 break;
-            };
-            self.write(side);
+            }
         }
         self.parts.worker.let_leave();
         self.act();
-    }
-
-    pub(crate) fn write(&mut self, side: Side) {
-        loop {
-            let Some(socket) = self.sockets.get_mut(side) else {
-                return;
-            };
-            if socket.is_full || socket.is_connecting {
-                return;
-            }
-            if socket.tls.is_some() {
-                return self.write_sealed(side);
-            }
-            let pending = self.parts.worker.pending(side);
-            if pending.is_empty() {
-                break;
-            }
-            let wanted = pending.len();
-            let result = socket.stream.write(pending);
-            self.parts.worker.counters_mut().socket_writes += 1;
-            match result {
-                Ok(len) => {
-                    if len < wanted
-                        && let Some(socket) = self.sockets.get_mut(side)
-                    {
-                        socket.is_full = true;
-                    }
-                    self.parts.worker.wrote(side, len);
-                    if len < wanted {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    socket.is_full = true;
-                    return;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.write_failed(side, &error),
-            }
-        }
-        if self.sockets.get_mut(side).is_some_and(|socket| socket.is_closing) {
-            self.ended(side, "closed");
-        }
-    }
-
-    /// The peer is gone; what it said last may still be readable and says more than the error.
-    pub(crate) fn write_failed(&mut self, side: Side, error: &io::Error) {
-        if let Some(socket) = self.sockets.get_mut(side) {
-            socket.has_ended = true;
-        }
-        self.read(side);
-        if self.sockets.get_mut(side).is_some() {
-            self.ended(side, &error.to_string());
-        }
     }
 
     fn act(&mut self) {
@@ -384,7 +342,11 @@ impl Driver {
                     }
                 }
             }
-            Action::Probe(conn) => self.read(Side::Server(conn)),
+            Action::Probe(conn) => {
+                if self.parts.poller.look().is_ok() {
+                    self.read(Side::Server(conn));
+                }
+            }
             Action::Decrypt { client, ciphertext } => {
                 self.compute(Job::Decrypt(client, ciphertext));
             }
@@ -394,6 +356,11 @@ impl Driver {
             Action::Encrypt { conn, public_key_pem, plaintext } => {
                 self.compute(Job::Encrypt(conn, public_key_pem, plaintext));
             }
+            Action::Derive { conn, password, derivation } => {
+                self.compute(Job::Derive(conn, password, derivation));
+            }
+            Action::Wipe => wipe(&mut self.scratch),
+            Action::LookUpUsers => (self.parts.look_up_users)(),
             Action::AskPeers(key) => {
                 for (index, peer) in self.parts.peers.iter().enumerate() {
                     if index != self.parts.index {
@@ -414,11 +381,21 @@ impl Driver {
                     peer.send(Mail::Killed(asker, answer));
                 }
             }
+            Action::TellAdministrator { ticket, answer } => {
+                self.administrators.tell(ticket, answer);
+            }
             Action::WakeCached { to, clients } => {
                 if let Some(peer) = self.parts.peers.get(to) {
                     peer.send(Mail::CacheWoken(clients));
                 }
             }
+            Action::AskShared(ask) => {
+                let Waiter { index, generation, .. } = ask.waiter;
+                if !self.parts.shared_cache.ask(ask) {
+                    self.parts.worker.cache_woken(vec![ClientId { index, generation }]);
+                }
+            }
+            Action::StoreShared(store) => self.parts.shared_cache.store(store),
             Action::Log(line) if line.is_warning => warn!("{}", line.text),
             Action::Log(line) => info!("{}", line.text),
             Action::Stopped => self.is_stopped = true,
@@ -500,7 +477,7 @@ impl Driver {
         let Some(socket) = self.sockets.get_mut(side) else {
             return;
         };
-        match socket.stream.connecting() {
+        match self.parts.poller.connecting(&mut socket.stream, token_of(side)) {
             Connecting::Pending => {}
             Connecting::Failed(reason) => {
                 let others = std::mem::take(&mut socket.alternatives);
@@ -589,8 +566,18 @@ impl Driver {
                 answer(Report { tcp, ..worker.report(digests) });
             }
             Mail::Sessions(query, answer) => answer(worker.sessions(query)),
+            Mail::Listeners(listeners, done) => {
+                self.listen_at(listeners);
+                done(());
+            }
+            Mail::Inventory(rows_max, answer) => answer(worker.inventory(rows_max)),
+            Mail::Digests(take) => self.give_digests(take),
+            Mail::EndClients => worker.end_clients(),
+            Mail::KillFor(number, scope, answer) => self.kill_for(number, scope, answer),
             Mail::Stop(within_ms) => self.stop(within_ms),
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
+            Mail::Derived(conn, seed) => worker.server_derived(conn, seed),
+            Mail::UsersLookedUp => worker.users_looked_up(),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
@@ -616,10 +603,7 @@ impl Driver {
     }
 
     fn stop(&mut self, within_ms: u64) {
-        for mut listener in self.parts.listeners.drain(..) {
-            let _ = self.parts.poller.remove_listener(&mut listener);
-        }
-        self.accepting.clear();
+        self.remove_listeners();
         let deadline_ms = self.now().ms() + within_ms;
         self.parts.worker.stop_gracefully(deadline_ms);
         let (relays, mut means) = self.relaying();

@@ -4,16 +4,22 @@
 
 mod mailbox;
 
+mod administrators;
 mod driver;
 mod sockets;
 mod tls;
+mod writing;
 
 mod relays;
 
 mod passwords;
 
+mod shared_cache;
+
 mod plane;
 
+pub use administrators::{TakeDigests, TellKill};
 pub use mailbox::Mail;
 pub use plane::{DataPlane, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};
+pub use trunkline_worker::{KillAnswer, KillScope};

@@ -8,11 +8,13 @@ use std::sync::{
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
-use trunkline_topology::ServerKey;
+use trunkline_stats::{DigestQuery, Inventory, Report, SessionList, SessionQuery};
+use trunkline_topology::{Secret, ServerKey};
 use trunkline_worker::{
-    ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn,
+    ClientId, ConnId, KillAnswer, KillAsker, KillRequest, KillScope, MovedClient, MovedConn,
 };
+
+use crate::administrators::{TakeDigests, TellKill};
 
 /// A message to a worker.
 pub enum Mail {
@@ -26,12 +28,28 @@ pub enum Mail {
     Report(DigestQuery, Box<dyn FnOnce(Report) + Send>),
     /// Give a list of sessions likewise.
     Sessions(SessionQuery, Box<dyn FnOnce(SessionList) + Send>),
+    /// Accept clients of the protocol here and nowhere else from now on; nowhere at all when there
+    /// is none. The function says that it is so.
+    Listeners(Vec<Listener>, Box<dyn FnOnce(()) + Send>),
+    /// End every client.
+    EndClients,
+    /// End the client with this number, or its statement, for an administrator.
+    KillFor(u32, KillScope, TellKill),
+    /// Give at most so many rows of each kind of what the worker has.
+    Inventory(usize, Box<dyn FnOnce(Inventory) + Send>),
+    /// Give all rows of the digest table, a few between any two batches; the function is dropped
+    /// behind the last ones.
+    Digests(TakeDigests),
     /// Stop: take no more clients, end the rest within so many milliseconds.
     Stop(u64),
     /// A password was decrypted.
     Decrypted(ClientId, Option<Vec<u8>>),
     /// A password was checked against its hash.
     Verified(ClientId, bool),
+    /// The seed of a password's key was derived.
+    Derived(ConnId, Option<Secret<[u8; 32]>>),
+    /// The users are published that servers have now.
+    UsersLookedUp,
     /// A password was encrypted for a server.
     Encrypted(ConnId, Option<Vec<u8>>),
     /// Another worker needs a connection to this server.

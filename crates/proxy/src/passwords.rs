@@ -9,7 +9,7 @@ use std::{
 };
 
 use trunkline_crypto::PrivateKey;
-use trunkline_protocol::auth::sha256_crypt;
+use trunkline_protocol::auth::{self, parsec::Derivation};
 use trunkline_topology::Secret;
 use trunkline_worker::{ClientId, ConnId};
 
@@ -21,6 +21,8 @@ pub(crate) enum Job {
     Decrypt(ClientId, Vec<u8>),
     /// Check a clear password against a hash of many rounds.
     VerifyHash(ClientId, Secret<Vec<u8>>, Secret<Vec<u8>>),
+    /// Derive the seed of a password's key.
+    Derive(ConnId, Secret<Vec<u8>>, Derivation),
     /// Encrypt a password with a server's key.
     Encrypt(ConnId, Vec<u8>, Secret<Vec<u8>>),
 }
@@ -55,6 +57,7 @@ fn failed(job: &Job) -> Mail {
         Job::Decrypt(client, _) => Mail::Decrypted(*client, None),
         Job::VerifyHash(client, ..) => Mail::Verified(*client, false),
         Job::Encrypt(conn, ..) => Mail::Encrypted(*conn, None),
+        Job::Derive(conn, ..) => Mail::Derived(*conn, None),
     }
 }
 
@@ -63,7 +66,11 @@ fn run(key: &PrivateKey, jobs: &Receiver<(Job, Postbox)>) {
         let mail = match job {
             Job::Decrypt(client, cipher) => Mail::Decrypted(client, key.decrypt_oaep_sha1(&cipher)),
             Job::VerifyHash(client, clear, hash) => {
-                Mail::Verified(client, sha256_crypt::verify(clear.expose(), hash.expose()))
+                Mail::Verified(client, auth::is_stored(clear.expose(), hash.expose()))
+            }
+            Job::Derive(conn, password, derivation) => {
+                let seed = Secret::new(derivation.seed(password.expose()));
+                Mail::Derived(conn, Some(seed))
             }
             Job::Encrypt(conn, pem, plain) => {
                 let cipher = trunkline_crypto::encrypt_oaep_sha1(&pem, plain.expose());

@@ -3,24 +3,27 @@
 use std::{
     collections::HashMap,
     io,
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError, mpsc::channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use tracing::{info, warn};
 use trunkline_compression::Libraries;
-use trunkline_config::{ListenAddress, Snapshot};
+use trunkline_config::{IoDriver, ListenAddress, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, Report, SessionList, SessionQuery};
-use trunkline_worker::{Shared, Worker, WorkerOptions};
+use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_worker::{KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 
 use crate::{
     Mail,
     driver::{Driver, Parts, WAKE},
     mailbox::{Postbox, mailbox},
     passwords::PasswordThread,
+    shared_cache::SharedCacheThread,
 };
 
 /// What a data plane is started with.
@@ -35,6 +38,9 @@ pub struct PlaneOptions {
     pub workers: usize,
     /// Called first on the thread of each worker, with its number.
     pub on_thread: Arc<dyn Fn(usize) + Send + Sync>,
+    /// Called by workers that want to know what users the servers have now: publish them, then
+    /// call [`DataPlane::users_looked_up`]. Must return at once.
+    pub look_up_users: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// The running workers.
@@ -44,7 +50,12 @@ pub struct DataPlane {
     listen: Vec<ListenAddress>,
     /// TCP listeners that are open, by their configured address: where they are.
     tcp: Mutex<HashMap<ListenAddress, ListenAddress>>,
+    /// Whether nobody is accepted for now.
+    is_paused: Mutex<bool>,
+    /// Where the workers' clock begins.
+    started: Instant,
     shared: Arc<Shared>,
+    shared_cache: SharedCacheThread,
 }
 
 impl DataPlane {
@@ -78,11 +89,18 @@ impl DataPlane {
         }
         let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
         let tcp = Mutex::default();
-        let mut plane = Self { postboxes, threads: Vec::new(), listen, tcp, shared };
+        let is_paused = Mutex::default();
+        let started = Instant::now();
+        let cache = Arc::clone(shared.cache());
+        let shared_cache = SharedCacheThread::start(cache, postboxes.clone(), started)
+            .map_err(|error| error.to_string())?;
+        shared_cache.configure(settings);
+        let threads = Vec::new();
+        let mut plane =
+            Self { postboxes, threads, listen, tcp, is_paused, started, shared, shared_cache };
         if let Some(problem) = plane.open_tcp(&options.snapshot).into_iter().next() {
             return Err(problem);
         }
-        let started = Instant::now();
         for (index, (poller, (own, mail))) in pollers.into_iter().enumerate() {
             let own_listeners = match index + 1 == plane.postboxes.len() {
                 true => std::mem::take(&mut listeners),
@@ -99,11 +117,13 @@ impl DataPlane {
                 listeners: own_listeners,
                 peers: plane.postboxes.clone(),
                 passwords: passwords.clone(),
+                shared_cache: plane.shared_cache.clone(),
                 keepalive,
                 started,
                 snapshot: Arc::clone(&options.snapshot),
                 greeting: Arc::clone(&options.greeting),
                 tls: Arc::clone(&options.tls),
+                look_up_users: Arc::clone(&options.look_up_users),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -131,6 +151,13 @@ impl DataPlane {
         &self.shared
     }
 
+    /// Empties the result cache, and the shared one behind it for all proxies; how many results
+    /// this one had.
+    pub fn flush_cache(&self) -> u64 {
+        self.shared_cache.flush();
+        self.shared.cache().flush()
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.postboxes.len()
@@ -139,6 +166,7 @@ impl DataPlane {
     /// Has all workers serve a configuration. TCP listeners that can't be opened are said; they
     /// are tried again with the next one.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
+        self.shared_cache.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
         }
@@ -164,7 +192,7 @@ impl DataPlane {
             }
             match self.open_for_each_worker(address) {
                 Ok(bound) => {
-                    tracing::info!("listening on {bound}, for any protocol");
+                    info!("listening on {bound}, for any protocol");
                     open.insert(address.clone(), bound);
                 }
                 Err(error) => problems.push(format!("can't listen at {address}: {error}")),
@@ -174,20 +202,26 @@ impl DataPlane {
     }
 
     fn open_for_each_worker(&self, address: &ListenAddress) -> io::Result<ListenAddress> {
+        let listeners = self.open_at(address)?;
+        let bound = listeners.first().map(|first| first.address().clone());
+        for (postbox, listener) in self.postboxes.iter().zip(listeners) {
+            postbox.send(Mail::Listen(address.clone(), listener));
+        }
+        Ok(bound.unwrap_or_else(|| address.clone()))
+    }
+
+    /// A listener at this address for each worker.
+    fn open_at(&self, address: &ListenAddress) -> io::Result<Vec<Listener>> {
         // Workers share their ports, and so would another process of the same account, without
         // an error and with half of the clients.
         if let ListenAddress::Tcp(addr) = address {
             drop(std::net::TcpListener::bind(addr)?);
         }
         let first = Listener::open(address)?;
-        let bound = first.address().clone();
         let others = self.postboxes.iter().skip(1).map(|_| first.share());
         let mut listeners = others.collect::<io::Result<Vec<_>>>()?;
         listeners.push(first);
-        for (postbox, listener) in self.postboxes.iter().zip(listeners) {
-            postbox.send(Mail::Listen(address.clone(), listener));
-        }
-        Ok(bound)
+        Ok(listeners)
     }
 
     /// Where clients of TCP listeners connect; with the ports that were found.
@@ -200,6 +234,13 @@ impl DataPlane {
     pub fn encrypt(&self, setup: &Arc<TlsSetup>) {
         for postbox in &self.postboxes {
             postbox.send(Mail::Tls(Arc::clone(setup)));
+        }
+    }
+
+    /// What servers' users were found to be is published: clients that waited for it go on.
+    pub fn users_looked_up(&self) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::UsersLookedUp);
         }
     }
 
@@ -220,6 +261,43 @@ impl DataPlane {
     pub fn sessions(&self, query: SessionQuery, timeout: Duration) -> SessionList {
         let lists = self.ask(timeout, |answer| Mail::Sessions(query, answer));
         SessionList::merge(lists, query)
+    }
+
+    /// All rows of the workers' digest tables, as far as they come within `timeout`; each worker
+    /// gives a few between any two batches. Rows of equal keys are one.
+    pub fn digests(&self, timeout: Duration) -> Vec<DigestRow> {
+        let (sender, receiver) = channel();
+        for postbox in &self.postboxes {
+            let sender = sender.clone();
+            postbox.send(Mail::Digests(Box::new(move |rows| drop(sender.send(rows)))));
+        }
+        drop(sender);
+        let deadline = Instant::now() + timeout;
+        let mut all = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left) {
+                Ok(rows) => all.extend(rows),
+                // Every worker has given its last rows, or is stuck.
+                Err(_) => return DigestRow::merge_all(all),
+            }
+        }
+    }
+
+    /// What the workers have at the moment: at most `rows_max` rows of each kind.
+    pub fn inventory(&self, rows_max: usize, timeout: Duration) -> Inventory {
+        let parts = self.ask(timeout, |answer| Mail::Inventory(rows_max, answer));
+        Inventory::merge(parts, rows_max)
+    }
+
+    /// Addresses with failed logins: how many in a row, and how long ago the last one was.
+    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, Duration)> {
+        let now = self.started.elapsed();
+        let rows = self.shared.failed_logins().into_iter();
+        rows.map(|(addr, failures, last_ms)| {
+            (addr, failures, now.saturating_sub(Duration::from_millis(last_ms)))
+        })
+        .collect()
     }
 
     /// Asks all workers; the answers that come in time.
@@ -244,6 +322,74 @@ impl DataPlane {
             }
         }
         answers
+    }
+
+    /// Ends the client with this number, or its statement, whoever it is. `None` when nobody has
+    /// said in time what came of it.
+    pub fn kill(&self, number: u32, scope: KillScope, timeout: Duration) -> Option<KillAnswer> {
+        let (sender, receiver) = channel();
+        // A worker passes on what is asked of a client that it has not.
+        let first = self.postboxes.first()?;
+        first.send(Mail::KillFor(number, scope, Box::new(move |answer| drop(sender.send(answer)))));
+        receiver.recv_timeout(timeout).ok()
+    }
+
+    /// Ends every client.
+    pub fn end_clients(&self) {
+        for postbox in &self.postboxes {
+            postbox.send(Mail::EndClients);
+        }
+    }
+
+    /// Whether no client is accepted for now; see [`Self::pause`].
+    pub fn is_paused(&self) -> bool {
+        *self.is_paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts no more clients until [`Self::resume`]: their connections are refused. Those that
+    /// are there stay, and TCP listeners go on. False when it was so already.
+    pub fn pause(&self, timeout: Duration) -> bool {
+        let mut is_paused = self.is_paused.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *is_paused, true) {
+            return false;
+        }
+        self.ask(timeout, |done| Mail::Listeners(Vec::new(), done));
+        remove_unix_paths(&self.listen);
+        true
+    }
+
+    /// Accepts clients again, where it did before. False when it did.
+    ///
+    /// # Errors
+    /// The address that is not to be had any more; no client is accepted then.
+    pub fn resume(&self, timeout: Duration) -> Result<bool, String> {
+        let mut is_paused = self.is_paused.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_paused {
+            return Ok(false);
+        }
+        let mut shares: Vec<Vec<Listener>> = Vec::new();
+        shares.resize_with(self.postboxes.len(), Vec::new);
+        for address in &self.listen {
+            let opened = self.open_at(address);
+            let listeners =
+                opened.map_err(|error| format!("can't listen at {address}: {error}"))?;
+            shares.iter_mut().zip(listeners).for_each(|(share, listener)| share.push(listener));
+        }
+        let (sender, receiver) = channel();
+        for (postbox, share) in self.postboxes.iter().zip(shares) {
+            let sender = sender.clone();
+            // Who asked may wait no longer.
+            let done = Box::new(move |()| sender.send(()).unwrap_or_default());
+            postbox.send(Mail::Listeners(share, done));
+        }
+        drop(sender);
+        let deadline = Instant::now() + timeout;
+        for _ in &self.postboxes {
+            // One that is slow will listen all the same.
+            let _ = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        }
+        *is_paused = false;
+        Ok(true)
     }
 
     /// Begins the graceful stop of all workers.
@@ -300,11 +446,13 @@ struct Start {
     listeners: Vec<Listener>,
     peers: Vec<Postbox>,
     passwords: PasswordThread,
+    shared_cache: SharedCacheThread,
     keepalive: Option<Keepalive>,
     started: Instant,
     snapshot: Arc<Snapshot>,
     greeting: Arc<Greeting>,
     tls: Arc<TlsSetup>,
+    look_up_users: Arc<dyn Fn() + Send + Sync>,
     shared: Arc<Shared>,
 }
 
@@ -321,20 +469,39 @@ impl Start {
             Box::new(Libraries::new()),
         );
         worker.offer_tls(self.tls.acceptor().is_some());
+        let mut poller = self.poller;
+        receive(&mut poller, self.snapshot.settings.io, self.index);
         let parts = Parts {
             worker,
             seed,
-            poller: self.poller,
+            poller,
             listeners: self.listeners,
             mail: self.mail,
             own: self.own,
             peers: self.peers,
             index: self.index,
             passwords: self.passwords,
+            shared_cache: self.shared_cache,
             keepalive: self.keepalive,
             tls: self.tls,
+            look_up_users: self.look_up_users,
             started: self.started,
         };
         Driver::new(parts).run(self.snapshot)
+    }
+}
+
+/// Begins to receive as configured, or as this system can. `auto` is epoll: what measured better
+/// over all numbers of clients (`docs/decisions/0025`).
+fn receive(poller: &mut Poller, wanted: IoDriver, worker: usize) {
+    if wanted != IoDriver::IoUring {
+        return;
+    }
+    match poller.receive_by_ring() {
+        Ok(()) if worker == 0 => info!("receiving by io_uring"),
+        Ok(()) => {}
+        Err(error) => {
+            warn!(%error, worker, "io_uring is not to be had here: receiving by epoll");
+        }
     }
 }

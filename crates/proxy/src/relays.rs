@@ -1,10 +1,7 @@
 //! The sockets of a worker's TCP listeners: reads one end, writes what came straight to the other,
 //! and carries out what the relay's machine asks for.
 
-use std::{
-    io::{self, Read, Write},
-    net::SocketAddr,
-};
+use std::{io, net::SocketAddr};
 
 use tracing::{info, warn};
 use trunkline_config::{ListenAddress, Snapshot};
@@ -53,9 +50,14 @@ impl Socket {
     }
 }
 
+/// The token of one end of a pair.
+fn token_of(id: PairId, end: End) -> Token {
+    Token(OWN_BIT | (id.index as usize) << 1 | end as usize)
+}
+
 /// What relaying needs of its driver.
 pub(crate) struct Means<'a> {
-    pub poller: &'a Poller,
+    pub poller: &'a mut Poller,
     pub scratch: &'a mut [u8],
     pub keepalive: Option<Keepalive>,
 }
@@ -214,10 +216,9 @@ impl Relays {
     }
 
     /// Registers a socket; false when that can't be, and it is closed.
-    fn add(&mut self, mut socket: Socket, end: End, means: &Means<'_>) -> bool {
+    fn add(&mut self, mut socket: Socket, end: End, means: &mut Means<'_>) -> bool {
         let index = socket.id.index as usize;
-        let token = Token(OWN_BIT | index << 1 | end as usize);
-        if means.poller.add_stream(&mut socket.stream, token).is_err() {
+        if means.poller.add_stream(&mut socket.stream, token_of(socket.id, end)).is_err() {
             return false;
         }
         if self.sockets.len() <= index {
@@ -253,7 +254,7 @@ impl Relays {
                 return;
             };
             let has_ended = socket.has_ended;
-            match socket.stream.read(means.scratch) {
+            match means.poller.read(&mut socket.stream, means.scratch) {
                 Ok(0) => {
                     self.relay.ended(id, from);
                     return self.act(means);
@@ -285,7 +286,8 @@ impl Relays {
         let mut taken = 0;
         let mut failed = false;
         while !sink.is_full && taken < len {
-            match sink.stream.write(bytes.get(taken..).unwrap_or_default()) {
+            let rest = bytes.get(taken..).unwrap_or_default();
+            match means.poller.write(&mut sink.stream, rest) {
                 Ok(part) => {
                     taken += part;
                     sink.is_full = taken < len;
@@ -316,7 +318,7 @@ impl Relays {
             let Some(socket) = socket.filter(|socket| socket.id == id && !socket.is_full) else {
                 return;
             };
-            match socket.stream.write(pending) {
+            match means.poller.write(&mut socket.stream, pending) {
                 Ok(len) => {
                     socket.is_full = len < pending.len();
                     self.relay.wrote(id, to, len);
@@ -439,7 +441,8 @@ impl Relays {
         let Some(socket) = self.socket(id, End::Server).filter(|it| it.is_connecting) else {
             return;
         };
-        match socket.stream.connecting() {
+        let token = token_of(id, End::Server);
+        match means.poller.connecting(&mut socket.stream, token) {
             Connecting::Pending => {}
             Connecting::Failed(reason) => {
                 let others = std::mem::take(&mut socket.alternatives);

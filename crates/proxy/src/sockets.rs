@@ -40,6 +40,11 @@ impl Socket {
             alternatives: Vec::new(),
         }
     }
+
+    /// Whether bytes can be written to it as they are, by now.
+    pub(crate) fn takes_plain(&self) -> bool {
+        !self.is_full && !self.is_connecting && self.tls.is_none()
+    }
 }
 
 /// Sockets by kind and place; the place is the one that the worker's own tables use.
@@ -81,6 +86,15 @@ impl Sockets {
     }
 
     /// The socket of exactly this side, not of an earlier or later one at the same place.
+    pub(crate) fn get(&self, side: Side) -> Option<&Socket> {
+        let (table, index) = match side {
+            Side::Client(id) => (&self.clients, id.index as usize),
+            Side::Server(id) => (&self.servers, id.index as usize),
+        };
+        table.get(index)?.as_ref().filter(|socket| socket.side == side)
+    }
+
+    /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, side: Side) -> Option<&mut Socket> {
         let (table, index) = self.place(side);
         table.get_mut(index)?.as_mut().filter(|socket| socket.side == side)

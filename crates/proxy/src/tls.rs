@@ -1,7 +1,6 @@
 //! Encrypted sockets: what the driver does in place of plain reads and writes.
 
 use std::{
-    io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -96,7 +95,7 @@ impl Driver {
         if let Some(socket) = self.sockets.get_mut(side)
             && let Some(tls) = socket.tls.as_ref()
         {
-            let _ = socket.stream.write(tls.unsent());
+            let _ = self.parts.poller.write(&mut socket.stream, tls.unsent());
         }
     }
 
@@ -124,7 +123,7 @@ impl Driver {
                 return false;
             }
             let wanted = tls.unsent().len();
-            let result = socket.stream.write(tls.unsent());
+            let result = self.parts.poller.write(&mut socket.stream, tls.unsent());
             self.parts.worker.counters_mut().socket_writes += 1;
             match result {
                 Ok(len) => {
@@ -168,7 +167,7 @@ impl Driver {
                 return self.tls_failed(side, &reason);
             }
             let taken = text.len();
-            let result = socket.stream.write(self.sealed.bytes());
+            let result = self.parts.poller.write(&mut socket.stream, self.sealed.bytes());
             self.parts.worker.counters_mut().socket_writes += 1;
             let (len, error) = match result {
                 Ok(len) => (len, None),
@@ -199,7 +198,7 @@ impl Driver {
         };
         let Some(tls) = socket.tls.as_mut() else {
             // Who does not take it is told by the end of the connection.
-            let _ = socket.stream.write(text);
+            let _ = self.parts.poller.write(&mut socket.stream, text);
             return;
         };
         if !tls.is_up() || !tls.unsent().is_empty() {
@@ -208,7 +207,7 @@ impl Driver {
         self.sealed.clear();
         if text.is_empty() || tls.seal(text, &mut self.sealed).is_ok() {
             tls.close(&mut self.sealed);
-            let _ = socket.stream.write(self.sealed.bytes());
+            let _ = self.parts.poller.write(&mut socket.stream, self.sealed.bytes());
         }
     }
 }

@@ -21,12 +21,7 @@ pub struct Credential {
 impl Credential {
     /// What the configuration tells; a hash alone tells nothing.
     pub fn from_password(password: &Password) -> Self {
-        match password {
-            Password::Clear(clear) => Self { clear: Some(clear.clone()), ..Self::default() },
-            Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_) => {
-                Self::default()
-            }
-        }
+        Self { clear: password.clear().cloned(), ..Self::default() }
     }
 
     /// What a password tells that a client has sent. One that is not UTF-8 is kept as hashes.

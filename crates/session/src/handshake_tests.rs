@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use trunkline_protocol::{
     Capabilities,
-    auth::{caching_sha2, native, sha256_crypt},
+    auth::{caching_sha2, is_stored, native},
     codec::frame::{Header, split_packet},
     packet::{
         err,
@@ -48,10 +48,15 @@ const ORDINARY: Capabilities = Capabilities::LONG_PASSWORD
 
 /// Users and what has been proven of them.
 struct Users {
-    users: HashMap<String, Arc<User>>,
+    users: RefCell<HashMap<String, Arc<User>>>,
+    /// What a look-up finds.
+    later: Option<Arc<User>>,
+    /// Whose way an unknown user goes.
+    stand_in: Option<Arc<User>>,
     proven: RefCell<HashMap<String, [u8; 32]>>,
     key: Option<Vec<u8>>,
     is_secure: bool,
+    is_encrypted: bool,
 }
 
 impl Users {
@@ -67,25 +72,38 @@ impl Users {
             active: true,
             require: Default::default(),
             allow_from: Default::default(),
+            unix_uid: None,
+            host: None,
             retained_password: None,
             backend: None,
         };
         Self {
-            users: HashMap::from([(name.to_owned(), Arc::new(user))]),
+            users: RefCell::new(HashMap::from([(name.to_owned(), Arc::new(user))])),
+            later: None,
+            stand_in: None,
             proven: RefCell::default(),
             key: Some(b"the public key".to_vec()),
             is_secure: false,
+            is_encrypted: false,
         }
     }
 }
 
 impl Accounts for Users {
     fn user(&self, name: &str) -> Option<Arc<User>> {
-        self.users.get(name).cloned()
+        self.users.borrow().get(name).cloned()
     }
 
-    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {
-        self.proven.borrow().get(name).copied()
+    fn stand_in(&self, _name: &str) -> Option<Arc<User>> {
+        self.stand_in.clone()
+    }
+
+    fn verified_sha2(&self, user: &User) -> Option<[u8; 32]> {
+        self.proven.borrow().get(&user.name).copied()
+    }
+
+    fn can_look_up(&self) -> bool {
+        self.later.is_some()
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -98,6 +116,14 @@ impl Accounts for Users {
 
     fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    fn is_own_process(&self, user: &User) -> bool {
+        user.unix_uid.is_some()
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 }
 
@@ -221,6 +247,12 @@ impl Wire<'_> {
                     assert!(matches!(step, ServerStep::Continue));
                     None
                 }
+                ServerStep::Derive { password, derivation } => {
+                    let seed = Secret::new(derivation.seed(password.expose()));
+                    let step = self.server.on_derived(Some(seed), &mut self.to_proxy);
+                    assert!(matches!(step, ServerStep::Continue));
+                    None
+                }
                 ServerStep::Ready(identity) => Some(Ok(identity)),
                 ServerStep::Failed(failure) => Some(Err(failure)),
             };
@@ -261,8 +293,15 @@ impl Wire<'_> {
                     self.client.on_decrypted(text, self.users, &mut self.to_client)
                 }
                 Step::VerifyHash { clear, hash } => {
-                    let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
+                    let is_right = is_stored(clear.expose(), hash.expose());
                     self.client.on_verified(is_right, self.users, &mut self.to_client)
+                }
+                Step::LookUp => {
+                    if let Some(user) = &self.users.later {
+                        let mut users = self.users.users.borrow_mut();
+                        users.insert(user.name.clone(), Arc::clone(user));
+                    }
+                    self.client.on_looked_up(self.users, &mut self.to_client)
                 }
                 Step::Refused(refusal) => return Some(Err(refusal)),
                 Step::Accepted(identity) => {

@@ -548,6 +548,12 @@ impl Driver {
             Action::Encrypt { conn, plaintext, .. } => {
                 out.wishes.push(Wish::Compute(Job::Encrypt(conn, plaintext)));
             }
+            Action::Derive { conn, password, derivation } => {
+                let seed = derivation.seed(password.expose());
+                self.worker.server_derived(conn, Some(Secret::new(seed)));
+            }
+            Action::Wipe => {}
+            Action::LookUpUsers => self.worker.users_looked_up(),
             Action::AskPeers(key) => {
                 for peer in (0..self.workers).filter(|peer| *peer != self.index) {
                     out.wishes.push(Wish::Post(peer, Mail::PeerAsks(key.clone(), self.index)));
@@ -564,9 +570,12 @@ impl Driver {
             Action::Killed { asker, answer } => {
                 out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
             }
+            // Nobody asks in an administrator's name here.
+            Action::TellAdministrator { .. } => {}
             Action::WakeCached { to, clients } => {
                 out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }
+            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }

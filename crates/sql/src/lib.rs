@@ -5,6 +5,7 @@ pub mod analysis;
 pub mod digest;
 pub mod hint;
 pub mod recall;
+pub mod routine;
 pub mod set;
 pub mod spooky;
 pub mod token;

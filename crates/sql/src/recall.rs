@@ -3,7 +3,10 @@
 //!
 //! A server answers them for its connection, which may have served another session since.
 
-use crate::token::{Modes, Token, TokenKind, Tokens};
+use crate::{
+    set::is_equals,
+    token::{Modes, Token, TokenKind, Tokens},
+};
 
 /// What is known of a session's past. `None` leaves the question to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +22,22 @@ pub struct Recalled {
     pub warning_count: Option<u64>,
     /// `@@error_count`.
     pub error_count: Option<u64>,
+    /// The session has set no tracker, so that `@@session_track_schema` and its like are what new
+    /// sessions get, and not what the proxy has set.
+    pub has_default_trackers: bool,
 }
+
+/// Whether this is one of the variables that the proxy sets on servers for itself.
+pub(crate) fn is_tracker(name: &[u8]) -> bool {
+    TRACKERS.iter().any(|tracker| tracker.as_bytes() == name)
+}
+
+const TRACKERS: [&str; 4] = [
+    "session_track_system_variables",
+    "session_track_schema",
+    "session_track_state_change",
+    "session_track_transaction_info",
+];
 
 /// One question in a text.
 struct Question {
@@ -38,6 +56,8 @@ enum Answer {
     ConnectionId(u32),
     Signed(i64),
     Unsigned(u64),
+    /// The server's variable of this name for new sessions.
+    Global(&'static str),
 }
 
 /// `text` with the questions replaced whose answers are known; `None` when there are none, or the
@@ -60,6 +80,7 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
             Answer::ConnectionId(number) => format!("CAST({number} AS UNSIGNED)"),
             Answer::Signed(number) => format!("CAST({number} AS SIGNED)"),
             Answer::Unsigned(number) => format!("CAST({number} AS UNSIGNED)"),
+            Answer::Global(name) => format!("@@GLOBAL.{name}"),
         };
         out.extend_from_slice(text.get(at..question.start)?);
         out.extend_from_slice(number.as_bytes());
@@ -130,6 +151,11 @@ fn question<'a, 't>(
     known: &Recalled,
 ) -> Option<(Answer, usize, &'a [Token<'t>])> {
     if token.kind == TokenKind::SystemVariable {
+        // What is assigned to is no question.
+        let is_set = after.first().is_some_and(is_equals);
+        if let Some(name) = tracker_of(token).filter(|_| known.has_default_trackers && !is_set) {
+            return Some((Answer::Global(name), token.end(), after));
+        }
         let answer = match token.text.to_ascii_lowercase().as_slice() {
             b"@@warning_count" | b"@@session.warning_count" | b"@@local.warning_count" => {
                 known.warning_count
@@ -157,6 +183,15 @@ fn question<'a, 't>(
         _ => return None,
     };
     Some((answer, close.end(), after))
+}
+
+/// The tracker whose value in the session a token is.
+fn tracker_of(token: &Token<'_>) -> Option<&'static str> {
+    let text = token.text.to_ascii_lowercase();
+    let scoped = text.strip_prefix(b"@@")?;
+    let name = scoped.strip_prefix(b"session.").or_else(|| scoped.strip_prefix(b"local."));
+    let name = name.unwrap_or(scoped);
+    TRACKERS.into_iter().find(|tracker| tracker.as_bytes() == name)
 }
 
 /// What a `SHOW WARNINGS` and its like asks for.
@@ -300,6 +335,7 @@ mod tests {
         found_rows: Some(3),
         warning_count: Some(2),
         error_count: Some(1),
+        has_default_trackers: true,
     };
 
     fn check(text: &str, expected: Option<&str>) {
@@ -314,6 +350,17 @@ mod tests {
             ("SELECT ROW_COUNT()", "SELECT CAST(-1 AS SIGNED) AS `ROW_COUNT()`"),
             ("select found_rows( ), 1;", "select CAST(3 AS SIGNED) AS `found_rows( )`, 1;"),
             ("SELECT 1, ROW_COUNT() AS n", "SELECT 1, CAST(-1 AS SIGNED) AS n"),
+            (
+                "SELECT @@session_track_schema, @@Session.session_track_state_change",
+                "SELECT @@GLOBAL.session_track_schema AS `@@session_track_schema`, \
+                 @@GLOBAL.session_track_state_change AS `@@Session.session_track_state_change`",
+            ),
+            (
+                "SET @@session_track_schema = 1, session_track_system_variables = \
+                 IF(LOCATE('*', @@session_track_system_variables) > 0, 'a', 'b')",
+                "SET @@session_track_schema = 1, session_track_system_variables = \
+                 IF(LOCATE('*', @@GLOBAL.session_track_system_variables) > 0, 'a', 'b')",
+            ),
             ("SELECT ROW_COUNT() + 1", "SELECT CAST(-1 AS SIGNED) + 1"),
             (
                 "INSERT INTO t VALUES (1, ROW_COUNT())",

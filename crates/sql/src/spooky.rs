@@ -15,32 +15,55 @@ pub fn hash64(message: &[u8], seed: u64) -> u64 {
     if message.len() < LONG_MIN { short(message, seed) } else { long(message, seed) }
 }
 
-/// A little-endian word; what is missing at the end counts as zero.
-fn word(bytes: &[u8]) -> u64 {
+/// The words of whole blocks, in little-endian order.
+#[inline]
+fn words<const BYTES: usize, const WORDS: usize>(block: &[u8; BYTES]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (to, bytes) in words.iter_mut().zip(block.as_chunks().0) {
+        *to = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// A little-endian word of at most eight bytes; what is missing at the end counts as zero. From
+/// both ends at once, as bytes that are read twice are the same.
+#[inline]
+fn part(bytes: &[u8]) -> u64 {
+    let end = |width: usize| 8 * (bytes.len() - width);
     if let Some(whole) = bytes.first_chunk() {
         return u64::from_le_bytes(*whole);
     }
-    bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+    if let (Some(low), Some(high)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let high = u64::from(u32::from_le_bytes(*high));
+        return u64::from(u32::from_le_bytes(*low)) | high << end(4);
+    }
+    match bytes {
+        [] => 0,
+        [first, ..] => {
+            let middle = bytes.get(bytes.len() / 2).copied().unwrap_or_default();
+            let last = bytes.last().copied().unwrap_or_default();
+            u64::from(*first)
+                | u64::from(middle) << (bytes.len() / 2 * 8)
+                | u64::from(last) << end(1)
+        }
+    }
 }
 
 fn short(message: &[u8], seed: u64) -> u64 {
     let [mut a, mut b, mut c, mut d] = [seed, seed, CONST, CONST];
-    let mut blocks = message.chunks_exact(32);
-    for block in &mut blocks {
-        let (low, high) = block.split_at(16);
-        let (low, low_end) = low.split_at(8);
-        let (high, high_end) = high.split_at(8);
-        c = c.wrapping_add(word(low));
-        d = d.wrapping_add(word(low_end));
+    let (blocks, mut rest) = message.as_chunks::<32>();
+    for block in blocks {
+        let [low, low_end, high, high_end] = words(block);
+        c = c.wrapping_add(low);
+        d = d.wrapping_add(low_end);
         [a, b, c, d] = short_mix([a, b, c, d]);
-        a = a.wrapping_add(word(high));
-        b = b.wrapping_add(word(high_end));
+        a = a.wrapping_add(high);
+        b = b.wrapping_add(high_end);
     }
-    let mut rest = blocks.remainder();
-    if let Some((half, after)) = rest.split_at_checked(16) {
-        let (low, high) = half.split_at(8);
-        c = c.wrapping_add(word(low));
-        d = d.wrapping_add(word(high));
+    if let Some((half, after)) = rest.split_first_chunk::<16>() {
+        let [low, high] = words(half);
+        c = c.wrapping_add(low);
+        d = d.wrapping_add(high);
         [a, b, c, d] = short_mix([a, b, c, d]);
         rest = after;
     }
@@ -49,10 +72,11 @@ fn short(message: &[u8], seed: u64) -> u64 {
     if rest.is_empty() {
         c = c.wrapping_add(CONST);
         d = d.wrapping_add(CONST);
+    } else if let Some((low, high)) = rest.split_first_chunk() {
+        c = c.wrapping_add(u64::from_le_bytes(*low));
+        d = d.wrapping_add(part(high));
     } else {
-        let (low, high) = rest.split_at(rest.len().min(8));
-        c = c.wrapping_add(word(low));
-        d = d.wrapping_add(word(high));
+        c = c.wrapping_add(part(rest));
     }
     short_end([a, b, c, d])
 }
@@ -97,19 +121,18 @@ fn short_end([mut a, mut b, mut c, mut d]: [u64; 4]) -> u64 {
 
 fn long(message: &[u8], seed: u64) -> u64 {
     let mut state = [seed, seed, CONST, seed, seed, CONST, seed, seed, CONST, seed, seed, CONST];
-    let mut blocks = message.chunks_exact(BLOCK);
-    for block in &mut blocks {
+    let (blocks, rest) = message.as_chunks::<BLOCK>();
+    for block in blocks {
         mix(&mut state, &words(block));
     }
-    let rest = blocks.remainder();
     let mut last = [0; BLOCK];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
+    if let Some(begin) = last.get_mut(..rest.len()) {
+        begin.copy_from_slice(rest);
     }
     if let (Some(end), Ok(len)) = (last.last_mut(), u8::try_from(rest.len())) {
         *end = len;
     }
-    for (sum, word) in state.iter_mut().zip(words(&last)) {
+    for (sum, word) in state.iter_mut().zip(words::<BLOCK, WORDS>(&last)) {
         *sum = sum.wrapping_add(word);
     }
     for _ in 0..3 {
@@ -117,14 +140,6 @@ fn long(message: &[u8], seed: u64) -> u64 {
     }
     let [first, ..] = state;
     first
-}
-
-fn words(block: &[u8]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    for (to, bytes) in words.iter_mut().zip(block.chunks_exact(8)) {
-        *to = word(bytes);
-    }
-    words
 }
 
 #[expect(clippy::indexing_slicing, reason = "every index is taken modulo the array's length")]

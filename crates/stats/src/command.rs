@@ -1,6 +1,8 @@
 //! Counts and latency by kind of statement, in the buckets of ProxySQL's
 //! `stats_mysql_commands_counters`.
 
+use crate::sketch::LatencySketch;
+
 /// Upper bounds of the latency buckets in µs, inclusive; one more bucket holds the rest.
 pub const BUCKET_BOUNDS_US: [u64; 11] =
     [100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000];
@@ -33,6 +35,10 @@ pub struct CommandSums {
     pub time_us: u64,
     /// Statements by latency, each in one bucket.
     pub buckets: [u64; BUCKETS],
+    /// Their latency.
+    pub latency: LatencySketch,
+    /// The longest of them, µs.
+    pub max_us: u64,
 }
 
 impl CommandSums {
@@ -46,6 +52,8 @@ impl CommandSums {
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;
         }
+        self.latency.record(latency_us);
+        self.max_us = self.max_us.max(latency_us);
     }
 }
 

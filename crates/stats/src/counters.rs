@@ -171,6 +171,12 @@ counters! {
             "Statements answered from the result cache."
         cache_waits: "trunkline_cache_waits_total";
             "Statements that waited for the answer to an equal one instead of asking a server too."
+        cache_shared_asked: "trunkline_cache_shared_lookups_total", result = "asked";
+            "Statements that waited for the shared cache (Redis), by what came of it. Those asked that had no answer there went to a server."
+        cache_shared_hits: "trunkline_cache_shared_lookups_total", result = "hit";
+            "Statements answered with what the shared cache had."
+        cache_shared_timeouts: "trunkline_cache_shared_lookups_total", result = "timeout";
+            "Statements that went on because the shared cache took longer than query_cache_redis_timeout."
         cache_stored: "trunkline_cache_stores_total";
             "Results stored in the cache."
         cache_stored_bytes: "trunkline_cache_stored_bytes_total";

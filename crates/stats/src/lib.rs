@@ -4,31 +4,38 @@
 //! statement. A reader asks the worker for a [`Report`] and merges the answers of all workers.
 //!
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
-//! [`histogram`], [`command`], [`digest`] (the bounded table of statements), [`report`] (what a
-//! reader gets), [`sessions`], [`tcp`] (TCP listeners), [`metrics`] (names and meanings for
+//! [`histogram`] and [`sketch`] (a coarser one), [`command`], [`digest`] (the bounded table of
+//! statements), [`errors`], [`report`] (what a reader gets), [`sessions`], [`inventory`] (idle
+//! connections, prepared statements), [`tcp`] (TCP listeners), [`metrics`] (names and meanings for
 //! Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod counters;
 pub mod digest;
+pub mod errors;
 pub mod histogram;
+pub mod inventory;
 pub mod metrics;
 pub mod mirror;
 pub mod report;
 pub mod sessions;
+pub mod sketch;
 pub mod tcp;
 pub mod worker;
 
 pub use counters::{ClientRefusal, Counters, ServerCounters};
 pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
+pub use errors::{ErrorRow, ErrorSample};
 pub use histogram::Histogram;
+pub use inventory::{IdleConn, Inventory, PreparedRow};
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     CacheFigures, CacheSums, CommandRow, Configuration, Connections, LimitSums, Process, Report,
     ServerRow, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
+pub use sketch::LatencySketch;
 pub use tcp::{TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow};
 pub use worker::{ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats};
 

@@ -90,7 +90,13 @@ metrics! {
     CACHE_BYTES_MAX: Gauge "trunkline_cache_bytes_max" []
         "The most that they may take."
     CACHE_PURGED: Counter "trunkline_cache_purged_total" []
-        "Results that left the cache because of the limit, or had expired when they were asked for."
+        "Results that left the cache because of the limit, or had expired."
+    CACHE_SHARED_UP: Gauge "trunkline_cache_shared_up" []
+        "1 while the shared cache (Redis) is asked; 0 without one, and while it is left alone because it did not answer."
+    CACHE_SHARED_REQUESTS: Counter "trunkline_cache_shared_requests_total" ["kind"]
+        "What the shared cache was asked for, had, was sent, and what found no room on the way to it (dropped)."
+    CACHE_SHARED_FAILURES: Counter "trunkline_cache_shared_failures_total" []
+        "How often the shared cache did not answer, and was left alone for a while."
     CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
         "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
     CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]

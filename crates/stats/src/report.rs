@@ -9,8 +9,10 @@ use crate::{
     command,
     counters::{Counters, ServerCounters},
     digest::{DigestOrder, DigestRow, DigestSums},
+    errors::ErrorRow,
     histogram::Histogram,
     mirror::MirrorRow,
+    sketch::LatencySketch,
     tcp::TcpListenerRow,
     worker::{ServerGauges, ServerStats},
 };
@@ -32,6 +34,15 @@ pub struct Report {
     pub latency: Histogram,
     /// How long statements waited for a server connection, of those that waited.
     pub queue_wait: Histogram,
+    /// How long it took to connect and log in to servers.
+    pub connect_wait: Histogram,
+    /// How long servers took, from a statement sent to its answer passed on.
+    pub server_wait: Histogram,
+    /// How long servers were held back because their clients did not read.
+    pub client_wait: Histogram,
+    /// Errors that servers answered with; not in JSON, as their texts may hold values.
+    #[serde(skip)]
+    pub errors: Vec<ErrorRow>,
     /// Kinds of statement that were seen, by name.
     pub commands: Vec<CommandRow>,
     /// Server entries, by hostgroup and address.
@@ -102,8 +113,20 @@ pub struct CacheFigures {
     pub bytes: u64,
     /// The most that they may take.
     pub bytes_max: u64,
-    /// Results that left because of the limit, or had expired when they were asked for.
+    /// Results that left because of the limit, or had expired.
     pub purged: u64,
+    /// 1 while the shared cache (Redis) is asked.
+    pub shared_up: u64,
+    /// Results that it was asked for.
+    pub shared_asked: u64,
+    /// Results that it had.
+    pub shared_hits: u64,
+    /// Results sent to it.
+    pub shared_stored: u64,
+    /// Questions and results for it that found no room on the way.
+    pub shared_dropped: u64,
+    /// How often it did not answer, and was left alone for a while.
+    pub shared_failures: u64,
 }
 
 /// The configuration in force, in short.
@@ -118,6 +141,8 @@ pub struct Configuration {
     pub applied_unix_sec: u64,
     /// Users in it.
     pub users: u64,
+    /// Accounts that were read from servers' grant tables.
+    pub server_users: u64,
     /// Active rules in it.
     pub rules: u64,
     /// Why the last attempt to change it failed, if it did.
@@ -200,6 +225,12 @@ pub struct CommandRow {
     pub time_us: u64,
     /// Statements by latency, each in one of the buckets of [`command::BUCKET_COLUMNS`].
     pub buckets: [u64; command::BUCKETS],
+    /// Their latency.
+    #[serde(skip)]
+    pub latency: LatencySketch,
+    /// The longest of them, µs.
+    #[serde(skip)]
+    pub max_us: u64,
 }
 
 /// One server entry.
@@ -327,6 +358,8 @@ impl CommandRow {
         for (count, more) in self.buckets.iter_mut().zip(other.buckets) {
             *count = count.saturating_add(more);
         }
+        self.latency.merge(&other.latency);
+        self.max_us = self.max_us.max(other.max_us);
     }
 }
 
@@ -339,6 +372,7 @@ impl Report {
         let mut digests = BTreeMap::new();
         let mut tcp = BTreeMap::new();
         let mut mirrors = BTreeMap::new();
+        let mut errors = Vec::new();
         for report in reports {
             if merged.process == Process::default() {
                 merged.process = report.process;
@@ -347,6 +381,10 @@ impl Report {
             merged.counters.merge(&report.counters);
             merged.latency.merge(&report.latency);
             merged.queue_wait.merge(&report.queue_wait);
+            merged.connect_wait.merge(&report.connect_wait);
+            merged.server_wait.merge(&report.server_wait);
+            merged.client_wait.merge(&report.client_wait);
+            errors.extend(report.errors);
             merged.clients_encrypted += report.clients_encrypted;
             merged.server_connections_encrypted += report.server_connections_encrypted;
             merge_sums(&mut merged.pins, report.pins);
@@ -382,6 +420,7 @@ impl Report {
                 merge_row(&mut digests, key, row, |row, more| row.sums.merge(&more.sums));
             }
         }
+        merged.errors = ErrorRow::merge_all(errors);
         merged.commands = commands.into_values().collect();
         merged.servers = servers.into_values().collect();
         merged.mirrors = mirrors.into_values().collect();

@@ -7,7 +7,8 @@ use trunkline_topology::{RefusalCause, ServerState};
 use crate::{
     command::CommandSums,
     counters::{Counters, ServerCounters},
-    digest::{DigestQuery, DigestTable},
+    digest::{DigestQuery, DigestRow, DigestTable},
+    errors::{ErrorSample, ErrorTable},
     histogram::Histogram,
     mirror::{MirrorSample, MirrorTable},
     report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, WorkerRow},
@@ -80,6 +81,10 @@ pub struct WorkerStats {
     command_names: &'static [&'static str],
     latency: Histogram,
     queue_wait: Histogram,
+    connect_wait: Histogram,
+    server_wait: Histogram,
+    client_wait: Histogram,
+    errors: ErrorTable,
     servers: Vec<ServerStats>,
     digests: DigestTable,
     cache: BTreeMap<u32, CacheSums>,
@@ -95,6 +100,10 @@ impl WorkerStats {
             command_names: settings.commands,
             latency: Histogram::default(),
             queue_wait: Histogram::default(),
+            connect_wait: Histogram::default(),
+            server_wait: Histogram::default(),
+            client_wait: Histogram::default(),
+            errors: ErrorTable::default(),
             servers: Vec::new(),
             digests: DigestTable::new(settings.digests_max, settings.hash_seed),
             cache: BTreeMap::new(),
@@ -130,10 +139,26 @@ impl WorkerStats {
             server.counters.statements += 1;
             server.counters.errors += failed;
             server.latency.record(sample.latency_us);
+            self.server_wait.record(sample.latency_us.saturating_sub(sample.queue_us));
         }
         if let Some(digest) = sample.digest {
             self.digests.record(digest, sample);
         }
+    }
+
+    /// Counts an answer of a server that is an error.
+    pub fn server_error(&mut self, sample: &ErrorSample<'_>) {
+        self.errors.record(sample);
+    }
+
+    /// Counts a login to a server that took so long, µs.
+    pub fn connected(&mut self, us: u64) {
+        self.connect_wait.record(us);
+    }
+
+    /// Counts a time that a server was held back because its client did not read, µs.
+    pub fn held_back(&mut self, us: u64) {
+        self.client_wait.record(us);
     }
 
     /// Counts a statement and its copy, whose answers were compared.
@@ -181,6 +206,12 @@ impl WorkerStats {
         }
     }
 
+    /// Copies of at most `rows_max` rows of the digest table from this place on. A row that leaves
+    /// meanwhile may be missed, and one that comes may be there twice.
+    pub fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
+        self.digests.some_rows(from, rows_max)
+    }
+
     /// A copy for a reader, with what the worker says of the present. The reader fills in
     /// [`Report::process`].
     pub fn report(&self, gauges: WorkerGauges, digests: DigestQuery) -> Report {
@@ -198,6 +229,10 @@ impl WorkerStats {
             counters: self.counters,
             latency: self.latency.clone(),
             queue_wait: self.queue_wait.clone(),
+            connect_wait: self.connect_wait.clone(),
+            server_wait: self.server_wait.clone(),
+            client_wait: self.client_wait.clone(),
+            errors: self.errors.rows(),
             commands: self.command_rows(),
             servers: gauges.servers.into_iter().map(server).collect(),
             pins: gauges.pins,
@@ -228,6 +263,8 @@ impl WorkerStats {
                 count: sums.count,
                 time_us: sums.time_us,
                 buckets: sums.buckets,
+                latency: sums.latency,
+                max_us: sums.max_us,
             })
             .collect()
     }

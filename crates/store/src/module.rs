@@ -83,6 +83,7 @@ impl Module {
                 "mysql_aws_aurora_hostgroups",
                 "mysql_hostgroup_attributes",
                 "mysql_servers_ssl_params",
+                "trunkline_tcp_listeners",
             ],
             Self::MysqlUsers => &["mysql_users"],
             Self::MysqlQueryRules => &["mysql_query_rules", "mysql_query_rules_fast_routing"],

@@ -43,6 +43,7 @@ pub struct Store {
     pub(crate) gate: Gate,
     /// Whether no configuration has begun in it yet.
     is_new: bool,
+    place: Place,
     /// Keeps other processes out while it is open.
     _lock: Option<File>,
 }
@@ -74,7 +75,7 @@ impl Store {
         let gate = Gate::install(&mut conn)?;
         functions::add(&conn, gate.clone(), check)?;
         guard_variables(&conn)?;
-        Ok(Self { conn, gate, is_new, _lock: lock })
+        Ok(Self { conn, gate, is_new, place: place.clone(), _lock: lock })
     }
 
     /// Whether no configuration had begun in it when it was opened; see [`Self::begin`].
@@ -91,6 +92,19 @@ impl Store {
         let sql = "INSERT OR REPLACE INTO disk.global_settings VALUES (?1, ?2)";
         self.conn.execute(sql, [BEGUN, "1"])?;
         Ok(())
+    }
+
+    /// Reads the file of the layer DISK anew: it may have been put in another one's place.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is not what it should be. There is no layer DISK then, and
+    /// whatever needs it fails, until this succeeds.
+    pub fn reopen_disk(&mut self) -> Result<(), StoreError> {
+        let Place::Folder(folder) = &self.place else { return Ok(()) };
+        // The one that is open goes first: the two would share their logs by name.
+        drop(self.conn.execute_batch(&format!("DETACH DATABASE {}", Schema::Disk.name())));
+        attach(&self.conn, Schema::Disk, Some(&folder.join(DISK_FILE)))?;
+        Ok(make_tables(&self.conn)?)
     }
 
     /// Renames the files of a folder, so that the next [`Self::open`] begins anew. The new name of
@@ -158,6 +172,10 @@ fn attach(conn: &Connection, schema: Schema, file: Option<&Path>) -> Result<(), 
     let attached = conn
         .execute(&format!("ATTACH DATABASE ?1 AS {name}"), [text])
         .and_then(|_| check_file(conn, name));
+    if !attached.as_ref().is_ok_and(|report| report == "ok") {
+        // What can't be used is let go; it may not have got as far as being attached.
+        drop(conn.execute_batch(&format!("DETACH DATABASE {name}")));
+    }
     match attached {
         Ok(report) if report == "ok" => Ok(()),
         Ok(reason) => Err(StoreError::Damaged { path: path.to_owned(), reason }),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Statement, types::Value};
 
-use crate::{Access, SqlError, Store};
+use crate::{Access, SqlError, Store, tables::Schema};
 
 /// How long one statement of a user may run.
 pub const STATEMENT_TIME_MAX: Duration = Duration::from_secs(60);
@@ -112,6 +112,23 @@ impl Store {
         }
         let columns = columns.into_iter().map(|column| column.into()).collect();
         Ok(Answer::Rows(RowSet { columns, rows }))
+    }
+
+    /// Bytes of the schemas that are kept in memory.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn memory_bytes(&self) -> Result<u64, SqlError> {
+        let mut bytes = 0_i64;
+        for schema in [Schema::Main, Schema::Stats, Schema::Monitor] {
+            let name = schema.name();
+            let read = |pragma: &str| {
+                let sql = format!("PRAGMA {name}.{pragma}");
+                self.conn.query_row(&sql, [], |row| row.get::<_, i64>(0))
+            };
+            bytes = bytes.saturating_add(read("page_count")?.saturating_mul(read("page_size")?));
+        }
+        Ok(u64::try_from(bytes).unwrap_or_default())
     }
 
     /// Says what a statement has for columns and parameters, without running it.

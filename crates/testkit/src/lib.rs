@@ -11,6 +11,7 @@
 //! | a primary and replicas | [`Replication::start`] |
 //! | the proxy | [`Trunkline::start`] |
 //! | the proxy's rival, a load | [`HaProxy::start`], [`Sysbench`] |
+//! | a Redis server | [`redis_available`], then [`Redis::start`] |
 //! | a program on a real driver | [`Ecosystem::command`] |
 //! | SQL over any of them | [`Server::sql`], [`SqlClient`] |
 
@@ -25,6 +26,7 @@ mod mariadb;
 mod mysql;
 mod port;
 mod process;
+mod redis;
 mod replication;
 mod server;
 mod servers_dir;
@@ -44,6 +46,7 @@ pub use mariadb::{MariaDb, mariadb_available};
 pub use mysql::{MySql, MySqlTree, mysql_available};
 pub use port::{free_port, is_listening};
 pub use process::{Process, Signal};
+pub use redis::{Redis, redis_available};
 pub use replication::{REPLICATION_USER, Replication};
 pub use server::{AuthPlugin, Flavour, Options, Server};
 pub use servers_dir::{find_program, servers_dir};

@@ -347,6 +347,10 @@ fn complete(config: &str, port: u16, http_port: u16, folder: &Path) -> String {
     if !has("http_listen") {
         text.push_str("http_listen = \"127.0.0.1:{http}\"\n");
     }
+    // A whole run of tests with the other driver: `TRUNKLINE_TEST_IO=io_uring cargo test -p e2e`.
+    if let Some(io) = std::env::var("TRUNKLINE_TEST_IO").ok().filter(|_| !has("io")) {
+        text.push_str(&format!("io = \"{io}\"\n"));
+    }
     text.push_str(config);
     text.replace("{port}", &port.to_string())
         .replace("{http}", &http_port.to_string())

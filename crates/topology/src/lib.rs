@@ -5,6 +5,7 @@
 mod address;
 mod gate;
 mod health;
+mod host;
 mod network;
 mod pipeline;
 mod secret;
@@ -15,9 +16,10 @@ mod user;
 pub use address::{Address, AddressError};
 pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use host::HostPattern;
 pub use network::{Network, Origins};
 pub use pipeline::Pipeline;
-pub use secret::Secret;
+pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
 };

@@ -20,6 +20,12 @@ impl Network {
         let (number, is_v4) = number_of(addr.to_canonical());
         self.is_v4 == is_v4 && number & self.mask == self.bits
     }
+
+    /// How many bits of an address do not count.
+    pub(crate) fn host_bits(&self) -> usize {
+        let whole = if self.is_v4 { 32 } else { 128 };
+        whole - self.mask.count_ones() as usize
+    }
 }
 
 /// An address's bits, and whether it is one of IPv4.

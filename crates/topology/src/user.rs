@@ -1,6 +1,8 @@
 //! Who may connect, and as whom they reach the servers.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
+
+use trunkline_protocol::auth::parsec;
 
 use crate::{HostgroupId, Origins, Secret, TlsRequirement};
 
@@ -13,8 +15,14 @@ pub enum Password {
     NativeHash(Secret<[u8; 20]>),
     /// MySQL's `caching_sha2_password` string: `$A$` rounds `$` 20 salt bytes 43 digest characters.
     Sha2Hash(Secret<Vec<u8>>),
+    /// What `sha256_password` stores: `$5$`, 20 salt bytes, `$`, 43 digest characters.
+    Sha256Hash(Secret<Vec<u8>>),
     /// MariaDB's public key for `client_ed25519`, written as 43 characters of base64.
     Ed25519Key(Secret<[u8; 32]>),
+    /// What `parsec` stores: `P` and a digit, salt and public key in base64, with `:` between them.
+    ParsecKey(Secret<Vec<u8>>),
+    /// None is right.
+    Nobodys,
 }
 
 /// The account that a user has on the servers, where it is not the user's own.
@@ -41,6 +49,27 @@ impl fmt::Display for PasswordError {
 impl std::error::Error for PasswordError {}
 
 impl Password {
+    /// What the password itself has to be checked against away from threads that serve others.
+    pub fn slow_hash(&self) -> Option<&Secret<Vec<u8>>> {
+        match self {
+            Self::Sha2Hash(hash) | Self::Sha256Hash(hash) | Self::ParsecKey(hash) => Some(hash),
+            Self::Clear(_) | Self::NativeHash(_) | Self::Ed25519Key(_) | Self::Nobodys => None,
+        }
+    }
+
+    /// The password itself, where it is known.
+    pub fn clear(&self) -> Option<&Secret<String>> {
+        match self {
+            Self::Clear(clear) => Some(clear),
+            Self::NativeHash(_)
+            | Self::Sha2Hash(_)
+            | Self::Sha256Hash(_)
+            | Self::Ed25519Key(_)
+            | Self::ParsecKey(_)
+            | Self::Nobodys => None,
+        }
+    }
+
     /// Reads `*` + 40 hex digits, 43 characters of base64 (`client_ed25519`), or `$A$005$…` (70
     /// bytes, or the same as 140 hex digits with or without `0x`, as servers print it with
     /// `HEX()`).
@@ -50,6 +79,15 @@ impl Password {
             return bytes
                 .map(|bytes| Self::NativeHash(Secret::new(bytes)))
                 .ok_or(PasswordError("a native hash is `*` and 40 hex digits"));
+        }
+        if parsec::Stored::parse(text.as_bytes()).is_some() {
+            return Ok(Self::ParsecKey(Secret::new(text.as_bytes().to_vec())));
+        }
+        if let Some(hash) = text.strip_prefix("$5$") {
+            let is_whole = hash.len() == 64 && hash.as_bytes().get(20) == Some(&b'$');
+            return is_whole
+                .then(|| Self::Sha256Hash(Secret::new(text.as_bytes().to_vec())))
+                .ok_or(PasswordError("a hash of sha256_password is `$5$` and 64 more bytes"));
         }
         if let Some(key) = unbase64(text) {
             return Ok(Self::Ed25519Key(Secret::new(key)));
@@ -61,7 +99,7 @@ impl Password {
         raw.filter(|bytes| bytes.len() == 70 && bytes.starts_with(b"$A$") && bytes.get(6) == Some(&b'$'))
             .map(|bytes| Self::Sha2Hash(Secret::new(bytes)))
             .ok_or(PasswordError(
-                "a hash is `*` and 40 hex digits, `$A$005$` and 63 more bytes (as text, or all of it as hex), or 43 characters of base64",
+                "a hash is `*` and 40 hex digits, `$A$005$` and 63 more bytes (as text, or all of it as hex), `$5$` and 64 more bytes, 43 characters of base64, or what parsec stores (`P0:salt:key`)",
             ))
     }
 }
@@ -122,6 +160,22 @@ pub struct User {
     /// Where the user's clients may come from; empty for everywhere. From elsewhere the user is
     /// unknown.
     pub allow_from: Origins,
+    /// The system's number of the user whose processes need no password over a Unix socket.
+    pub unix_uid: Option<u32>,
+    /// The host pattern of the account in servers' grant tables; `None` for a user of the
+    /// configuration.
+    pub host: Option<String>,
+}
+
+impl User {
+    /// What tells users apart: several accounts of servers may have one name. No name of the
+    /// configuration has a NUL.
+    pub fn key(&self) -> Cow<'_, str> {
+        match &self.host {
+            None => Cow::Borrowed(&self.name),
+            Some(host) => Cow::Owned(format!("{}\0{host}", self.name)),
+        }
+    }
 }
 
 #[cfg(test)]

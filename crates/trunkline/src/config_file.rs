@@ -11,7 +11,7 @@ use trunkline_admin::desk::FirstRow;
 use trunkline_config::{Config, FileSource, Given, TableRow};
 use trunkline_proxy::TlsFolders;
 use trunkline_store::Value;
-use trunkline_topology::Password;
+use trunkline_topology::{Password, Secret};
 
 /// Permission bits of everybody but the owner.
 const OTHERS: u32 = 0o077;
@@ -93,7 +93,8 @@ impl ConfigFile {
             .map_err(|error| vec![format!("can't read the configuration file {name}: {error}")])?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let files = Files { folder, password_files: RefCell::default() };
-        let parsed = trunkline_config::parse(&text, &name.to_string(), &files);
+        let text = Secret::new(text);
+        let parsed = trunkline_config::parse(text.expose(), &name.to_string(), &files);
         let config =
             parsed.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let warnings = self.warnings(&config, mode, &files.password_files.into_inner());

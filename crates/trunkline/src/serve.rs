@@ -19,11 +19,17 @@ mod notify;
 mod reporter;
 mod signals;
 
-use std::{process::ExitCode, time::SystemTime};
+use std::{
+    env,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+    time::SystemTime,
+};
 
 use tokio::runtime::Builder;
 
 use crate::{cli::ServeArgs, complain};
+use supervisor::Ended;
 
 /// Serves until it is told to stop. The exit code is 0 after a graceful stop.
 pub fn run(args: ServeArgs) -> ExitCode {
@@ -46,16 +52,28 @@ pub fn run(args: ServeArgs) -> ExitCode {
     let outcome = runtime.block_on(async {
         match start::start(origin, read, database, log, started).await? {
             Some(supervisor) => supervisor.run().await,
-            None => Ok(()),
+            None => Ok(Ended::Stopped),
         }
     });
     // Look-ups and reports that still run on other threads are not waited for.
     runtime.shutdown_background();
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::Stopped) => ExitCode::SUCCESS,
+        Ok(Ended::ToRestart) => restart(),
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Puts the program that the command line names in this process's place: another version, if it
+/// was replaced meanwhile. What was saved is what it begins with.
+fn restart() -> ExitCode {
+    let mut arguments = env::args_os();
+    let Some(program) = arguments.next() else { return ExitCode::FAILURE };
+    let arguments = arguments.filter(|argument| argument != "--initial");
+    let error = Command::new(&program).args(arguments).exec();
+    tracing::error!("can't begin anew with {}: {error}", program.display());
+    ExitCode::FAILURE
 }

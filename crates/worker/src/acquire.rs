@@ -16,6 +16,26 @@ use crate::{
 /// ms: its server may have closed it.
 const PROBE_AFTER_MS: u64 = 1_000;
 
+/// Who waits before a statement.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ahead {
+    /// More than there are connections coming up.
+    is_long: bool,
+    /// Somebody of its account.
+    has_account: bool,
+}
+
+/// Whom [`Worker::pump`] could not serve.
+#[derive(Debug, Default)]
+struct Passed {
+    /// How many, from the front of the queue.
+    waiters: usize,
+    /// The servers that they wait for; a hostgroup has few.
+    servers: Vec<Option<SlotId>>,
+    /// There would be a connection if another worker gave one.
+    is_at_cap: bool,
+}
+
 impl Worker {
     /// Finds a connection for the statement that `id` has under way.
     pub(crate) fn acquire(&mut self, id: ClientId) {
@@ -26,13 +46,11 @@ impl Worker {
             return;
         };
         // Whoever waits already is served first, unless a connection is coming up for each.
-        let waiting = self.pool.waiters(hostgroup).len();
-        let is_free = waiting == 0 || waiting <= self.pool.connecting(hostgroup);
-        if is_free && self.acquire_shared(id, hostgroup, account) {
+        let ahead = self.ahead_of(id, hostgroup, account);
+        if !ahead.is_long && self.acquire_shared(id, hostgroup, account) {
             return;
         }
-        let others_wait = self.pool.waiters(hostgroup).iter().any(|w| w.account == account);
-        if others_wait {
+        if ahead.has_account {
             return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
         }
         match self.choose(id, hostgroup, account) {
@@ -53,6 +71,34 @@ impl Worker {
                 if has_plant!(self, CapOffByOne) && self.opens_beyond(id, hostgroup, account) => {}
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
+    }
+
+    /// Who waits before this statement for what it wants. Who waits for another server than it may
+    /// run on, or for one alone where it may run on any, does not keep it.
+    fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> Ahead {
+        let mut ahead = Ahead::default();
+        if self.pool.waiters(hostgroup).is_empty() {
+            return ahead;
+        }
+        let connecting = self.pool.connecting(hostgroup);
+        let clients = &self.clients;
+        let named = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => statement.only_on.as_deref(),
+            _ => None,
+        };
+        let (own, mut count) = (named(id), 0);
+        for waiter in self.pool.waiters(hostgroup).iter() {
+            if named(waiter.client).is_some_and(|server| Some(server) != own) {
+                continue;
+            }
+            count += 1;
+            ahead.is_long = count > connecting;
+            ahead.has_account |= waiter.account == account;
+            if ahead.is_long && ahead.has_account {
+                break;
+            }
+        }
+        ahead
     }
 
     /// One more than a server may have; only a planted bug asks for it.
@@ -307,14 +353,22 @@ impl Worker {
         self.pool.waited_for().next().is_some()
     }
 
-    /// Serves those who wait for a hostgroup as far as that is possible by now.
+    /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
+    /// server alone keeps nobody behind from the others.
     pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
         let connecting = self.pool.connecting(hostgroup);
         let mut unserved = self.pool.waiters(hostgroup).len().saturating_sub(connecting);
+        let mut passed = Passed::default();
         while unserved > 0 {
             unserved -= 1;
-            let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
+            let next = self.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
+            let Some(waiter) = next else { break };
             let (client, account) = (waiter.client, waiter.account);
+            let named = self.named_server(client);
+            if named.is_some() && passed.servers.contains(&named) {
+                passed.waiters += 1;
+                continue;
+            }
             match self.choose(client, hostgroup, account) {
                 Choice::Join(_, conn) | Choice::Idle(_, conn) => {
                     self.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
@@ -323,20 +377,27 @@ impl Worker {
                 }
                 Choice::Open(slot) => {
                     if self.open(slot, hostgroup, account, client).is_none() {
-                        return;
+                        break;
                     }
                 }
                 Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
                 Choice::Replace(slot, conn) => {
                     if self.replace(slot, conn, hostgroup, account, client).is_none() {
-                        return;
+                        break;
                     }
                 }
-                Choice::Wait(RefusalCause::AllAtMaxConnections) => {
-                    return self.ask_peers(hostgroup);
+                Choice::Wait(cause) => {
+                    passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
+                    if named.is_none() {
+                        break;
+                    }
+                    passed.waiters += 1;
+                    passed.servers.push(named);
                 }
-                Choice::Wait(_) => return,
             }
+        }
+        if passed.is_at_cap {
+            self.ask_peers(hostgroup);
         }
     }
 

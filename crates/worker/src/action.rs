@@ -2,8 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_pool::ConnId;
-use trunkline_protocol::Reader;
+use trunkline_protocol::{Reader, auth::parsec::Derivation};
 use trunkline_topology::{Secret, Server, ServerKey, TlsOffer, TlsParams};
 
 use crate::{ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
@@ -22,6 +23,9 @@ pub enum Side {
 pub struct Peer {
     /// The client's address, as its balancer told it or the socket's; `None` over a Unix socket.
     pub client_addr: Option<IpAddr>,
+    /// The system's number of the user whose process it is, over a Unix socket and without a
+    /// balancer between.
+    pub client_uid: Option<u32>,
     /// The listener's address; `None` for a Unix socket.
     pub proxy_addr: Option<IpAddr>,
     /// The listener's port; `None` for a Unix socket.
@@ -112,6 +116,19 @@ pub enum Action {
         /// What to encrypt.
         plaintext: Secret<Vec<u8>>,
     },
+    /// Derive the seed of a password's key; answer with `server_derived`.
+    Derive {
+        /// On which connection.
+        conn: ConnId,
+        /// The password.
+        password: Secret<Vec<u8>>,
+        /// What the server derives it with.
+        derivation: Derivation,
+    },
+    /// Overwrite what was read lately: a login is over, and a password may have been in it.
+    Wipe,
+    /// Find out what users the servers have, publish them, and answer with `users_looked_up`.
+    LookUpUsers,
     /// Ask the other workers for an idle connection to this server: the global cap is reached.
     AskPeers(ServerKey),
     /// Give this connection, with its socket, to another worker.
@@ -153,6 +170,13 @@ pub enum Action {
         /// What came of it.
         answer: KillAnswer,
     },
+    /// Tell an administrator what came of the `KILL` that this worker was given.
+    TellAdministrator {
+        /// The number that it was given with.
+        ticket: u64,
+        /// What came of it.
+        answer: KillAnswer,
+    },
     /// Tell a worker that answers which its clients wait for were stored, or will not be.
     WakeCached {
         /// The worker.
@@ -160,6 +184,10 @@ pub enum Action {
         /// Its clients.
         clients: Vec<ClientId>,
     },
+    /// Ask the shared cache; `cache_woken` with the one who waits, when that is over.
+    AskShared(Box<SharedAsk>),
+    /// Store this in the shared cache.
+    StoreShared(Box<SharedStore>),
     /// Something an operator should read. At most a few per second for each cause.
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.

@@ -107,6 +107,17 @@ impl Addresses {
         delay_ms
     }
 
+    /// Addresses with failed logins: how many in a row, and when the last one was, ms.
+    pub(crate) fn failing(&self) -> Vec<(IpAddr, u32, u64)> {
+        let failing = lock(&self.failing);
+        failing.iter().map(|(addr, known)| (*addr, known.failures, known.last_ms)).collect()
+    }
+
+    /// Forgets them; how many there were.
+    pub(crate) fn forget_failing(&self) -> usize {
+        std::mem::take(&mut *lock(&self.failing)).len()
+    }
+
     /// A login from there succeeded.
     pub(crate) fn succeeded(&self, addr: IpAddr) {
         lock(&self.failing).remove(&machine(addr));

@@ -5,10 +5,11 @@ use std::{collections::HashMap, rc::Rc};
 use foldhash::fast::FixedState;
 use trunkline_config::Settings;
 use trunkline_sql::{
-    analysis::{Access, Analysis, Effect, StatementKind, analyse},
+    analysis::{Access, Analysis, Effect, StatementKind, analyse_knowing},
     digest::{self, Digester},
     hint::Hints,
     recall::computes_values,
+    routine::Routines,
     set::Assignment,
     token::{Encoding, Modes},
 };
@@ -44,6 +45,8 @@ impl Known {
 pub(crate) struct Analyses {
     digester: Digester,
     settings: digest::Settings,
+    /// What is declared to read only.
+    routines: Routines,
     young: HashMap<u64, Rc<Known>, FixedState>,
     old: HashMap<u64, Rc<Known>, FixedState>,
 }
@@ -56,16 +59,20 @@ impl Analyses {
         Self {
             digester: Digester::new(),
             settings: digest_settings(settings),
+            routines: settings.reading_routines.clone(),
             young: HashMap::with_hasher(FixedState::default()),
             old: HashMap::with_hasher(FixedState::default()),
         }
     }
 
-    /// Takes over changed settings; digests made under other settings are not comparable.
+    /// Takes over changed settings; digests made under other settings are not comparable, and
+    /// other routines make other analyses.
     pub(crate) fn configure(&mut self, settings: &Settings) {
-        let settings = digest_settings(settings);
-        if settings != self.settings {
-            self.settings = settings;
+        let routines = &settings.reading_routines;
+        let digests = digest_settings(settings);
+        if digests != self.settings || *routines != self.routines {
+            self.routines.clone_from(routines);
+            self.settings = digests;
             self.young.clear();
             self.old.clear();
         }
@@ -93,7 +100,7 @@ impl Analyses {
                 return known;
             }
         }
-        let analysis = analyse(text, modes);
+        let analysis = analyse_knowing(text, modes, &self.routines);
         // A clean text has no comments.
         let hints = match digest.is_clean {
             true => Hints::default(),

@@ -131,7 +131,8 @@ impl Worker {
             Ok(Opening::Whole(header, len)) => {
                 if let Some((addr, _)) = header.addresses {
                     let client_addr = Some(addr.ip().to_canonical());
-                    client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
+                    client.peer =
+                        Arc::new(Peer { client_addr, client_uid: None, ..(*client.peer).clone() });
                     self.stats.counters.proxy_headers += 1;
                 }
                 client.inbox.drain(..len);

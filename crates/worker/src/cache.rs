@@ -36,6 +36,8 @@ use crate::{
     route::Route,
 };
 
+mod shared;
+
 /// A longer command is not cached, bytes.
 const COMMAND_LEN_MAX: usize = 64 * 1024;
 /// How long a statement waits for the answer to an equal one, where its rule does not say so, ms.
@@ -98,6 +100,8 @@ pub(crate) struct Fill {
     ticket: Ticket,
     /// What has come of the answer.
     pub copy: Capture,
+    /// Where it goes beside, if there is a shared cache.
+    shared: Option<shared::SharedPlace>,
 }
 
 /// What the cache has for a statement.
@@ -105,6 +109,8 @@ enum Found {
     Answer(Arc<Reply>),
     /// Its answer is to be stored.
     Fill(Ticket),
+    /// The same, in place of one that is to be renewed: a server is asked, whoever else has it.
+    Renew(Ticket),
     /// An equal one is under way, and it waits for that one's answer.
     Wait,
     /// It goes on as any other.
@@ -124,14 +130,18 @@ impl Worker {
     ) {
         let mut key = std::mem::take(&mut self.cache_key);
         key.clear();
-        let found = match self.put_key(id, &route, &statement, text_len, order, &mut key) {
-            Some(()) => self.look_up(id, &key, order, order.wait_ms > 0),
-            None => Found::Nothing,
-        };
-        if let Found::Fill(ticket) = found {
-            statement.fill = Some(self.new_fill(&key, ticket));
+        if self.put_key(id, &route, &statement, text_len, order, &mut key).is_none() {
+            self.cache_key = key;
+            return self.set_off(id, route, statement, text_len);
+        }
+        let found = self.look_up(id, &key, order, order.wait_ms > 0);
+        if let Found::Fill(ticket) | Found::Renew(ticket) = found {
+            statement.fill = Some(self.new_fill(&key, ticket, &route));
         }
         match found {
+            Found::Fill(_) if self.has_shared_place(&statement) => {
+                self.ask_shared(id, route, statement, text_len);
+            }
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);
                 self.buffers.give(statement.frames);
@@ -141,12 +151,15 @@ impl Worker {
                 let waiting = Waiting { route, text_len, awaits_cache };
                 self.await_cached(id, waiting, statement, order);
             }
-            Found::Fill(_) | Found::Nothing => self.set_off(id, route, statement, text_len),
+            Found::Fill(_) | Found::Renew(_) | Found::Nothing => {
+                self.count_miss(order);
+                self.set_off(id, route, statement, text_len);
+            }
         }
         self.cache_key = key;
     }
 
-    fn new_fill(&self, key: &[u8], ticket: Ticket) -> Box<Fill> {
+    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
         let settings_max = self.snapshot.settings.query_cache_result_max;
         let share = usize::try_from(self.cache.reply_max()).unwrap_or(usize::MAX);
         Box::new(Fill {
@@ -154,6 +167,7 @@ impl Worker {
             key: key.into(),
             ticket,
             copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
+            shared: self.shared_place(key, route),
         })
     }
 
@@ -161,30 +175,20 @@ impl Worker {
         let now_us = self.now.us;
         let found = self.cache.get(key, order.ttl_us(), now_us);
         self.stats.counters.cache_lookups += 1;
-        let figures = self.stats.cache_mut(order.rule);
         match found {
             Some(reply) if !reply.is_soft(now_us) => Found::Answer(reply),
             // The first one renews it.
             Some(reply) => match self.cache.begin(key, None, now_us) {
-                Begun::Fill(ticket) => {
-                    figures.misses += 1;
-                    Found::Fill(ticket)
-                }
+                Begun::Fill(ticket) => Found::Renew(ticket),
                 Begun::Wait | Begun::Busy => Found::Answer(reply),
             },
             None => {
                 let (worker, ClientId { index, generation }) = (self.options.index, id);
                 let waiter = may_wait.then_some(Waiter { worker, index, generation });
                 match self.cache.begin(key, waiter, now_us) {
-                    Begun::Fill(ticket) => {
-                        figures.misses += 1;
-                        Found::Fill(ticket)
-                    }
+                    Begun::Fill(ticket) => Found::Fill(ticket),
                     Begun::Wait => Found::Wait,
-                    Begun::Busy => {
-                        figures.misses += 1;
-                        Found::Nothing
-                    }
+                    Begun::Busy => Found::Nothing,
                 }
             }
         }
@@ -207,7 +211,7 @@ impl Worker {
         };
         let shape = ResponseShape::Query;
         let mut relay = Relay::new(shape, reply.format, session.format, true).numbered_from(1);
-        relay.set_told(session.told);
+        relay.set_told(session.told.clone());
         relay.set_without_cursor();
         know_columns(&mut relay, statement, session);
         let before = client.outbox.position();
@@ -289,23 +293,41 @@ impl Worker {
         else {
             return;
         };
+        if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
+            // What it was to be a part of has gone while it waited.
+            self.set_timer(id, 0);
+            self.fail_statement(id, 2013, b"HY000", &cause);
+            return self.close_client(id);
+        }
         let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
         else {
             return;
         };
         self.set_timer(id, 0);
         let Waiting { route, text_len, awaits_cache } = *waiting;
+        let route = self.still_there(id, route);
         let key = awaits_cache.unwrap_or_default();
+        if statement.fill.is_some() {
+            return self.go_on_from_shared(id, route, statement, text_len, order);
+        }
         match self.look_up(id, &key, order, false) {
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);
                 self.retire(statement);
                 return self.after_statement(id);
             }
-            Found::Fill(ticket) => statement.fill = Some(self.new_fill(&key, ticket)),
+            Found::Fill(ticket) | Found::Renew(ticket) => {
+                statement.fill = Some(self.new_fill(&key, ticket, &route));
+            }
             Found::Wait | Found::Nothing => {}
         }
+        self.count_miss(order);
         self.set_off(id, route, *statement, text_len);
+    }
+
+    /// A server is asked.
+    fn count_miss(&mut self, order: CacheOrder) {
+        self.stats.cache_mut(order.rule).misses += 1;
     }
 
     /// The statement has been answered: its answer is stored if it is fit for that.
@@ -330,6 +352,9 @@ impl Worker {
             let figures = self.stats.cache_mut(order.rule);
             figures.stored += 1;
             figures.stored_bytes += len;
+        }
+        if let Some(reply) = &reply {
+            self.store_shared(&fill, reply);
         }
         let waiters = fill.cache.finish(&fill.key, fill.ticket, reply);
         self.wake_waiters(waiters);
@@ -399,6 +424,7 @@ impl Worker {
             bytes: bytes.into(),
             format,
             sent_us,
+            before_us: 0,
             soft_us: sent_us + soft_us,
             expires_us: sent_us + order.ttl_us(),
         })
@@ -432,7 +458,7 @@ impl Worker {
             return None;
         }
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
-        put(key, session.user.name.as_bytes());
+        put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
         key.push(u8::from(session.modes.no_backslash_escapes));

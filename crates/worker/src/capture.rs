@@ -16,6 +16,11 @@ impl Capture {
         Self { bytes: Vec::new(), bytes_max, is_too_long: false }
     }
 
+    /// The longest answer that it takes.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Takes a part of the answer. One that gets too long is given up.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         if self.is_too_long || self.bytes.len() + bytes.len() > self.bytes_max {

@@ -7,7 +7,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::HEADER_LEN,
     command::execute::CURSOR_FLAGS,
-    packet::track::Told,
+    packet::told::Told,
     response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
@@ -317,6 +317,19 @@ pub(crate) enum Stage {
     Sent(ConnId),
     /// The same, on a connection that other sessions' statements run on too.
     Shared(ConnId),
+}
+
+impl Stage {
+    /// The connection that the statement has, or shares.
+    pub(crate) fn conn(self) -> Option<ConnId> {
+        match self {
+            Self::Queued => None,
+            Self::Synchronising(conn)
+            | Self::Preparing(conn)
+            | Self::Sent(conn)
+            | Self::Shared(conn) => Some(conn),
+        }
+    }
 }
 
 /// What a command is to the session, beyond its bytes.

@@ -9,7 +9,7 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
-        track::Told,
+        told::Told,
     },
     response::ResponseShape,
 };
@@ -21,6 +21,7 @@ use crate::{
     client::{Phase, Purpose, Stage, Statement},
     compressed::answer_seq,
     infile::Upload,
+    internal_session::asks_for_session,
     kill::{KillScope, KillText, kill_of},
     login::ignore_spaces,
     modes::modes_of,
@@ -349,6 +350,9 @@ impl Worker {
             && let Some(sql) = self.asks_for_route(id, text)
         {
             return self.answer_route(id, sql);
+        }
+        if asks_for_session(&known.analysis, text) {
+            return self.answer_session(id);
         }
         if self.refuses_local_file(id, &known.analysis) {
             return;

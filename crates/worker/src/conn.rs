@@ -77,6 +77,10 @@ pub(crate) struct Conn {
     pub epoch: u32,
     /// When it was opened, or last became idle, ms.
     pub since_ms: u64,
+    /// When its last login began, µs.
+    pub login_us: u64,
+    /// When it was held back because its client does not read, µs.
+    pub paused_us: u64,
     /// The fast-forward client that it is opened for.
     pub forwards: Option<ClientId>,
 }
@@ -136,6 +140,8 @@ pub(crate) enum Owner {
     Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
+    /// The proxy: has variables reported that this client's session has set unseen.
+    Values(ClientId),
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
     Reset,
     /// The proxy: `COM_PING` on an idle connection.
@@ -176,7 +182,7 @@ impl MovedConn {
 /// Who a connection is logged in as, and the capabilities that change how the server behaves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AccountKey {
-    /// The user of the proxy.
+    /// The [`key`](trunkline_topology::User::key) of the proxy's user.
     pub user: Arc<str>,
     /// Its name on the servers, where that is configured apart.
     pub backend: Option<Arc<str>>,
@@ -186,6 +192,12 @@ pub(crate) struct AccountKey {
 impl AccountKey {
     /// The name that servers know.
     pub(crate) fn server_user(&self) -> &str {
-        self.backend.as_deref().unwrap_or(&self.user)
+        let own = self.user.split_once('\0').map_or(&*self.user, |(name, _)| name);
+        self.backend.as_deref().unwrap_or(own)
+    }
+
+    /// Whether servers' grant tables say who this is.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.user.contains('\0')
     }
 }

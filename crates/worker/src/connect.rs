@@ -1,14 +1,10 @@
-//! Step 7, when a connection has to be made: opening, logging in, and switching the session
-//! trackers on.
+//! Step 7, when a connection has to be made: opening and logging in.
 
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
-    capability::Capabilities,
-    codec::frame,
-    packet::greeting::Flavor,
-    response::{Relay, ReplyFormat, ResponseShape},
+    capability::Capabilities, codec::frame, packet::greeting::Flavor, response::ReplyFormat,
 };
 use trunkline_session::{
     backend::{
@@ -18,12 +14,11 @@ use trunkline_session::{
     frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
-use trunkline_topology::{Address, HostgroupId, RefusalCause, ServerCompression, TlsMode};
+use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
     Action, ClientId, Worker,
-    conn::{Conn, ConnPhase, InFlight, Owner},
-    dispatch::put_own_query,
+    conn::{AccountKey, Conn, ConnPhase, Owner},
     outbox::Outbox,
     prepared::ServerStmts,
 };
@@ -61,13 +56,6 @@ fn compression_wanted(compression: ServerCompression) -> Capabilities {
         }
     }
 }
-
-/// Says what changes in a session beyond what a statement's text shows.
-const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
-    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
-
-const TRANSACTION_TRACKER_ON: &[u8] =
-    b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
@@ -124,6 +112,8 @@ impl Worker {
             schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
             since_ms: self.now.ms(),
+            login_us: self.now.us,
+            paused_us: 0,
             forwards: None,
         };
         let id = self.conns.insert_with(|_| conn);
@@ -192,6 +182,7 @@ impl Worker {
         conn.password = self.password_turns.turn(slot.index(), account);
         conn.list = ConnState::Connecting;
         conn.since_ms = self.now.ms();
+        conn.login_us = self.now.us;
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
@@ -259,13 +250,26 @@ impl Worker {
 
     /// The driver encrypted a password; `None` when the server's key was no key.
     pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
+        self.server_login_resumed(id, |handshake, out| handshake.on_encrypted(ciphertext, out));
+    }
+
+    /// The driver derived a key's seed; `None` when it could not.
+    pub fn server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
+        self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
+    }
+
+    fn server_login_resumed(
+        &mut self,
+        id: ConnId,
+        resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
+    ) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        let step = handshake.on_encrypted(ciphertext, conn.outbox.buf(&mut self.buffers));
+        let step = resume(handshake, conn.outbox.buf(&mut self.buffers));
         self.touch_server(id);
         self.server_step(id, step);
         self.server_login_read(id, &[]);
@@ -277,6 +281,9 @@ impl Worker {
             ServerStep::StartTls => self.start_server_tls(id),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
                 self.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
+            }
+            ServerStep::Derive { password, derivation } => {
+                self.act(Action::Derive { conn: id, password, derivation });
             }
             ServerStep::Ready(identity) => self.server_ready(id, *identity),
             ServerStep::Failed(failure) => self.login_failed(id, failure),
@@ -296,6 +303,7 @@ impl Worker {
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        let took_us = self.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
         self.password_turns.taken(slot_index, conn.account);
         if let Some(slot) = self.pool.slot_mut(slot) {
@@ -304,6 +312,7 @@ impl Worker {
         }
         self.last_failures.remove(&hostgroup);
         self.stats.server_mut(slot_index).connect_ok += 1;
+        self.stats.connected(took_us);
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
@@ -314,41 +323,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Written with the first statement; its answer is read and dropped.
-    pub(crate) fn switch_trackers_on(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
-        if !conn.format.session_track {
-            return;
-        }
-        let relay =
-            Relay::new(ResponseShape::Query, conn.format, conn.format, false).numbered_from(1);
-        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
-        conn.tracks_transactions = false;
-        let takes_attributes = conn.takes_attributes;
-        self.write_server(id, |out| {
-            put_own_query(out, TRACKERS_ON, takes_attributes);
-        });
-    }
-
-    /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
-    /// of every connection, as servers then report the progress of every transaction.
-    pub(crate) fn track_transactions(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
-        if !conn.format.session_track || std::mem::replace(&mut conn.tracks_transactions, true) {
-            return;
-        }
-        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
-        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
-        let takes_attributes = conn.takes_attributes;
-        self.write_server(id, |out| {
-            put_own_query(out, TRANSACTION_TRACKER_ON, takes_attributes);
-        });
     }
 
     /// The server refused the login. Wrong credentials are the account's fault, so those who
@@ -368,7 +342,8 @@ impl Worker {
         self.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
-            (FailureKind::AuthenticationDenied | FailureKind::NeedsPassword, _) => {}
+            (FailureKind::AuthenticationDenied, _) => self.doubt(account),
+            (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
@@ -392,6 +367,15 @@ impl Worker {
             self.fail_statement(waiter.client, failure.code, &failure.sqlstate, &text);
         }
         self.pump(hostgroup);
+    }
+}
+
+impl Worker {
+    /// A server does not take an account: if it comes from a server, it may be another one now.
+    fn doubt(&mut self, account: AccountId) {
+        if self.accounts.key(account).is_some_and(AccountKey::is_granted) {
+            self.look_up_users(None);
+        }
     }
 }
 

@@ -178,6 +178,7 @@ impl Worker {
             return;
         };
         let takes_attributes = conn.takes_attributes;
+        conn.follow_transaction_tracker(&state);
         let out = conn.outbox.buf(&mut self.buffers);
         let mut expect = |set: Option<u64>| {
             let relay =
@@ -248,7 +249,7 @@ impl Worker {
         if let Some((header, _, [])) = split_packet(&statement.frames) {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
-        relay.set_told(session.told);
+        relay.set_told(session.told.clone());
         if !statement.opens_cursor() {
             relay.set_without_cursor();
         }

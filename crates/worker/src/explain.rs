@@ -13,7 +13,7 @@ use trunkline_session::tracker::{
     Charset, PinReason, Pins, Schema, SessionState, Trust, apply_outcome,
 };
 use trunkline_sql::{
-    analysis::{Access, Analysis, StatementKind, TransactionEffect, analyse},
+    analysis::{Access, Analysis, StatementKind, TransactionEffect, analyse_knowing},
     digest::Digester,
     hint::Hints,
     token::Modes,
@@ -101,7 +101,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     let (visits, decision) = snapshot.rules.explain(&question);
     let sent = decision.rewritten.as_deref().unwrap_or(sql);
     let asked = Asked {
-        analysis: analyse(sent, &asking.modes),
+        analysis: analyse_knowing(sent, &asking.modes, &settings.reading_routines),
         hints: Hints::find(sent, digest.first_comment, &asking.modes),
         schema: asking.schema,
         is_autocommit_off: asking.is_autocommit_off,

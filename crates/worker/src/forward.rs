@@ -16,6 +16,10 @@ const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
 impl Worker {
     /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
+        if self.is_forward_denied(id) {
+            let text = self.snapshot.settings.firewall_whitelist_errormsg.clone();
+            return self.refuse(id, 1, 1148, b"42000", &text);
+        }
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
         let (hostgroup, account) = (session.user.default_hostgroup, session.account);

@@ -182,6 +182,8 @@ impl Worker {
             schemas_defined: 0,
             epoch: moved.epoch,
             since_ms,
+            login_us: 0,
+            paused_us: 0,
             forwards: None,
         });
         Some(id)

@@ -11,7 +11,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
-    reports_change,
+    reports_change, sets_trackers,
 };
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect},
@@ -153,7 +153,7 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());
-        if statement.attributes.is_some() {
+        if statement.attributes.is_some() || sets_trackers(&known.analysis.effects) {
             return false;
         }
         if !session.leases.is_empty() || !session.accepted_sets.contains(&text) {

@@ -24,6 +24,8 @@ const STUCK_AFTER_US: u64 = 10_000;
 /// Warnings and found rows hold an idle session on its connection for this long, ms. After that
 /// they can still be read as long as nobody else has used the connection.
 const BRIEF_PIN_MS: u64 = 1_000;
+/// Cached answers whose time has passed that it lets go of in one look.
+const SWEPT_MAX: usize = 4_096;
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
 
@@ -75,6 +77,7 @@ impl Worker {
             self.balance();
             self.adapt_patience();
             self.expire_kills();
+            self.cache.sweep(self.now.us, SWEPT_MAX);
         }
         self.sweep_conns();
         self.check_stop();

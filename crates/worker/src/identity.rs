@@ -84,7 +84,7 @@ impl Worker {
     /// The account of `name` on the servers as `session`'s user has it: with today's passwords if
     /// the configuration still has that account, else with those of the login.
     fn backend_of<'a>(&'a self, session: &'a Session, name: &str) -> Option<&'a BackendAccount> {
-        let today = self.snapshot.users.get(&*session.user.name);
+        let today = self.snapshot.today(&session.user);
         let users = today.into_iter().chain([&session.user]);
         users.filter_map(|user| user.backend.as_ref()).find(|backend| backend.user == name)
     }
@@ -104,7 +104,7 @@ impl Worker {
             let newest = older.and_then(|_| self.newest_password(session));
             let credential = retained.or(newest).map(Credential::from_password);
             let credential = credential.unwrap_or_else(|| (*session.credential).clone());
-            return Some((key.user.to_string(), credential));
+            return Some((key.server_user().to_owned(), credential));
         };
         let backend = self.backend_of(session, name)?;
         let retained = backend.retained_password.as_ref();
@@ -150,11 +150,11 @@ impl Worker {
     }
 
     fn retained_password(&self, session: &Session) -> Option<&Password> {
-        clear_retained(self.snapshot.users.get(&*session.user.name)?)
+        clear_retained(self.snapshot.today(&session.user)?)
     }
 
     fn newest_password(&self, session: &Session) -> Option<&Password> {
-        self.snapshot.users.get(&*session.user.name).map(|user| &user.password)
+        self.snapshot.today(&session.user).map(|user| &user.password)
     }
 }
 

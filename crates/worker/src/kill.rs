@@ -34,20 +34,21 @@ pub struct KillRequest {
     pub number: u32,
     /// What ends.
     pub scope: KillScope,
-    /// The user that asks; only a user's own sessions may be ended.
-    pub user: Box<str>,
+    /// The user that asks: only a user's own sessions may be ended. `None` for an administrator,
+    /// who may end anybody's.
+    pub user: Option<Box<str>>,
     /// Who is told what came of it.
     pub asker: KillAsker,
 }
 
-/// The client that waits for what came of its `KILL`.
+/// Who waits for what came of a `KILL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KillAsker {
-    /// The worker that has it.
+    /// The worker that is told.
     pub worker: usize,
-    /// Which client.
-    pub client: ClientId,
-    /// Tells this `KILL` from an earlier one of the same client.
+    /// Its client; `None` for an administrator, who asks through that worker.
+    pub client: Option<ClientId>,
+    /// Tells this `KILL` from others of who asks.
     pub ticket: u64,
 }
 
@@ -155,9 +156,9 @@ impl Worker {
         if number == client.number {
             return self.kill_oneself(id, scope);
         }
-        let user = session.user.name.as_str().into();
+        let user = Some(session.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
-        let asker = KillAsker { worker: self.options.index, client: id, ticket };
+        let asker = KillAsker { worker: self.options.index, client: Some(id), ticket };
         let request = KillRequest { number, scope, user, asker };
         let to = worker_of(number, self.options.workers);
         match to == self.options.index {
@@ -189,8 +190,12 @@ impl Worker {
             // It is as good as gone.
             return self.answer_kill(asker, KillAnswer::Unknown);
         }
-        let is_own = client.session.as_ref().is_some_and(|session| *session.user.name == *user);
-        if !is_own {
+        let session = client.session.as_ref();
+        let may_end = user.as_deref().is_none_or(|user| {
+            // Who has not logged in yet is nobody's.
+            session.is_some_and(|session| *session.user.key() == *user)
+        });
+        if !may_end {
             return self.answer_kill(asker, KillAnswer::NotOwner);
         }
         self.stats.counters.clients_killed += u64::from(scope == KillScope::Session);
@@ -230,7 +235,10 @@ impl Worker {
 
     /// What came of a `KILL` of this worker's client.
     pub fn kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
-        let Some(client) = self.clients.get_mut(asker.client) else {
+        let Some(id) = asker.client else {
+            return self.act(Action::TellAdministrator { ticket: asker.ticket, answer });
+        };
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         let number = match &client.phase {
@@ -238,7 +246,6 @@ impl Worker {
             _ => return,
         };
         client.phase = Phase::Idle;
-        let id = asker.client;
         match answer {
             KillAnswer::Done => self.answer_ok(id),
             KillAnswer::Unknown => {
@@ -268,7 +275,7 @@ impl Worker {
                 continue;
             };
             let (worker, ticket) = (self.options.index, wait.ticket);
-            let asker = KillAsker { worker, client: id, ticket };
+            let asker = KillAsker { worker, client: Some(id), ticket };
             let text = "what came of the KILL is not known".to_owned();
             self.kill_answered(asker, KillAnswer::failed(text));
         }

@@ -81,6 +81,8 @@ mod held;
 mod housekeeping;
 mod identity;
 mod infile;
+mod internal_session;
+mod inventory;
 mod kill;
 mod moving;
 mod reload;
@@ -90,6 +92,7 @@ mod stop;
 mod timer;
 mod tls;
 mod traces;
+mod trackers;
 
 pub use action::{Action, Peer, Side};
 pub use analysis::digest_settings;

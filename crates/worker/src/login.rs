@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use trunkline_config::Snapshot;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{self, HEADER_LEN, PAYLOAD_MAX},
@@ -10,7 +11,7 @@ use trunkline_protocol::{
         greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
-        track::Told,
+        told::Told,
     },
 };
 use trunkline_session::{
@@ -19,7 +20,7 @@ use trunkline_session::{
     tracker::{Charset, Schema, SessionState},
 };
 use trunkline_stats::ClientRefusal;
-use trunkline_topology::{Password, User};
+use trunkline_topology::{Password, User, wipe_front};
 
 use crate::{
     Action, ClientId, Shared, Worker,
@@ -145,14 +146,14 @@ impl Worker {
             }
             let consumed = client.inbox.len() - rest.len();
             let accounts = LoginAccounts::new(
-                &self.snapshot.users,
+                &self.snapshot,
                 &self.shared,
                 &client.peer,
                 client.tls.is_some(),
             );
             let out = client.outbox.buf(&mut self.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
-            client.inbox.drain(..consumed);
+            wipe_front(&mut client.inbox, consumed);
             self.touch_client(id);
             self.login_step(id, step);
         }
@@ -173,6 +174,23 @@ impl Worker {
         });
     }
 
+    /// Has the servers asked for their users, if nobody has yet; a client that waits for it goes
+    /// on with [`users_looked_up`](Self::users_looked_up).
+    pub(crate) fn look_up_users(&mut self, waiting: Option<ClientId>) {
+        self.looking_up.extend(waiting);
+        if !std::mem::replace(&mut self.has_asked_for_users, true) {
+            self.act(Action::LookUpUsers);
+        }
+    }
+
+    /// The configuration has the users that servers have now, as far as could be found out.
+    pub fn users_looked_up(&mut self) {
+        self.has_asked_for_users = false;
+        for id in std::mem::take(&mut self.looking_up) {
+            self.login_resumed(id, ClientHandshake::on_looked_up);
+        }
+    }
+
     fn login_resumed(
         &mut self,
         id: ClientId,
@@ -184,12 +202,8 @@ impl Worker {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
-        let accounts = LoginAccounts::new(
-            &self.snapshot.users,
-            &self.shared,
-            &client.peer,
-            client.tls.is_some(),
-        );
+        let accounts =
+            LoginAccounts::new(&self.snapshot, &self.shared, &client.peer, client.tls.is_some());
         let step = resume(handshake, &accounts, client.outbox.buf(&mut self.buffers));
         self.touch_client(id);
         self.login_step(id, step);
@@ -197,6 +211,9 @@ impl Worker {
     }
 
     fn login_step(&mut self, id: ClientId, step: Step) {
+        if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
+            self.act(Action::Wipe);
+        }
         match step {
             Step::Continue => {}
             Step::StartTls => self.act(Action::StartClientTls(id)),
@@ -204,6 +221,7 @@ impl Worker {
             Step::VerifyHash { clear, hash } => {
                 self.act(Action::VerifyHash { client: id, clear, hash });
             }
+            Step::LookUp => self.look_up_users(Some(id)),
             Step::Accepted(identity) => self.authenticated(id, *identity),
             Step::Refused(because) => {
                 if because == Refusal::AccessDenied {
@@ -227,7 +245,7 @@ impl Worker {
     fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
-            self.shared.remember_verified(&user.name, hash.expose().clone(), *proof);
+            self.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
         }
         if let Some(charset) = unfit_charset(self.greeting.flavor(), identity.collation) {
             let text =
@@ -242,7 +260,7 @@ impl Worker {
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
         self.end_session(id);
-        let Some(place) = self.shared.take_user(&user.name, user.max_connections) else {
+        let Some(place) = self.shared.take_user(&user.key(), user.max_connections) else {
             self.stats.counters.client_refused(ClientRefusal::UserConnections);
             let text = format!(
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
@@ -253,7 +271,7 @@ impl Worker {
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
         let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
-        let key = AccountKey { user: Arc::from(&*user.name), backend, behaviour };
+        let key = AccountKey { user: Arc::from(&*user.key()), backend, behaviour };
         let account = self.accounts.intern(key);
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
@@ -303,7 +321,7 @@ impl Worker {
     /// What the configuration knows, completed by what this login and earlier ones proved.
     fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
         let mut credential = Credential::from_password(&user.password);
-        credential.learn(&self.shared.learn_credential(&user.name, proven));
+        credential.learn(&self.shared.learn_credential(&user.key(), proven));
         credential
     }
 
@@ -384,12 +402,8 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let accounts = LoginAccounts::new(
-            &self.snapshot.users,
-            &self.shared,
-            &client.peer,
-            client.tls.is_some(),
-        );
+        let accounts =
+            LoginAccounts::new(&self.snapshot, &self.shared, &client.peer, client.tls.is_some());
         let (handshake, step) = ClientHandshake::change_user(
             session.capabilities,
             client.nonce,
@@ -493,22 +507,27 @@ pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities
 
 /// What a login may ask of users.
 struct LoginAccounts<'a> {
-    users: &'a std::collections::HashMap<String, Arc<User>>,
+    snapshot: &'a Snapshot,
     shared: &'a Shared,
     host: String,
     client_addr: Option<IpAddr>,
+    client_uid: Option<u32>,
     is_secure: bool,
+    is_encrypted: bool,
 }
 
 impl<'a> LoginAccounts<'a> {
-    fn new(
-        users: &'a std::collections::HashMap<String, Arc<User>>,
-        shared: &'a Shared,
-        peer: &Peer,
-        is_encrypted: bool,
-    ) -> Self {
+    fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &Peer, is_encrypted: bool) -> Self {
         let is_secure = peer.is_local || is_encrypted;
-        Self { users, shared, host: peer.host(), client_addr: peer.client_addr, is_secure }
+        Self {
+            snapshot,
+            shared,
+            host: peer.host(),
+            client_addr: peer.client_addr,
+            client_uid: peer.client_uid,
+            is_secure,
+            is_encrypted,
+        }
     }
 }
 
@@ -516,17 +535,30 @@ impl Accounts for LoginAccounts<'_> {
     fn user(&self, name: &str) -> Option<Arc<User>> {
         // From elsewhere a user is as unknown as one that is not there.
         let may_enter = |user: &Arc<User>| user.active && user.allow_from.allows(self.client_addr);
-        self.users.get(name).filter(|user| may_enter(user)).cloned()
+        self.snapshot.user_from(name, self.client_addr).filter(|user| may_enter(user)).cloned()
     }
 
-    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]> {
-        let user = self.users.get(name)?;
+    fn stand_in(&self, name: &str) -> Option<Arc<User>> {
+        self.snapshot.stand_in(name).cloned()
+    }
+
+    fn verified_sha2(&self, user: &User) -> Option<[u8; 32]> {
         let passwords = std::iter::once(&user.password).chain(user.retained_password.as_ref());
+        let key = user.key();
         let proof_of = |password: &Password| match password {
-            Password::Sha2Hash(hash) => self.shared.verified(name, hash.expose()),
-            Password::Clear(_) | Password::NativeHash(_) | Password::Ed25519Key(_) => None,
+            Password::Sha2Hash(hash) => self.shared.verified(&key, hash.expose()),
+            Password::Clear(_)
+            | Password::NativeHash(_)
+            | Password::Sha256Hash(_)
+            | Password::Ed25519Key(_)
+            | Password::ParsecKey(_)
+            | Password::Nobodys => None,
         };
         passwords.into_iter().find_map(proof_of)
+    }
+
+    fn can_look_up(&self) -> bool {
+        !self.snapshot.settings.server_users_account.is_empty()
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -539,5 +571,13 @@ impl Accounts for LoginAccounts<'_> {
 
     fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    fn is_own_process(&self, user: &User) -> bool {
+        self.client_uid.is_some() && user.unix_uid == self.client_uid
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 }

@@ -15,7 +15,7 @@ use foldhash::fast::FixedState;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::split_packet,
-    packet::{status, track::Told},
+    packet::{status, told::Told},
     response::{Outcome, Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::{Effects, Question};

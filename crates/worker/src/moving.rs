@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use trunkline_protocol::{capability::Capabilities, packet::track::Told, response::ReplyFormat};
+use trunkline_protocol::{capability::Capabilities, packet::told::Told, response::ReplyFormat};
 use trunkline_session::{
     Credential,
     frontend::Attribute,

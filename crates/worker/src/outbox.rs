@@ -89,6 +89,14 @@ impl Outbox {
         }
     }
 
+    /// Overwrites the first `len` pending bytes, which the kernel has taken.
+    pub(crate) fn wipe(&mut self, len: usize) {
+        let end = self.written.saturating_add(len);
+        if let Some(bytes) = self.buf.get_mut(self.written..end) {
+            trunkline_topology::wipe(bytes);
+        }
+    }
+
     /// Drops what waits.
     pub(crate) fn discard(&mut self, buffers: &mut Buffers) {
         self.written = 0;

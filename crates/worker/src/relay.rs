@@ -110,6 +110,7 @@ impl Worker {
         };
         if !conn.is_paused {
             conn.is_paused = true;
+            conn.paused_us = self.now.us;
             self.stats.counters.servers_held_back += 1;
             self.act(Action::Pause(Side::Server(conn_id)));
         }
@@ -122,6 +123,7 @@ impl Worker {
         };
         if conn.is_paused {
             conn.is_paused = false;
+            self.stats.held_back(self.now.us.saturating_sub(conn.paused_us));
             self.resume(Side::Server(conn_id));
         }
     }
@@ -188,6 +190,7 @@ impl Worker {
                 self.free_if_quiet(id);
                 self.dump_when_quiet(id);
             }
+            Owner::Values(client) => self.values_told(id, client, &outcome),
             Owner::Reset => match outcome.error {
                 Some(_) => self.drop_conn(id),
                 None => self.reset_done(id),

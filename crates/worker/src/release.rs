@@ -6,17 +6,14 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
-    packet::{err::put_err, greeting::Flavor, status, track::Told},
+    packet::{err::put_err, greeting::Flavor, status},
     response::Outcome,
 };
 use trunkline_session::tracker::{
     Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
 };
-use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect},
-    set::{Assignment, Scope},
-};
-use trunkline_stats::{ClientRefusal, StatementSample};
+use trunkline_sql::analysis::{Analysis, Depends, Effect};
+use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
 
 use crate::{
     ClientId, Worker,
@@ -25,6 +22,7 @@ use crate::{
     infile::Upload,
     modes::modes_of,
     timer::was_told_timed_out,
+    trackers::ask_trackers,
 };
 
 /// Status flags that describe the session and not one result.
@@ -176,13 +174,14 @@ impl Worker {
         if has_run {
             statement.orders.hold(pins);
         }
-        if let Some(state) = applied.and_then(|applied| applied.state) {
+        let applied = applied.unwrap_or_default();
+        if let Some(state) = applied.state {
             let state = self.states.intern(state);
             session.state = state;
             let no_backslash_escapes = session.status & status::NO_BACKSLASH_ESCAPES != 0;
             session.modes = modes_of(&session.state, flavor, no_backslash_escapes);
         }
-        if let (Some(analysis), None) = (analysis, &outcome.error) {
+        if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
             ask_trackers(&mut session.told, analysis);
         }
         if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
@@ -199,7 +198,11 @@ impl Worker {
             if session.past.learn_insert_id(last, is_here, statement, outcome) {
                 session.insert_conn = here;
             }
+            conn.follow_transaction_tracker(&state);
             conn.state = state;
+        }
+        if let Some(unreported) = applied.trackers_set {
+            self.renew_trackers(id, conn_id, &unreported);
         }
         self.note_pins(id, conn_id, statement);
         if let Some(before) = before {
@@ -624,6 +627,19 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return;
         };
+        if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
+            let found = self.pool.slots().find(|(id, _)| id.index() == slot);
+            let server = found.map(|(_, slot)| slot.server.key.address.to_string());
+            self.stats.server_error(&ErrorSample {
+                hostgroup: statement.hostgroup.0,
+                server: &server.unwrap_or_default(),
+                username: &session.user.name,
+                schema: session.state.schema.name(),
+                code: error.code,
+                text: &error.message,
+                now_unix_sec: self.now.unix_sec,
+            });
+        }
         let keeps_digest = self.snapshot.settings.query_digests;
         self.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),
@@ -642,20 +658,5 @@ impl Worker {
             error,
             now_unix_sec: self.now.unix_sec,
         });
-    }
-}
-
-/// A session that sets trackers itself is held on its connection, which tells what it asked for.
-fn ask_trackers(told: &mut Told, analysis: &Analysis) {
-    for effect in &analysis.effects {
-        let Effect::Set(assignments) = effect else { continue };
-        for assignment in assignments {
-            if let Assignment::Variable {
-                scope: Scope::LocalDefault | Scope::Session, name, ..
-            } = assignment
-            {
-                told.ask(name);
-            }
-        }
     }
 }

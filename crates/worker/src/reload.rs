@@ -19,10 +19,10 @@ impl Worker {
             self.limits = crate::admission::share_of(&snapshot.guards, self.options.workers);
             self.guards = Arc::clone(&snapshot.guards);
         }
-        let users = Arc::clone(&snapshot.users);
         self.snapshot = snapshot;
         self.password_turns.clear();
-        self.shared.retain_users(|name| users.contains_key(name));
+        let snapshot = Arc::clone(&self.snapshot);
+        self.shared.retain_users(|key| snapshot.has_key(key));
         self.resize_cache();
         self.apply_servers();
         self.last_failures.clear();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use trunkline_config::Settings;
 use trunkline_sql::analysis::StatementKind;
-use trunkline_stats::{DigestQuery, Report, ServerGauges, WorkerGauges, WorkerStats};
+use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
 
 use crate::Worker;
 
@@ -55,6 +55,11 @@ impl Worker {
             rule_hits: self.rule_hits.by_rule(&self.snapshot.rules).collect(),
         };
         self.stats.report(gauges, digests)
+    }
+
+    /// At most `rows_max` rows of the digest table from this place on; fewer only at its end.
+    pub fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
+        self.stats.digests(from, rows_max)
     }
 
     /// The counters, for what only the driver can count.

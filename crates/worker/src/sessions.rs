@@ -34,7 +34,7 @@ impl Worker {
         list
     }
 
-    fn session_row(&self, client: &Client) -> SessionRow {
+    pub(crate) fn session_row(&self, client: &Client) -> SessionRow {
         let rested_us = self.now.ms().saturating_sub(client.active_ms) * 1_000;
         let (doing, doing_us, known) = match &client.phase {
             Phase::Login(_) => ("login", rested_us, None),

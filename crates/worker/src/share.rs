@@ -363,3 +363,6 @@ impl Worker {
         self.patience.adapt();
     }
 }
+
+#[cfg(test)]
+mod tests;

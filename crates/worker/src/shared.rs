@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -91,6 +92,17 @@ impl Shared {
     /// What is known of the addresses that clients come from.
     pub(crate) fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
+    }
+
+    /// Addresses with failed logins: how many in a row, and when the last one was, ms on the
+    /// workers' clock.
+    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, u64)> {
+        self.addresses.failing()
+    }
+
+    /// Forgets them, and nobody has to wait any more; how many there were.
+    pub fn forget_failed_logins(&self) -> usize {
+        self.addresses.forget_failing()
     }
 
     /// A schema was made or has got other defaults.

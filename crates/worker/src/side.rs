@@ -91,7 +91,7 @@ impl Worker {
         let (slot, account) = (conn.slot, conn.account);
         let via = match is_full {
             true => Err("too many KILLs are under way".to_owned()),
-            false => self.side_conn(&[victim, asker.client], slot, account),
+            false => self.side_conn(&[Some(victim), asker.client], slot, account),
         };
         let via = match via {
             Ok(via) => via,
@@ -126,7 +126,7 @@ impl Worker {
     /// each account, as that is when statements most need to be ended.
     fn side_conn(
         &mut self,
-        logins: &[ClientId],
+        logins: &[Option<ClientId>],
         slot_id: SlotId,
         account: AccountId,
     ) -> Result<ConnId, String> {
@@ -166,7 +166,7 @@ impl Worker {
             session.is_some_and(|session| session.account == account)
         };
         // Any client of the account can log in; the one to be ended may have gone.
-        let login = logins.iter().find(has_session).copied();
+        let login = logins.iter().flatten().find(has_session).copied();
         let opened = login.and_then(|login| self.open(slot_id, hostgroup, account, login));
         if login.is_none()
             && let Some(slot) = self.pool.slot(slot_id)
@@ -371,7 +371,7 @@ impl Worker {
             return false;
         };
         (command.retries_left, command.sent_at) = (left, None);
-        let (logins, target) = ([command.victim, command.asker.client], command.target);
+        let (logins, target) = ([Some(command.victim), command.asker.client], command.target);
         let place = self.conns.get(target).map(|conn| (conn.slot, conn.account));
         let Some(Ok(via)) = place.map(|(slot, account)| self.side_conn(&logins, slot, account))
         else {

@@ -15,6 +15,18 @@ impl Worker {
         self.check_stop();
     }
 
+    /// Whether it takes no more clients, for good.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    /// Ends every client, whatever it is doing; the worker goes on.
+    pub fn end_clients(&mut self) {
+        for id in self.clients.keys() {
+            self.close_client_now(id);
+        }
+    }
+
     /// While stopping: ends a client that has nothing under way and no state on a server.
     pub(crate) fn close_if_free(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id) else {

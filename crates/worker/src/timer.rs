@@ -145,7 +145,10 @@ impl Worker {
                         let Waiting { route, text_len, awaits_cache } = *waiting;
                         let route = self.still_there(id, route);
                         match awaits_cache.is_some() {
-                            true => self.set_off(id, route, *statement, text_len),
+                            true => {
+                                self.count_shared_timeout(&statement);
+                                self.set_off(id, route, *statement, text_len);
+                            }
                             false => self.depart_now(id, route, *statement, text_len),
                         }
                     }
@@ -155,7 +158,7 @@ impl Worker {
     }
 
     /// A route that was found before the statement was held back: its lease may have gone.
-    fn still_there(&self, id: ClientId, route: Route) -> Route {
+    pub(crate) fn still_there(&self, id: ClientId, route: Route) -> Route {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let has = |conn| {
             session.is_some_and(|session| session.leases.iter().any(|lease| lease.conn == conn))
@@ -204,7 +207,7 @@ impl Worker {
         }
         self.withhold_answer(id, conn);
         // Nobody waits for what comes of it.
-        let asker = KillAsker { worker: self.options.index, client: id, ticket: 0 };
+        let asker = KillAsker { worker: self.options.index, client: Some(id), ticket: 0 };
         self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
     }
 

@@ -199,6 +199,7 @@ impl Past {
             found_rows: self.found_rows,
             warning_count: Some(warnings),
             error_count: Some(errors),
+            has_default_trackers: false,
         }
     }
 

@@ -100,6 +100,10 @@ pub struct Worker {
     pub(crate) cache_key: Vec<u8>,
     /// Clients whose awaited answers were stored, or will not be.
     pub(crate) cache_woken: VecDeque<ClientId>,
+    /// Clients that wait for what users the servers have.
+    pub(crate) looking_up: Vec<ClientId>,
+    /// Whether that has been asked and not been answered.
+    pub(crate) has_asked_for_users: bool,
     /// Clients that log in, oldest first, with their deadlines in ms.
     pub(crate) logging_in: VecDeque<(u64, ClientId)>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
@@ -195,6 +199,8 @@ impl Worker {
             cache_key: Vec::new(),
             cache_woken: VecDeque::new(),
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
+            looking_up: Vec::new(),
+            has_asked_for_users: false,
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
             proven: HashSet::with_hasher(FixedState::default()),
@@ -299,6 +305,10 @@ impl Worker {
                 let Some(conn) = self.conns.get_mut(id) else {
                     return;
                 };
+                if matches!(conn.phase, ConnPhase::Login(_)) {
+                    // The password may be in it.
+                    conn.outbox.wipe(len);
+                }
                 match conn.packing.as_deref_mut() {
                     None => conn.outbox.advance(len, &mut self.buffers),
                     Some(packing) => packing.advance(len, &mut self.buffers),

@@ -42,6 +42,36 @@ fn the_command_line_of_mariadb_works() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_admin_port_encrypts_for_clients_that_ask() -> Result<()> {
+    const TEST: &str = "the_admin_port_encrypts";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_tls")?;
+    admin.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
+         INSERT INTO mysql_query_rules (rule_id, active, comment) \
+         SELECT i, 0, hex(randomblob(200)) FROM n",
+    )?;
+    let port = format!("-P{}", proxy.admin_port());
+    let run = |sql: &str| {
+        let options = ["--ssl", "--skip-ssl-verify-server-cert", "-h127.0.0.1", "-uadmin"];
+        Command::new("mariadb").args(options).args([&port, "-padmin", "-e", sql]).output()
+    };
+    let Ok(output) = run("status") else {
+        skipped(TEST, "there is no mariadb client");
+        return Ok(());
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(said.contains("Cipher in use is TLS_"), "{output:?}");
+    // More than a record, both ways.
+    let output = run("SELECT * FROM mysql_query_rules")?;
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 3_001);
+    let long = format!("SELECT length('{}')", "x".repeat(100_000));
+    let output = run(&long)?;
+    ensure!(String::from_utf8_lossy(&output.stdout).contains("100000"), "{:?}", output.stderr);
+    Ok(())
+}
+
 /// What tools that are written for ProxySQL do, with PyMySQL as they use it.
 const PYTHON: &str = r#"
 import sys, pymysql

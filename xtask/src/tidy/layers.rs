@@ -20,7 +20,7 @@ const OWNERS: [(&str, &[&str]); 13] = [
     ("rustls", &["trunkline-net"]),
     ("rcgen", &["trunkline-crypto"]),
     ("pkcs8", &["trunkline-crypto"]),
-    ("rustix", &["trunkline"]),
+    ("rustix", &["trunkline", "trunkline-net"]),
     ("aws-lc-rs", &["trunkline-crypto"]),
     ("flate2", &["trunkline-compression"]),
     ("zstd", &["trunkline-compression"]),

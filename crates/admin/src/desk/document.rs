@@ -226,6 +226,7 @@ struct Rows {
     firewall_users: Vec<Vec<Value>>,
     firewall_rules: Vec<Vec<Value>>,
     limits: Vec<Vec<Value>>,
+    tcp_listeners: Vec<Vec<Value>>,
 }
 
 /// A text, and what its parts are about.
@@ -260,6 +261,7 @@ impl Rows {
             firewall_users: store.rows(firewall, "mysql_firewall_whitelist_users")?,
             firewall_rules: store.rows(firewall, "mysql_firewall_whitelist_rules")?,
             limits: store.rows(firewall, "trunkline_limits")?,
+            tcp_listeners: store.rows(servers, "trunkline_tcp_listeners")?,
         })
     }
 
@@ -282,6 +284,7 @@ impl Rows {
             ("firewall_user", "mysql_firewall_whitelist_users", &self.firewall_users),
             ("firewall_rule", "mysql_firewall_whitelist_rules", &self.firewall_rules),
             ("limit", "trunkline_limits", &self.limits),
+            ("tcp_listener", "trunkline_tcp_listeners", &self.tcp_listeners),
         ];
         for (section, name, rows) in sections {
             let Some(table) = trunkline_store::tables::find(name) else { continue };
@@ -475,6 +478,7 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
             text("digest")
         ),
         "limit" => format!("trunkline_limits, {} {}", text("scope"), text("name")),
+        "tcp_listener" => format!("trunkline_tcp_listeners, {}", text("address")),
         _ => {
             format!("mysql_query_rules_fast_routing, {}, {}", text("username"), text("schemaname"))
         }

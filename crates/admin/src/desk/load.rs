@@ -153,12 +153,25 @@ impl Desk {
         }
     }
 
-    pub(super) async fn checksum(&self, module: Module, is_disk: bool) -> Result<Reply, Refused> {
+    /// The checksum of a module, or of one of its tables.
+    pub(super) async fn checksum(
+        &self,
+        module: Module,
+        table: Option<&'static str>,
+        is_disk: bool,
+    ) -> Result<Reply, Refused> {
         let layer = if is_disk { Layer::Disk } else { Layer::Memory };
-        let table = module.tables().first().copied().unwrap_or("global_variables");
-        let sum =
-            self.with_store(move |store| Ok(fingerprint(&rows_of(store, module, layer)?))).await?;
-        let sums = vec![vec![table.to_owned(), shown(sum)]];
+        let name = table.or(module.tables().first().copied()).unwrap_or("global_variables");
+        let sum = self
+            .with_store(move |store| {
+                let rows = match table {
+                    Some(table) => store.rows(layer, table)?,
+                    None => rows_of(store, module, layer)?,
+                };
+                Ok(fingerprint(&rows))
+            })
+            .await?;
+        let sums = vec![vec![name.to_owned(), shown(sum)]];
         Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
     }
 

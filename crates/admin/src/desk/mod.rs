@@ -2,11 +2,13 @@
 //!
 //! Reading order: [`Desk::answer`] (what becomes of a statement), [`load`] (between layers),
 //! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
-//! [`start`](mod@start) (what runs first).
+//! [`present`] (what there is at the moment, errors, latency), [`start`](mod@start) (what runs
+//! first).
 
 pub(crate) mod document;
 mod load;
 mod numbers;
+mod present;
 mod reply;
 mod session;
 mod show;
@@ -19,15 +21,18 @@ mod tests;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use trunkline_config::variable;
+use trunkline_config::{Config, Snapshot, variable};
+use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Answer, Layer, Module, Prepared, Store, Value};
 
+pub(crate) use numbers::host_and_port;
 pub use reply::{Refused, Reply};
 pub use session::{Session, VERSION};
-pub use start::{FirstRow, Start, StartError, Started, start, start_new};
+pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of_file};
 
 use crate::{
     import::Imported,
@@ -36,6 +41,11 @@ use crate::{
     sql::{self, Assignment, Command, Statement, select, text::Text},
 };
 use session::Asked;
+
+/// How often somebody who waits for another version looks for it.
+const VERSION_LOOK: Duration = Duration::from_millis(20);
+/// How long they may wait.
+const VERSION_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What identifies a row of the digest table: digest, hostgroup, user, schema.
 type DigestKey = (u64, u32, String, String);
@@ -47,7 +57,7 @@ fn read_accounts(store: &Store) -> Result<Accounts, Refused> {
 
 /// Whether only administrators may see the value of a variable.
 fn is_secret(variable: &str) -> bool {
-    variable.contains("password") || variable.contains("credentials")
+    ["password", "credentials", "token"].iter().any(|word| variable.contains(word))
 }
 
 /// Reads the configuration file that a database began with, or could have.
@@ -55,6 +65,8 @@ pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Syn
 
 /// The admin port without its sockets.
 pub struct Desk {
+    /// In file mode: the configuration that RUNTIME was filled for.
+    followed: Option<Mutex<Option<Arc<Config>>>>,
     store: Arc<Mutex<Store>>,
     runtime: Arc<dyn Runtime>,
     /// For `LOAD … FROM CONFIG`.
@@ -67,6 +79,8 @@ pub struct Desk {
     digests_before: Mutex<HashMap<DigestKey, DigestSums>>,
     /// The same for servers, by hostgroup and address.
     servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
+    /// The same for errors.
+    errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
 }
 
 impl Desk {
@@ -74,6 +88,7 @@ impl Desk {
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();
         Self {
+            followed: None,
             file: file.map(Arc::new),
             accounts: Mutex::new(accounts),
             store: Arc::new(Mutex::new(store)),
@@ -81,6 +96,52 @@ impl Desk {
             loading: tokio::sync::Mutex::new(()),
             digests_before: Mutex::new(HashMap::new()),
             servers_before: Mutex::new(HashMap::new()),
+            errors_before: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// For file mode: nothing is edited, and the layers show the file. `store` comes from
+    /// [`start_of_file`].
+    pub fn of_file(store: Store, runtime: Arc<dyn Runtime>, file: FileReader) -> Self {
+        let followed = Some(Mutex::new(Some(Arc::clone(&runtime.snapshot().config))));
+        Self { followed, ..Self::new(store, runtime, Some(file)) }
+    }
+
+    /// In file mode, MEMORY and DISK are the file as it is now, and RUNTIME as it was when the
+    /// configuration that runs was read.
+    async fn follow_file(&self) -> Result<(), Refused> {
+        let (Some(followed), Some(file)) = (&self.followed, self.file.clone()) else {
+            return Ok(());
+        };
+        let running = Arc::clone(&self.runtime.snapshot().config);
+        let is_other = {
+            let mut known = followed.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_same = known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &running));
+            *known = Some(running);
+            !is_same
+        };
+        let read = tokio::task::spawn_blocking(move || file());
+        let rows = match read.await {
+            Ok(Ok(imported)) => imported.rows,
+            // What is wrong with it is said when it is loaded; the layers stay.
+            Ok(Err(_)) | Err(_) => return Ok(()),
+        };
+        self.with_store(move |store| {
+            start::show_file(store, &rows)?;
+            if is_other {
+                start::show_running(store)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    fn refuse_edits(&self) -> Result<(), Refused> {
+        match self.followed {
+            None => Ok(()),
+            Some(_) => Err(Refused::new(
+                "the configuration is a file's: change that, and reload it (SIGHUP)",
+            )),
         }
     }
 
@@ -129,6 +190,16 @@ impl Desk {
         params: &[Value],
     ) -> Result<Reply, Refused> {
         let is_admin = session.access != Access::Stats;
+        match &statement {
+            Statement::Move(_) | Statement::Set(_) => self.refuse_edits()?,
+            Statement::Command(Command::SetReadOnly(_) | Command::SaveDigests) => {
+                self.refuse_edits()?;
+            }
+            Statement::Show(_) | Statement::Session | Statement::Sql(_) => {
+                self.follow_file().await?;
+            }
+            Statement::Empty | Statement::NoEffect | Statement::Use(_) | Statement::Command(_) => {}
+        }
         match statement {
             Statement::Empty | Statement::NoEffect => Ok(Reply::ok()),
             Statement::Use(schema) => {
@@ -145,7 +216,7 @@ impl Desk {
             }
             Statement::Set(assignment) => self.set(assignment).await,
             Statement::Show(show) => self.show(session, show).await,
-            Statement::Command(Command::Help) => Ok(Reply::Rows(show::help())),
+            Statement::Command(Command::Help(word)) => Ok(show::help(word.as_deref())),
             Statement::Command(_) if !is_admin => Err(Refused::denied()),
             Statement::Command(command) => self.command(command).await,
             Statement::Session => {
@@ -166,6 +237,7 @@ impl Desk {
         let lower = text.to_ascii_lowercase();
         let writes = !lower.starts_with("select") && !lower.starts_with("pragma");
         if writes && session.access == Access::Admin {
+            self.refuse_edits()?;
             self.refuse_read_only().await?;
         }
         self.fill_tables(&lower).await?;
@@ -223,6 +295,16 @@ impl Desk {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The configuration that runs.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.runtime.snapshot()
+    }
+
+    /// What TLS works with now.
+    pub(crate) fn tls(&self) -> Arc<TlsSetup> {
+        self.runtime.tls()
+    }
+
     /// Other accounts run.
     async fn renew_accounts(&self) -> Result<(), Refused> {
         let accounts = self.with_store(|store| read_accounts(store)).await?;
@@ -255,19 +337,60 @@ impl Desk {
         }
     }
 
+    /// `PROXYSQL READONLY` and `READWRITE`: in force at once, as in ProxySQL.
+    async fn set_read_only(&self, is_read_only: bool) -> Result<Reply, Refused> {
+        let value = if is_read_only { "true" } else { "false" };
+        self.with_store(move |store| {
+            for layer in [Layer::Memory, Layer::Runtime] {
+                store.put_variables(layer, [("admin-read_only", value)].into_iter())?;
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(Reply::ok())
+    }
+
+    /// Waits for a version of what runs above this one; the one that runs then.
+    async fn pull_version(&self, above: u64, within_ms: u64) -> Result<Reply, Refused> {
+        let within = Duration::from_millis(within_ms).min(VERSION_WAIT_MAX);
+        let deadline = tokio::time::Instant::now() + within;
+        while self.runtime.snapshot().version <= above && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(VERSION_LOOK).await;
+        }
+        let version = self.runtime.snapshot().version.to_string();
+        Ok(Reply::Rows(reply::texts(&["version"], vec![vec![version]])))
+    }
+
     async fn command(&self, command: Command) -> Result<Reply, Refused> {
         match command {
-            Command::Help => Ok(Reply::Rows(show::help())),
+            Command::Help(word) => Ok(show::help(word.as_deref())),
             Command::Accepted(said) => Ok(Reply::said(said)),
             Command::LogEntry(text) => {
                 tracing::info!("log entry: {text}");
                 Ok(Reply::ok())
             }
             Command::Missing(what) => Err(Refused::missing(&what)),
-            Command::Shutdown { is_slow } => {
-                self.runtime.stop(is_slow);
+            Command::End(ending) => {
+                self.runtime.stop(ending);
                 Ok(Reply::ok())
             }
+            Command::Traffic(change) => match self.runtime.traffic(change).await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(error)),
+            },
+            Command::SetReadOnly(is_read_only) => self.set_read_only(is_read_only).await,
+            Command::FlushHosts => {
+                let affected = self.runtime.forget_failed_logins();
+                Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+            }
+            Command::FlushConfigDb => {
+                let opened = |store: &mut Store| {
+                    store.reopen_disk().map_err(|error| Refused::new(error.to_string()))
+                };
+                self.with_store(opened).await?;
+                Ok(Reply::ok())
+            }
+            Command::PullVersion { above, within_ms } => self.pull_version(above, within_ms).await,
             Command::FlushCache => {
                 let affected = self.runtime.flush_cache();
                 Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
@@ -287,8 +410,13 @@ impl Desk {
             }
             Command::SaveConfig(path) => self.save_config(path).await,
             Command::GlobalChecksum => self.global_checksum().await,
-            Command::Checksum { module, is_disk } => self.checksum(module, is_disk).await,
-            Command::Kill { .. } => Err(Refused::missing("KILL on the admin port")),
+            Command::Checksum { module, table, is_disk } => {
+                self.checksum(module, table, is_disk).await
+            }
+            Command::Kill { id, is_query } => match self.runtime.kill(id, is_query).await {
+                Ok(()) => Ok(Reply::ok()),
+                Err(not) => Err(Refused { code: not.code, ..Refused::new(not.message) }),
+            },
             Command::ExplainRoute { user, schema, sql } => {
                 let rows = self.runtime.explain(user.as_deref(), schema.as_deref(), &sql);
                 let rows = rows.map_err(Refused::new)?;

@@ -8,27 +8,25 @@ use std::{
 use trunkline_config::Snapshot;
 use trunkline_rules::{Limit, LimitScope};
 use trunkline_stats::{
-    CacheSums, DigestOrder, DigestQuery, DigestRow, DigestSums, Histogram, MirrorRow, Report,
-    SessionQuery, SessionRow, hostgroup_shown, report::state_name,
+    CacheSums, DigestQuery, DigestRow, DigestSums, MirrorRow, Report, SessionQuery, SessionRow,
+    hostgroup_shown, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::Address;
 
-use super::{Desk, DigestKey, Refused, Reply, is_secret, load::unix_sec};
+use super::{Desk, DigestKey, Refused, Reply, is_secret, load::unix_sec, present};
 
-/// The most digests that are read.
-const DIGESTS_MAX: usize = 1_000_000;
 /// The most sessions that are read.
 const SESSIONS_MAX: usize = 200_000;
 
 /// Rows for tables.
 type Filled = Vec<(&'static str, Vec<Vec<Value>>)>;
 
-fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-fn number(number: impl TryInto<i64>) -> Value {
+pub(super) fn number(number: impl TryInto<i64>) -> Value {
     Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
@@ -67,6 +65,8 @@ impl Desk {
             "stats_cache",
             "stats_limits",
             "stats_mirrors",
+            "stats_mysql_errors",
+            "stats_memory_metrics",
         ];
         if from_report.iter().any(|name| names(name)) {
             let report = self.runtime.report(DigestQuery::NONE).await;
@@ -75,8 +75,42 @@ impl Desk {
             if names("stats_mysql_connection_pool_reset") {
                 filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
             }
+            if names("stats_mysql_errors") {
+                let is_reset = names("stats_mysql_errors_reset");
+                let rows = self.errors(&report, is_reset);
+                if is_reset {
+                    filled.push(("stats_mysql_errors_reset", rows.clone()));
+                }
+                filled.push(("stats_mysql_errors", rows));
+            }
+            if names("stats_latency") {
+                let digests = self.runtime.digests().await;
+                filled.push(("stats_latency", present::latencies(&report, &digests)));
+            }
+            if names("stats_memory_metrics") {
+                let bytes = self.with_store(|store| Ok(store.memory_bytes()?)).await?;
+                filled.push(("stats_memory_metrics", present::memory(&report, bytes)));
+            }
         }
+        self.fill_present(&names, &mut filled).await;
         self.with_store(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
+    }
+
+    /// Tables of what there is at the moment.
+    async fn fill_present(&self, names: &impl Fn(&str) -> bool, filled: &mut Filled) {
+        if names("stats_mysql_free_connections") || names("stats_mysql_prepared_statements_info") {
+            let inventory = self.runtime.inventory(present::INVENTORY_MAX).await;
+            filled.push(("stats_mysql_free_connections", present::free_connections(&inventory)));
+            filled.push(("stats_mysql_prepared_statements_info", present::prepared(&inventory)));
+        }
+        if names("stats_mysql_client_host_cache") {
+            let rows = present::client_hosts(&self.runtime.failed_logins());
+            if names("stats_mysql_client_host_cache_reset") {
+                self.runtime.forget_failed_logins();
+                filled.push(("stats_mysql_client_host_cache_reset", rows.clone()));
+            }
+            filled.push(("stats_mysql_client_host_cache", rows));
+        }
     }
 
     /// What variables run, for users of statistics: without passwords.
@@ -149,13 +183,8 @@ impl Desk {
         rows
     }
 
-    async fn digests(&self) -> Vec<DigestRow> {
-        let query = DigestQuery { order: DigestOrder::SumTime, rows_max: DIGESTS_MAX };
-        self.runtime.report(query).await.digests
-    }
-
     async fn digest_tables(&self, is_reset: bool) -> Filled {
-        let rows = self.digests().await;
+        let rows = self.runtime.digests().await;
         let table: Vec<Vec<Value>> = {
             let before = self.digests_before();
             rows.iter().filter_map(|row| digest(row, before.get(&key(row)))).collect()
@@ -169,7 +198,7 @@ impl Desk {
 
     /// Forgets what was counted so far.
     pub(super) async fn reset_digests(&self) {
-        let rows = self.digests().await;
+        let rows = self.runtime.digests().await;
         *self.digests_before() = rows.iter().map(|row| (key(row), row.sums)).collect();
     }
 
@@ -232,7 +261,7 @@ fn digest(row: &DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
 }
 
 /// ProxySQL's two columns of an address; a Unix socket's port is 0.
-fn host_and_port(address: &str) -> (String, i64) {
+pub(crate) fn host_and_port(address: &str) -> (String, i64) {
     match address.parse() {
         Ok(Address::Tcp { host, port }) => (host, i64::from(port)),
         Ok(Address::Unix(path)) => (path.display().to_string(), 0),
@@ -324,8 +353,7 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
         ("stats_mysql_commands_counters", commands(report)),
         ("stats_mysql_query_rules", rule_hits(report, snapshot)),
         ("stats_refusals", refusals(report)),
-        ("stats_latency", latencies(report)),
-        ("stats_waits", waits(report)),
+        ("stats_waits", present::waits(report)),
         ("stats_cache", cache(report)),
         ("stats_limits", limits(report, snapshot)),
         ("stats_mirrors", mirrors(report)),
@@ -487,39 +515,4 @@ fn refusals(report: &Report) -> Vec<Vec<Value>> {
         vec![text(who), text(cause), number(count)]
     };
     report.counters.refusals().map(row).collect()
-}
-
-fn latency_columns(histogram: &Histogram) -> [Value; 6] {
-    [
-        number(histogram.count()),
-        number(histogram.sum_us()),
-        number(histogram.quantile(0.5)),
-        number(histogram.quantile(0.95)),
-        number(histogram.quantile(0.99)),
-        number(histogram.max_us()),
-    ]
-}
-
-fn latencies(report: &Report) -> Vec<Vec<Value>> {
-    let row = |scope: &str, name: &str, histogram: &Histogram| {
-        let head = [text(scope), text(name)];
-        head.into_iter().chain(latency_columns(histogram)).collect()
-    };
-    let mut rows: Vec<Vec<Value>> = vec![row("all", "", &report.latency)];
-    let mut groups: BTreeMap<u32, Histogram> = BTreeMap::new();
-    for server in &report.servers {
-        groups.entry(server.hostgroup).or_default().merge(&server.latency);
-        let name = format!("{} {}", server.hostgroup, server.address);
-        rows.push(row("server", &name, &server.latency));
-    }
-    let groups = groups.iter();
-    rows.extend(groups.map(|(id, histogram)| row("hostgroup", &id.to_string(), histogram)));
-    rows
-}
-
-fn waits(report: &Report) -> Vec<Vec<Value>> {
-    let waiting: u64 = report.waiting.values().sum();
-    let head = [text("queue")];
-    let queue = head.into_iter().chain(latency_columns(&report.queue_wait));
-    vec![queue.chain([number(waiting)]).collect()]
 }

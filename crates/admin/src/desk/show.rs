@@ -1,7 +1,7 @@
 //! `SHOW` and `HELP`.
 
 use trunkline_store::{
-    Access, Answer, Layer, Module, RowSet, Value,
+    Access, Answer, Layer, Module, Value,
     tables::{self, Schema},
 };
 
@@ -17,6 +17,7 @@ const HELP: &[(&str, &str)] = &[
     ("SAVE <module> TO DISK", "keeps MEMORY for the next start"),
     ("LOAD <module> FROM DISK", "DISK to MEMORY"),
     ("SAVE <module> FROM RUNTIME", "RUNTIME to MEMORY"),
+    ("LOAD <module> FROM CONFIG", "rows of the configuration file to MEMORY"),
     ("LOAD <module> FROM REVISION n", "an earlier load to MEMORY; see SHOW HISTORY"),
     (
         "<module>",
@@ -24,20 +25,44 @@ const HELP: &[(&str, &str)] = &[
          TRUNKLINE VARIABLES, MYSQL FIREWALL, SCHEDULER, RESTAPI, PROXYSQL SERVERS",
     ),
     ("SHOW DIFF [<module>] [MEMORY RUNTIME]", "what a LOAD would change"),
-    ("SHOW TABLES [FROM main|disk|stats|monitor|stats_history]", "tables"),
+    ("SHOW HISTORY", "the last loads: when, who, what"),
+    ("SHOW DATABASES, SHOW TABLES [FROM schema] [LIKE 'p']", "schemas and tables"),
     ("SHOW CREATE TABLE t, DESCRIBE t", "columns of a table"),
-    ("SHOW [MYSQL|ADMIN|TRUNKLINE] VARIABLES [LIKE 'p']", "variables of MEMORY"),
+    ("SHOW [MYSQL|ADMIN|TRUNKLINE] VARIABLES [LIKE 'p'|WHERE condition]", "variables of MEMORY"),
     ("SET name = value", "a variable of MEMORY"),
     ("SELECT * FROM trunkline_variables", "what each variable does, and its range"),
-    ("SHOW MYSQL STATUS, SHOW [FULL] PROCESSLIST", "numbers, sessions"),
-    ("SELECT CONFIG FILE", "RUNTIME as a configuration file"),
-    ("PROXYSQL SHUTDOWN [SLOW]", "ends the process"),
+    ("SHOW MYSQL STATUS", "counters; SHOW TABLES FROM stats names the other statistics"),
+    ("SHOW [FULL] PROCESSLIST", "sessions"),
+    ("SHOW PROMETHEUS METRICS", "all numbers, as Prometheus reads them"),
+    ("KILL [CONNECTION] id", "ends a client"),
+    ("KILL QUERY id", "ends a client's statement"),
+    ("EXPLAIN ROUTE [USER name] [SCHEMA name] statement", "what would become of a statement"),
+    ("SELECT CONFIG FILE, SELECT CONFIG INTO OUTFILE path", "RUNTIME as a configuration file"),
+    ("CHECKSUM [MEMORY|DISK] <module>, SELECT GLOBAL_CHECKSUM()", "whether layers differ"),
+    ("PULL VERSION MYSQL SERVERS n ms", "waits for a configuration after version n"),
+    ("SAVE MYSQL DIGEST TO DISK", "digests to stats_history.history_mysql_query_digest"),
+    ("TRUNCATE stats_mysql_query_digest", "forgets the digests counted so far"),
+    ("PROXYSQL PAUSE, PROXYSQL RESUME", "no more clients for a while; those that are there stay"),
+    ("PROXYSQL STOP, PROXYSQL START", "the same, and those that are there end"),
+    ("PROXYSQL READONLY, PROXYSQL READWRITE", "whether this port changes anything"),
+    ("PROXYSQL FLUSH QUERY CACHE", "empties the result cache"),
+    ("PROXYSQL FLUSH LOGS", "opens the files of logs anew, after they were renamed"),
+    ("PROXYSQL FLUSH MYSQL CLIENT HOSTS", "forgets failed logins by address"),
+    ("PROXYSQL FLUSH CONFIGDB", "opens the file of the layer DISK anew"),
+    ("PROXYSQL RELOAD TLS", "reads certificates and keys anew"),
+    ("PROXYSQL SHUTDOWN [SLOW], PROXYSQL KILL", "ends the process"),
+    ("PROXYSQL RESTART", "ends it, and begins anew with what was saved"),
+    ("HELP [word]", "this; only what has the word"),
 ];
 
-/// The commands there are.
-pub(super) fn help() -> RowSet {
-    let rows = HELP.iter().map(|(what, does)| vec![(*what).to_owned(), (*does).to_owned()]);
-    texts(&["command", "what it does"], rows.collect())
+/// The commands there are; only those that have the word, if there is one.
+pub(super) fn help(word: Option<&str>) -> Reply {
+    let word = word.unwrap_or_default().to_uppercase();
+    let rows = HELP
+        .iter()
+        .filter(|(what, does)| format!("{what} {does}").to_uppercase().contains(&word))
+        .map(|(what, does)| vec![(*what).to_owned(), (*does).to_owned()]);
+    Reply::Rows(texts(&["command", "what it does"], rows.collect()))
 }
 
 impl Desk {

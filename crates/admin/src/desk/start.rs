@@ -85,6 +85,75 @@ pub fn start_new(start: Start<'_>) -> Result<Started, StartError> {
     run(store, &start, warnings)
 }
 
+/// A store for file mode, where the layers show a file and nothing is kept; and where the admin
+/// port listens: nowhere, unless the file says where.
+///
+/// # Errors
+/// Those of the database, or the admin port would be open to anybody.
+pub fn start_of_file(imported: &Imported) -> Result<(Store, Vec<String>), StartError> {
+    let mut store = Store::open(&Place::Memory, Box::new(variable::check))?;
+    describe_variables(&mut store)?;
+    fill_memory(&mut store)?;
+    show_file(&mut store, &imported.rows)?;
+    show_running(&mut store)?;
+    let refuse = |reason| StartError(vec![reason]);
+    let variables = store.variables(Layer::Memory, "admin-")?;
+    let accounts = Accounts::read(&variables).map_err(refuse)?;
+    let names_it = imported.rows.iter().any(|row| {
+        row.values.iter().any(|(_, value)| *value == Value::Text("admin-mysql_ifaces".to_owned()))
+    });
+    if !names_it {
+        return Ok((store, Vec::new()));
+    }
+    accounts.check_public(&variables).map_err(refuse)?;
+    let listen = accounts.listen(&variables);
+    Ok((store, listen))
+}
+
+/// Fills MEMORY and DISK with the rows of a file. Passwords are not shown.
+pub(super) fn show_file(
+    store: &mut Store,
+    rows: &[FirstRow],
+) -> Result<(), trunkline_store::SqlError> {
+    for module in Module::ALL {
+        for table in module.tables() {
+            store.replace(Layer::Memory, table, &[])?;
+        }
+    }
+    let defaults: Vec<(String, String)> =
+        variable::all().map(|row| (row.name(), row.default_value())).collect();
+    let pairs = defaults.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    store.put_variables(Layer::Memory, pairs)?;
+    let version = [("admin-version", super::VERSION)];
+    store.put_variables(Layer::Memory, version.into_iter())?;
+    let masked: Vec<(&str, Vec<(String, Value)>)> = rows
+        .iter()
+        .map(|row| {
+            let values = row.values.iter().map(|(column, value)| match column.as_str() {
+                "password" => (column.clone(), Value::Text("…".to_owned())),
+                _ => (column.clone(), value.clone()),
+            });
+            (row.table, values.collect())
+        })
+        .collect();
+    let rows: Vec<(&str, &[(String, Value)])> =
+        masked.iter().map(|(table, values)| (*table, values.as_slice())).collect();
+    store.insert_named(Layer::Memory, &rows)?;
+    for module in Module::ALL {
+        store.copy(module, Layer::Memory, Layer::Disk)?;
+    }
+    Ok(())
+}
+
+/// What the file holds is what runs.
+pub(super) fn show_running(store: &mut Store) -> Result<(), trunkline_store::SqlError> {
+    for module in Module::ALL {
+        store.copy(module, Layer::Memory, Layer::Runtime)?;
+        note_checksum(store, module)?;
+    }
+    Ok(())
+}
+
 /// The same with a store of its own, for tests.
 #[cfg(test)]
 pub(super) fn in_memory(

@@ -3,14 +3,19 @@
 use std::sync::{Arc, Mutex};
 
 use trunkline_config::{Config, Snapshot, difference};
-use trunkline_stats::{DigestQuery, SessionList, SessionQuery};
+use trunkline_stats::{
+    DigestQuery, DigestRow, IdleConn, Inventory, PreparedRow, SessionList, SessionQuery,
+};
 use trunkline_store::{Access, Place, RowSet, Value};
 use trunkline_topology::{ReadWriteSplit, ServerState};
 
 use super::*;
 use crate::{
     sample,
-    source::{ApplyFuture, Health, ReportFuture, SessionsFuture, StatusSource},
+    source::{
+        Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
+        SessionsFuture, StatusSource, Traffic,
+    },
 };
 
 /// Keeps what it is told to serve by.
@@ -42,11 +47,50 @@ impl Runtime for Kept {
         Box::pin(async { Err("no certificates here".to_owned()) })
     }
 
+    fn tls(&self) -> Arc<TlsSetup> {
+        Arc::default()
+    }
+
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.0.lock().expect("not poisoned"))
     }
 
-    fn stop(&self, _: bool) {}
+    fn digests(&self) -> Answer<'_, Vec<DigestRow>> {
+        Box::pin(async { sample::report(DigestQuery::ALL).digests })
+    }
+
+    fn inventory(&self, _: usize) -> Answer<'_, Inventory> {
+        Box::pin(async {
+            let idle =
+                IdleConn { server: "a:3306".to_owned(), hostgroup: 3, ..IdleConn::default() };
+            let stmt = PreparedRow { text: "SELECT ?".to_owned(), ..PreparedRow::default() };
+            Inventory { idle: vec![idle], stmts: vec![stmt] }
+        })
+    }
+
+    fn failed_logins(&self) -> Vec<FailedLogins> {
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        vec![FailedLogins { address, failures: 4, ago: Duration::from_secs(3) }]
+    }
+
+    fn forget_failed_logins(&self) -> u64 {
+        1
+    }
+
+    fn kill(&self, number: u32, _: bool) -> KillFuture<'_> {
+        Box::pin(async move {
+            match number {
+                5 => Ok(()),
+                _ => Err(NotKilled { code: 1094, message: format!("Unknown thread id: {number}") }),
+            }
+        })
+    }
+
+    fn traffic(&self, change: Traffic) -> ApplyFuture<'_> {
+        Box::pin(async move { Ok(vec![format!("{change:?}")]) })
+    }
+
+    fn stop(&self, _: Ending) {}
 
     fn explain(
         &self,

@@ -55,8 +55,13 @@ fn attribute(name: &str, value: &Json) -> Option<String> {
             Some(format!("allow_from = [{}]\n", words?.join(", ")))
         }
         ("backend_user", Json::String(user)) => Some(format!("backend_user = {}\n", quoted(user))),
+        ("unix_user", Json::String(user)) => Some(format!("unix_user = {}\n", quoted(user))),
+        ("unix_user", Json::Number(user)) => Some(format!("unix_user = {user}\n")),
         ("retained_password", Json::String(text)) => {
             Some(password("retained_password", &Value::Text(text.clone())))
+        }
+        ("backend_retained_password", Json::String(text)) => {
+            Some(format!("backend_retained_password = {}\n", quoted(text)))
         }
         _ => None,
     }

@@ -1,5 +1,7 @@
-//! The HTTP server: `/metrics`, `/healthz`, `/readyz`, `/status`, `/status/digests`, `/sessions`.
+//! The HTTP server: `/metrics`, `/healthz`, `/readyz`, `/status`, `/status/digests`, `/sessions`,
+//! and the API.
 
+mod api;
 mod guard;
 mod query;
 
@@ -17,6 +19,7 @@ use tokio::net::TcpListener;
 use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report, SessionQuery};
 
 use crate::{
+    desk::Desk,
     exposition::{self, metrics_text},
     source::{Health, StatusSource},
 };
@@ -45,6 +48,9 @@ GET /readyz                     200 while new clients are welcome; turns first a
 GET /status                     all numbers as JSON
 GET /status/digests             statements by digest as JSON; ?limit=50&order=sum_time
 GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&pinned=1
+GET /api/v1/openapi.json        the description of what follows, which wants a bearer token
+GET /api/v1/tables              every table; /api/v1/tables/SCHEMA/TABLE?column=value has its rows
+POST /api/v1/statement          one statement of the admin port, in JSON as `sql`
 ";
 
 /// What the handlers share.
@@ -52,6 +58,8 @@ GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&p
 struct Answering {
     source: Arc<dyn StatusSource>,
     report_time: Duration,
+    /// For the API.
+    desk: Option<Arc<Desk>>,
 }
 
 type Source = State<Answering>;
@@ -59,13 +67,14 @@ type Source = State<Answering>;
 /// Serves HTTP/1 on `listener` until `shutdown` resolves, then at most [`STOP_TIME_MAX`] longer.
 ///
 /// At most 64 connections at once, each with limits on the size of a
-/// request and on the time that it may take.
+/// request and on the time that it may take. `desk` is what the API asks, where there is one.
 ///
 /// # Errors
 /// Those of the listener that accepting again would not mend.
 pub async fn serve(
     listener: TcpListener,
     source: Arc<dyn StatusSource>,
+    desk: Option<Arc<Desk>>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let (stopping, was_stopped) = tokio::sync::oneshot::channel::<()>();
@@ -74,7 +83,8 @@ pub async fn serve(
         // Nobody listens any more when serving has ended with an error.
         let _ = stopping.send(());
     };
-    let serving = axum::serve(GuardedListener::new(listener), router(source, REPORT_TIME_MAX))
+    let router = router(source, desk, REPORT_TIME_MAX);
+    let serving = axum::serve(GuardedListener::new(listener), router)
         .with_graceful_shutdown(stop)
         .into_future();
     let deadline = async move {
@@ -89,7 +99,7 @@ pub async fn serve(
     }
 }
 
-fn router(source: Arc<dyn StatusSource>, report_time: Duration) -> Router {
+fn router(source: Arc<dyn StatusSource>, desk: Option<Arc<Desk>>, report_time: Duration) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
@@ -97,8 +107,9 @@ fn router(source: Arc<dyn StatusSource>, report_time: Duration) -> Router {
         .route("/status", get(status))
         .route("/status/digests", get(digests))
         .route("/sessions", get(sessions))
+        .merge(api::routes())
         .fallback(not_found)
-        .with_state(Answering { source, report_time })
+        .with_state(Answering { source, report_time, desk })
 }
 
 /// Why a request gets no answer of its own.

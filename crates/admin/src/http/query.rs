@@ -48,6 +48,31 @@ impl<'a> Query<'a> {
     }
 }
 
+/// A part of an address without its percent signs; `+` is a space.
+pub(super) fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [rest.next(), rest.next()];
+                let [Some(high), Some(low)] = digits.map(|digit| hex(digit?)) else {
+                    return Err(format!("`{text}` has a % without two hexadecimal digits"));
+                };
+                high << 4 | low
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| format!("`{text}` is not UTF-8"))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,13 +76,13 @@ async fn fetch(addr: SocketAddr, path: &str) -> (u16, String, String) {
 
 async fn serve_source(source: Arc<dyn StatusSource>) -> SocketAddr {
     let (listener, addr) = listen().await;
-    tokio::spawn(serve(listener, source, std::future::pending()));
+    tokio::spawn(serve(listener, source, None, std::future::pending()));
     addr
 }
 
 async fn serve_within(limits: Limits) -> SocketAddr {
     let (listener, addr) = listen().await;
-    let router = router(source(Health::Ready), REPORT_TIME_MAX);
+    let router = router(source(Health::Ready), None, REPORT_TIME_MAX);
     let serving = axum::serve(GuardedListener::with_limits(listener, limits), router);
     tokio::spawn(serving.into_future());
     addr
@@ -112,7 +112,9 @@ async fn routes_answer_in_their_formats() {
     assert!(head.contains("content-type: application/json"), "{head}");
     let report: Report = serde_json::from_str(&body).expect("a report");
     let query = rows_of_each_worker(DigestOrder::SumTime, STATUS_DIGESTS);
-    assert_eq!(report, sample::report(query));
+    // What is too much for JSON is left out of it.
+    let shown = |report: &Report| serde_json::to_value(report).expect("a report");
+    assert_eq!(shown(&report), shown(&sample::report(query)));
 }
 
 #[tokio::test]
@@ -173,7 +175,7 @@ async fn readiness_turns_before_health() {
 async fn workers_that_do_not_answer_do_not_hold_a_request() {
     let (listener, addr) = listen().await;
     let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true });
-    tokio::spawn(axum::serve(listener, router(stuck, SHORT)).into_future());
+    tokio::spawn(axum::serve(listener, router(stuck, None, SHORT)).into_future());
     let (status, _, body) = fetch(addr, "/status").await;
     assert_eq!((status, body.as_str()), (503, "the workers did not answer within 50ms\n"));
 }
@@ -210,7 +212,7 @@ async fn the_server_ends_when_it_is_told_to() {
     let (listener, addr) = listen().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { drop(stopped.await) };
-    let serving = tokio::spawn(serve(listener, source(Health::Ready), shutdown));
+    let serving = tokio::spawn(serve(listener, source(Health::Ready), None, shutdown));
     assert_eq!(fetch(addr, "/healthz").await.0, 200);
     let _silent = TcpStream::connect(addr).await.expect("a listening server");
     stop.send(()).expect("the server waits for it");

@@ -104,6 +104,7 @@ fn sql(store: &Store, layer: Layer) -> Result<String, SqlError> {
         "mysql_firewall_whitelist_rules",
         "mysql_firewall_whitelist_sqli_fingerprints",
         "trunkline_limits",
+        "trunkline_tcp_listeners",
         "clickhouse_users",
     ];
     for name in LISTS.iter().map(|(_, name)| *name).chain(firewall) {

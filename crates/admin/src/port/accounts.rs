@@ -104,6 +104,8 @@ fn user(name: &str, password: &str) -> User {
         active: true,
         require: TlsRequirement::None,
         allow_from: Default::default(),
+        unix_uid: None,
+        host: None,
         retained_password: None,
         backend: None,
     }

@@ -3,15 +3,12 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite},
     time::timeout,
 };
 use trunkline_protocol::{
     Capabilities,
-    codec::{
-        frame::{HEADER_LEN, Header, put_payload},
-        put_u16, put_u32,
-    },
+    codec::{frame::put_payload, put_u16, put_u32},
     command::{
         Command,
         execute::{Execution, LAST_STMT_ID},
@@ -21,6 +18,7 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Greeting,
         ok::{OkPacket, ReplyFormat, put_ok},
+        status,
     },
 };
 use trunkline_session::frontend::{self, ClientHandshake, HANDSHAKE_PAYLOAD_MAX, Step};
@@ -32,15 +30,18 @@ use super::{
     listener::Peer,
     packet::{Form, STATUS, put_columns, put_result},
     parameter,
+    wire::{End, Wire},
 };
-use crate::desk::{Desk, Refused, Reply, Session, VERSION};
+use crate::{
+    AUDIT,
+    desk::{Desk, Refused, Reply, Session, VERSION},
+    sql::text,
+};
 
 /// How long a client may take to log in.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may be silent.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(8 * 3_600);
-/// How long a client may take to read an answer; one that never reads is closed.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 /// The longest statement.
 const COMMAND_BYTES_MAX: usize = 64 << 20;
 /// Prepared statements of one client.
@@ -55,6 +56,7 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::IGNORE_SIGPIPE)
     .union(Capabilities::TRANSACTIONS)
     .union(Capabilities::SECURE_CONNECTION)
+    .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
     .union(Capabilities::PS_MULTI_RESULTS)
     .union(Capabilities::PLUGIN_AUTH)
@@ -62,84 +64,26 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(Capabilities::DEPRECATE_EOF);
 
-/// Why a connection ends without a word.
-enum End {
-    /// The client has gone, or is too slow, or does not speak the protocol.
-    Gone,
-}
-
-impl From<std::io::Error> for End {
-    fn from(_: std::io::Error) -> Self {
-        Self::Gone
-    }
-}
-
 /// Serves one client.
 pub(super) async fn serve<S>(stream: S, peer: Peer, id: u32, desk: Arc<Desk>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut wire = Wire { stream, out: Vec::new() };
+    let mut wire = Wire::new(stream);
     let login = timeout(LOGIN_TIME_MAX, log_in(&mut wire, peer, id, &desk)).await;
-    if let Ok(Ok((session, format))) = login {
-        let mut client =
-            Client { wire, desk, session, format, stmts: HashMap::new(), last_stmt: 0 };
+    if let Ok(Ok(LoggedIn { session, format, takes_many })) = login {
+        let stmts = HashMap::new();
+        let mut client = Client { wire, desk, session, format, takes_many, stmts, last_stmt: 0 };
         // It ends with the client.
         let Err(End::Gone) = client.run().await;
-    }
-}
-
-/// Packets over a stream.
-struct Wire<S> {
-    stream: S,
-    out: Vec<u8>,
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    /// One payload, from as many packets as it takes, and the header of its last one.
-    async fn read(&mut self, bytes_max: usize) -> Result<(Header, Vec<u8>), End> {
-        let mut payload = Vec::new();
-        loop {
-            let mut head = [0; HEADER_LEN];
-            self.stream.read_exact(&mut head).await?;
-            let header = Header::read(&head).ok_or(End::Gone)?;
-            let before = payload.len();
-            if before.saturating_add(header.payload_len) > bytes_max {
-                put_err(
-                    &mut self.out,
-                    header.seq.wrapping_add(1),
-                    1153,
-                    b"08S01",
-                    "Got a packet bigger than 'max_allowed_packet' bytes",
-                );
-                self.flush().await?;
-                return Err(End::Gone);
-            }
-            // What is announced is not believed before it comes.
-            let mut rest = (&mut self.stream).take(header.payload_len as u64);
-            if rest.read_to_end(&mut payload).await? != header.payload_len {
-                return Err(End::Gone);
-            }
-            if !header.is_continued() {
-                return Ok((header, payload));
-            }
-        }
-    }
-
-    async fn flush(&mut self) -> Result<(), End> {
-        let out = std::mem::take(&mut self.out);
-        match timeout(WRITE_TIME_MAX, self.stream.write_all(&out)).await {
-            Ok(written) => Ok(written?),
-            Err(_) => Err(End::Gone),
-        }
     }
 }
 
 /// Accounts as the handshake asks for them.
 struct Asked {
     accounts: Accounts,
-    peer: Peer,
     host: String,
+    is_secure: bool,
 }
 
 impl frontend::Accounts for Asked {
@@ -147,8 +91,16 @@ impl frontend::Accounts for Asked {
         self.accounts.find(name).map(|(user, _)| Arc::clone(user))
     }
 
-    fn verified_sha2(&self, _: &str) -> Option<[u8; 32]> {
+    fn stand_in(&self, _: &str) -> Option<Arc<User>> {
         None
+    }
+
+    fn verified_sha2(&self, _: &User) -> Option<[u8; 32]> {
+        None
+    }
+
+    fn can_look_up(&self) -> bool {
+        false
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -160,8 +112,23 @@ impl frontend::Accounts for Asked {
     }
 
     fn is_secure(&self) -> bool {
-        self.peer.is_local()
+        self.is_secure
     }
+
+    fn is_own_process(&self, _: &User) -> bool {
+        false
+    }
+
+    fn is_encrypted(&self) -> bool {
+        false
+    }
+}
+
+/// What came of a login.
+struct LoggedIn {
+    session: Session,
+    format: ReplyFormat,
+    takes_many: bool,
 }
 
 async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
@@ -169,15 +136,20 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     peer: Peer,
     id: u32,
     desk: &Desk,
-) -> Result<(Session, ReplyFormat), End> {
+) -> Result<LoggedIn, End> {
     let accounts = desk.accounts().ok_or(End::Gone)?;
-    let asked = Asked { accounts, peer, host: peer.host() };
+    let mut asked = Asked { accounts, host: peer.host(), is_secure: peer.is_local() };
+    let tls = desk.tls();
+    let mut offered = OFFERED;
+    if tls.acceptor().is_some() {
+        offered.insert(Capabilities::SSL);
+    }
     let greeting = Greeting {
         protocol_version: 10,
         server_version: format!("8.0.11-{VERSION}"),
         connection_id: id,
         nonce: trunkline_crypto::nonce(),
-        capabilities: OFFERED,
+        capabilities: offered,
         charset: 45,
         status: STATUS,
         auth_plugin: "mysql_native_password".to_owned(),
@@ -189,16 +161,30 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let step = handshake.on_packet(header, &payload, &asked, &mut wire.out);
         let identity = match step {
             Step::Continue => continue,
+            Step::StartTls => {
+                wire.start_tls(&tls).await?;
+                handshake.on_tls();
+                asked.is_secure = true;
+                continue;
+            }
             Step::Accepted(identity) => identity,
-            // Accounts have no hashes that take long, and neither a key nor TLS is offered.
-            Step::Refused(_) | Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => {
-                tracing::warn!("an administrator at {} was refused", asked.host);
+            // Accounts have no hashes that take long, and no key is offered.
+            Step::Refused(_) | Step::Decrypt(_) | Step::VerifyHash { .. } | Step::LookUp => {
+                tracing::warn!(
+                    target: AUDIT,
+                    peer = asked.host,
+                    tls = wire.is_encrypted(),
+                    "a login to the admin port was refused"
+                );
                 wire.flush().await?;
                 return Err(End::Gone);
             }
         };
         let user = identity.user.name.clone();
         let access = asked.accounts.find(&user).map_or(Access::Stats, |(_, access)| *access);
+        let takes_many = identity.capabilities.contains(Capabilities::MULTI_STATEMENTS);
+        let tls = wire.is_encrypted();
+        tracing::info!(target: AUDIT, user, peer = asked.host, tls, "logged in to the admin port");
         let format = ReplyFormat {
             deprecate_eof: identity.capabilities.contains(Capabilities::DEPRECATE_EOF),
             ..ReplyFormat::default()
@@ -208,7 +194,8 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let default = if access == Access::Stats { "stats" } else { "main" };
         let schema = identity.schema.map(|name| String::from_utf8_lossy(&name).into_owned());
         let schema = schema.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned());
-        return Ok((Session { user, peer: asked.host, id, access, schema }, format));
+        let session = Session { user, peer: asked.host, id, access, schema };
+        return Ok(LoggedIn { session, format, takes_many });
     }
 }
 
@@ -230,6 +217,8 @@ struct Client<S> {
     desk: Arc<Desk>,
     session: Session,
     format: ReplyFormat,
+    /// Whether one text may hold several statements.
+    takes_many: bool,
     stmts: HashMap<u32, Stmt>,
     last_stmt: u32,
 }
@@ -243,6 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let (_, payload) = read?;
             match Command::decode(&payload) {
                 Ok(Command::Quit) => return Err(End::Gone),
+                Ok(Command::Query(text)) => self.answer_text(text).await?,
                 Ok(command) => self.answer(command).await,
                 Err(_) => self.refuse(&malformed()),
             }
@@ -252,16 +242,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     async fn answer(&mut self, command: Command<'_>) {
         match command {
-            Command::Query(text) => {
-                let text = String::from_utf8_lossy(text).into_owned();
-                let reply = self.desk.answer(&mut self.session, &text, &[]).await;
-                self.put(reply, Form::Text);
-            }
             Command::InitDb(name) => {
                 self.session.schema = String::from_utf8_lossy(name).into_owned();
                 self.put(Reply::ok(), Form::Text);
             }
-            Command::Ping | Command::SetOption(_) | Command::Refresh(_) | Command::Debug => {
+            // The two options: several statements in a text, or one.
+            Command::SetOption(option) => {
+                self.takes_many = option == 0;
+                self.put(Reply::ok(), Form::Text);
+            }
+            Command::Ping | Command::Refresh(_) | Command::Debug => {
                 self.put(Reply::ok(), Form::Text);
             }
             Command::ResetConnection => {
@@ -287,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 None => self.refuse(&unknown_stmt(stmt_id)),
             },
             Command::Quit
+            | Command::Query(_)
             | Command::CreateDb(_)
             | Command::DropDb(_)
             | Command::Shutdown
@@ -307,17 +298,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
+    /// `COM_QUERY`: each statement of the text after the other, up to one that fails.
+    async fn answer_text(&mut self, text: &[u8]) -> Result<(), End> {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let statements = match self.takes_many {
+            true => text::statements(&text),
+            false => vec![text.as_str()],
+        };
+        let last = statements.len().saturating_sub(1);
+        let mut seq = 1;
+        for (at, statement) in statements.into_iter().enumerate() {
+            let reply = self.desk.answer(&mut self.session, statement, &[]).await;
+            let has_failed = matches!(reply, Reply::Error(_));
+            let more = if at < last { status::MORE_RESULTS } else { 0 };
+            seq = self.put_as(seq, reply, Form::Text, STATUS | more);
+            // Answers do not wait for each other.
+            self.wire.flush().await?;
+            if has_failed {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Appends an answer as the next packets.
     fn put(&mut self, reply: Reply, form: Form) {
+        self.put_as(1, reply, form, STATUS);
+    }
+
+    /// The same with its first packet's number and its status; the number that comes next.
+    fn put_as(&mut self, seq: u8, reply: Reply, form: Form, status: u16) -> u8 {
+        let out = &mut self.wire.out;
         match reply {
-            Reply::Rows(rows) => {
-                put_result(&mut self.wire.out, 1, self.format, form, &rows);
-            }
+            Reply::Rows(rows) => put_result(out, seq, self.format, form, status, &rows),
             Reply::Ok { affected, info, warnings } => {
-                let packet = OkPacket { warnings, ..ok(affected, &info) };
-                put_ok(&mut self.wire.out, 1, &packet, self.format);
+                let packet = OkPacket { warnings, status, ..ok(affected, &info) };
+                put_ok(out, seq, &packet, self.format)
             }
-            Reply::Error(refused) => self.refuse(&refused),
+            Reply::Error(refused) => {
+                put_err(out, seq, refused.code, refused.state, &refused.message)
+            }
         }
     }
 

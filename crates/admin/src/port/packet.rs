@@ -38,6 +38,7 @@ pub fn put_result(
     seq: u8,
     format: ReplyFormat,
     form: Form,
+    status: u16,
     rows: &RowSet,
 ) -> u8 {
     let mut payload = Vec::new();
@@ -45,7 +46,7 @@ pub fn put_result(
     let mut seq = put_payload(out, seq, &payload);
     seq = put_columns(out, seq, &rows.columns);
     if !format.deprecate_eof {
-        seq = put_eof(out, seq, EofPacket { warnings: 0, status: STATUS });
+        seq = put_eof(out, seq, EofPacket { warnings: 0, status });
     }
     for row in &rows.rows {
         payload.clear();
@@ -55,7 +56,7 @@ pub fn put_result(
         }
         seq = put_payload(out, seq, &payload);
     }
-    put_result_end(out, seq, &OkPacket { status: STATUS, ..OkPacket::default() }, format)
+    put_result_end(out, seq, &OkPacket { status, ..OkPacket::default() }, format)
 }
 
 /// Appends definitions of columns.

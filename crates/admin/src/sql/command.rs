@@ -6,19 +6,32 @@ use super::{
     Statement,
     text::{Text, unquoted},
 };
+use crate::source::{Ending, Traffic};
 
 /// A command of the admin port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// What there is.
-    Help,
-    /// Ends the process: at once, or after running statements.
-    Shutdown {
-        /// Running statements may end.
-        is_slow: bool,
+    /// What there is; only what has this word, if there is one.
+    Help(Option<String>),
+    /// Ends the process.
+    End(Ending),
+    /// Accepts clients, or not.
+    Traffic(Traffic),
+    /// Lets administrators change things, or not (`admin-read_only`).
+    SetReadOnly(bool),
+    /// Reads the database of the layer DISK anew.
+    FlushConfigDb,
+    /// Waits until the configuration has another version.
+    PullVersion {
+        /// A version above this one.
+        above: u64,
+        /// How long it may take, ms.
+        within_ms: u64,
     },
     /// Forgets the digests counted so far.
     TruncateDigests,
+    /// Forgets failed logins by address.
+    FlushHosts,
     /// Empties the result cache.
     FlushCache,
     /// Moves the digests into the history.
@@ -33,6 +46,8 @@ pub enum Command {
     Checksum {
         /// Whose.
         module: Module,
+        /// Of this table alone.
+        table: Option<&'static str>,
         /// In DISK, else in MEMORY.
         is_disk: bool,
     },
@@ -69,7 +84,13 @@ pub enum Command {
 pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(match words.as_slice() {
-        ["HELP" | "?", ..] => Some(Command::Help),
+        ["HELP" | "?"] => Some(Command::Help(None)),
+        ["HELP" | "?", rest @ ..] => Some(Command::Help(Some(rest.join(" ")))),
+        ["PULL", "VERSION", "MYSQL", "SERVERS", above, within_ms] => {
+            let number = |word: &str| word.parse().map_err(|_| format!("`{word}` is no number"));
+            let (above, within_ms) = (number(above)?, number(within_ms)?);
+            Some(Command::PullVersion { above, within_ms })
+        }
         ["PROXYSQL", rest @ ..] => Some(proxysql(rest)?),
         ["KILL", rest @ ..] => Some(kill(rest)?),
         ["CHECKSUM", rest @ ..] => Some(checksum(rest)?),
@@ -82,14 +103,21 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
 
 fn proxysql(words: &[&str]) -> Result<Command, String> {
     Ok(match words {
-        ["SHUTDOWN"] | ["KILL"] => Command::Shutdown { is_slow: false },
-        ["SHUTDOWN", "SLOW"] => Command::Shutdown { is_slow: true },
+        ["SHUTDOWN"] | ["KILL"] => Command::End(Ending::Now),
+        ["SHUTDOWN", "SLOW"] => Command::End(Ending::Slow),
+        ["RESTART"] => Command::End(Ending::Restart),
+        ["PAUSE"] => Command::Traffic(Traffic::Pause),
+        ["RESUME"] => Command::Traffic(Traffic::Resume),
+        ["STOP"] => Command::Traffic(Traffic::Stop),
+        ["START"] => Command::Traffic(Traffic::Start),
+        ["READONLY"] => Command::SetReadOnly(true),
+        ["READWRITE"] => Command::SetReadOnly(false),
+        ["FLUSH", "CONFIGDB"] => Command::FlushConfigDb,
         ["FLUSH", "LOGS"] => Command::Accepted("the log is standard error"),
         ["FLUSH", "QUERY", "CACHE"] => Command::FlushCache,
-        ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::Accepted("no hosts are kept"),
+        ["FLUSH", "MYSQL", "CLIENT", "HOSTS"] => Command::FlushHosts,
         ["RELOAD", "TLS"] => Command::ReloadTls,
-        ["START" | "STOP" | "RESTART" | "PAUSE" | "RESUME" | "READONLY" | "READWRITE"]
-        | ["FLUSH" | "RELOAD" | "COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
+        ["COREDUMP" | "COMPRESSEDCOREDUMP" | "MEMPROFILE" | "GCOV", ..]
         | ["CLUSTER_NODE_UUID", ..] => Command::Missing(format!("PROXYSQL {}", words.join(" "))),
         _ => return Err(format!("there is no command PROXYSQL {}", words.join(" "))),
     })
@@ -112,17 +140,24 @@ fn checksum(words: &[&str]) -> Result<Command, String> {
         rest => (false, rest),
     };
     let name = name.join(" ");
-    let module = match name.as_str() {
-        "MYSQL REPLICATION HOSTGROUPS"
-        | "MYSQL GROUP REPLICATION HOSTGROUPS"
-        | "MYSQL GALERA HOSTGROUPS"
-        | "MYSQL AURORA HOSTGROUPS"
-        | "MYSQL HOSTGROUP ATTRIBUTES"
-        | "MYSQL SERVERS SSL PARAMS" => Some(Module::MysqlServers),
-        name => Module::ALL.into_iter().find(|module| module.name() == name),
+    let of_servers = match name.as_str() {
+        "MYSQL SERVERS" => Some("mysql_servers"),
+        "MYSQL REPLICATION HOSTGROUPS" => Some("mysql_replication_hostgroups"),
+        "MYSQL GROUP REPLICATION HOSTGROUPS" => Some("mysql_group_replication_hostgroups"),
+        "MYSQL GALERA HOSTGROUPS" => Some("mysql_galera_hostgroups"),
+        "MYSQL AURORA HOSTGROUPS" => Some("mysql_aws_aurora_hostgroups"),
+        "MYSQL HOSTGROUP ATTRIBUTES" => Some("mysql_hostgroup_attributes"),
+        "MYSQL SERVERS SSL PARAMS" => Some("mysql_servers_ssl_params"),
+        _ => None,
     };
+    if of_servers.is_some() {
+        let module = Module::MysqlServers;
+        return Ok(Command::Checksum { module, table: of_servers, is_disk });
+    }
+    let module = Module::ALL.into_iter().find(|module| module.name() == name);
     let module = module.ok_or_else(|| format!("there is no checksum of `{name}`"))?;
-    Ok(Command::Checksum { module, is_disk })
+    let table = (module == Module::MysqlQueryRules).then_some("mysql_query_rules");
+    Ok(Command::Checksum { module, table, is_disk })
 }
 
 /// `EXPLAIN ROUTE [USER name] [SCHEMA name]` and the statement, in quotes or not.

@@ -92,6 +92,19 @@ fn comments_and_spaces_do_not_matter_and_strings_stay() {
 }
 
 #[test]
+fn a_text_is_divided_where_statements_end() {
+    let check = |sql: &str, expected: &[&str]| assert_eq!(text::statements(sql), expected);
+    check("SELECT 1", &["SELECT 1"]);
+    check("SELECT 1; SELECT 2;", &["SELECT 1", " SELECT 2"]);
+    check(
+        "SELECT ';' /* ; */ -- ; x\n; # ;\n;SET a='x;''y'",
+        &["SELECT ';' /* ; */ -- ; x\n", "SET a='x;''y'"],
+    );
+    check(" ; ", &[" ; "]);
+    check("", &[""]);
+}
+
+#[test]
 fn shows_are_recognised() {
     let check = |sql: &str, expected: Show| assert_eq!(parsed(sql), Statement::Show(expected));
     let schema = Some("stats".to_owned());

@@ -118,6 +118,46 @@ impl Text {
     }
 }
 
+/// The statements of a text, which `;` outside of quotes and comments separates; those that say
+/// nothing are left out, unless nothing else is there.
+pub fn statements(sql: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut begin = 0;
+    let mut chars = sql.char_indices().peekable();
+    let mut quote: Option<char> = None;
+    while let Some((at, char)) = chars.next() {
+        if let Some(open) = quote {
+            if char == open {
+                quote = None;
+            }
+            continue;
+        }
+        let rest = sql.get(at..).unwrap_or_default();
+        match char {
+            '\'' | '"' | '`' => quote = Some(char),
+            '/' if rest.starts_with("/*") => {
+                let len = rest.find("*/").map_or(rest.len(), |end| end + 2);
+                skip(&mut chars, at + len);
+            }
+            '#' => skip(&mut chars, at + rest.find('\n').unwrap_or(rest.len())),
+            '-' if is_line_comment(rest) => {
+                skip(&mut chars, at + rest.find('\n').unwrap_or(rest.len()));
+            }
+            ';' => {
+                found.push(sql.get(begin..at).unwrap_or_default());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(sql.get(begin..).unwrap_or_default());
+    found.retain(|statement| !Text::new(statement).as_str().is_empty());
+    match found.is_empty() {
+        true => vec![sql],
+        false => found,
+    }
+}
+
 /// `--` begins a comment when a space or the end follows.
 fn is_line_comment(rest: &str) -> bool {
     let after = rest.strip_prefix("--");

@@ -93,6 +93,7 @@ fn section_rows(
         "firewall_user" => "mysql_firewall_whitelist_users",
         "firewall_rule" => "mysql_firewall_whitelist_rules",
         "limit" => "trunkline_limits",
+        "tcp_listener" => "trunkline_tcp_listeners",
         other => {
             let message = format!("[[{other}]] has no table on the admin port: it needs file mode");
             return Err(message);
@@ -101,13 +102,19 @@ fn section_rows(
     let mut values = Fields::new();
     let mut split = Given::Text("auto".to_owned());
     let mut members = Vec::new();
+    let mut backend = None;
     for (name, value) in fields {
         match (section, name.as_str()) {
             ("replication", "read_write_split") => split = value,
             ("hostgroup" | "rule", "pipeline") | ("rule", "shadow") => {
                 members.push(member(&name, &value));
             }
-            _ => values.extend(columns(section, &name, value, files)?),
+            ("user", _) => match user_key(&name, value, files)? {
+                UserKey::Attribute(member) => members.push(member),
+                UserKey::Backend(password) => backend = Some(password),
+                UserKey::Columns(columns) => values.extend(columns),
+            },
+            _ => values.extend(columns(section, &name, value)?),
         }
     }
     let has = |values: &Fields, name: &str| find(values, name).is_some();
@@ -128,11 +135,23 @@ fn section_rows(
         }
     }
     for member in members {
-        let column = if section == "rule" { "attributes" } else { "hostgroup_settings" };
+        let column = if section == "hostgroup" { "hostgroup_settings" } else { "attributes" };
         add_member(&mut values, column, &member);
     }
     let writer = find(&values, "writer_hostgroup").cloned();
+    let backend = backend.map(|password| {
+        let own = |name: &str| find(&values, name).cloned().map(|value| (name.to_owned(), value));
+        let number = |name: &str, number| (name.to_owned(), Given::Integer(number));
+        let shared = ["username", "default_hostgroup", "default_schema"].iter();
+        let columns = shared.filter_map(|name| own(name));
+        let more = [number("frontend", 0), number("backend", 1)];
+        columns.chain(more).chain([("password".to_owned(), password)]).collect()
+    });
+    if backend.is_some() {
+        values.push(("backend".to_owned(), Given::Integer(0)));
+    }
     let mut rows = vec![TableRow { table, values }];
+    rows.extend(backend.map(|values| TableRow { table, values }));
     // ProxySQL's tables have no place for it, but for the settings of a hostgroup.
     if let (Some(writer), true) = (writer, split == Given::Text("auto".to_owned())) {
         let settings = Given::Text("{\"read_write_split\":\"auto\"}".to_owned());
@@ -148,10 +167,56 @@ fn member(name: &str, value: &Given) -> String {
     match value {
         Given::Text(text) => format!("\"{name}\":{}", quoted(text)),
         Given::Integer(number) => format!("\"{name}\":{number}"),
-        Given::Boolean(_) | Given::List(_) | Given::Other(_) => {
+        Given::List(items) => {
+            let items: Vec<String> = items
+                .iter()
+                .map(|item| match item {
+                    Given::Text(text) => quoted(text),
+                    _ => "null".to_owned(),
+                })
+                .collect();
+            format!("\"{name}\":[{}]", items.join(","))
+        }
+        Given::Boolean(_) | Given::Other(_) => {
             format!("\"{name}\":{}", *value == Given::Boolean(true))
         }
     }
+}
+
+/// What becomes of a user's key.
+enum UserKey {
+    /// A member of `attributes`.
+    Attribute(String),
+    /// The password of the row for servers.
+    Backend(Given),
+    /// Columns.
+    Columns(Fields),
+}
+
+/// One key of a user. Passwords in files and in the environment are read: the tables hold them.
+fn user_key(name: &str, value: Given, files: &dyn FileSource) -> Result<UserKey, String> {
+    let (bare, value) = match (name.strip_suffix("_file"), name.strip_suffix("_env"), value) {
+        (Some(bare), _, Given::Text(path)) if bare.ends_with("password") => {
+            let text = files.read(&path)?;
+            (bare, Given::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
+        }
+        (_, Some(bare), Given::Text(variable)) if bare.ends_with("password") => {
+            let text = files.environment(&variable);
+            let text = text.ok_or_else(|| format!("the environment has no `{variable}`"))?;
+            (bare, Given::Text(text))
+        }
+        (_, _, value) => (name.strip_suffix("_hash").unwrap_or(name), value),
+    };
+    Ok(match bare {
+        "allow_from"
+        | "backend_user"
+        | "retained_password"
+        | "backend_retained_password"
+        | "unix_user" => UserKey::Attribute(member(bare, &value)),
+        "backend_password" => UserKey::Backend(value),
+        "password" => UserKey::Columns(vec![("password".to_owned(), value)]),
+        _ => UserKey::Columns(columns("user", name, value)?),
+    })
 }
 
 /// Adds a member to the JSON object of a column.
@@ -198,12 +263,7 @@ fn find<'a>(values: &'a Fields, name: &str) -> Option<&'a Given> {
 }
 
 /// One key as columns.
-fn columns(
-    section: &str,
-    name: &str,
-    value: Given,
-    files: &dyn FileSource,
-) -> Result<Fields, String> {
+fn columns(section: &str, name: &str, value: Given) -> Result<Fields, String> {
     let value = match value {
         Given::Boolean(flag) => Given::Integer(i128::from(flag)),
         value => value,
@@ -245,18 +305,7 @@ fn columns(
         ("user", "require", _) => {
             Err("`require` can't be a table in mysql_users; write attributes there".to_owned())
         }
-        ("user", "allow_from" | "backend_user" | "retained_password", _) => {
-            Err(format!("`{name}` is no column of mysql_users; write it into attributes there"))
-        }
-        ("user", key, _) if key.starts_with("backend_") || key.starts_with("retained_") => Err(
-            format!("`{name}` is no column of mysql_users; a row with backend = 1 has it there"),
-        ),
         ("user", "name", value) => one("username", value),
-        ("user", "password_hash", value) => one("password", value),
-        ("user", "password_file", Given::Text(path)) => {
-            let text = files.read(&path)?;
-            one("password", Given::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
-        }
         ("rule", "id", value) => one("rule_id", value),
         (_, _, value) => one(name, value),
     }
@@ -289,6 +338,19 @@ mod tests {
         password_hash = \"*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19\"
         default_hostgroup = 10
         active = false
+        [[user]]
+        name = \"two\"
+        password = \"p\"
+        default_hostgroup = 10
+        allow_from = [\"10.0.0.0/8\"]
+        backend_user = \"b\"
+        backend_password = \"q\"
+        retained_password = \"old\"
+        [[tcp_listener]]
+        address = \"127.0.0.1:3307\"
+        hostgroup = 10
+        balance = \"first\"
+        rise = 3
         [[rule]]
         id = 1
         match_digest = \"^SELECT\"
@@ -331,6 +393,23 @@ mod tests {
             0,
             "active=0 default_hostgroup=10 \
              password='*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19' username='app'",
+        );
+        check(
+            "mysql_users",
+            1,
+            "attributes='{\"allow_from\":[\"10.0.0.0/8\"],\"backend_user\":\"b\",\
+             \"retained_password\":\"old\"}' backend=0 default_hostgroup=10 password='p' \
+             username='two'",
+        );
+        check(
+            "mysql_users",
+            2,
+            "backend=1 default_hostgroup=10 frontend=0 password='q' username='two'",
+        );
+        check(
+            "trunkline_tcp_listeners",
+            0,
+            "address='127.0.0.1:3307' balance='first' hostgroup=10 rise=3",
         );
         check(
             "mysql_query_rules",

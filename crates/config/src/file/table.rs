@@ -82,7 +82,10 @@ impl<'a> Table<'a> {
     ) -> Option<T> {
         self.asked.push(name);
         let value = self.fields.get(name)?;
-        match read(&given(value.get_ref())) {
+        let given = given(value.get_ref());
+        let read = read(&given);
+        given.wipe();
+        match read {
             Ok(value) => Some(value),
             Err(reason) => {
                 let message = format!("`{name}` in [[{}]] {reason}", self.section);

@@ -13,7 +13,7 @@ use crate::{
         report::Report,
         table::Table,
     },
-    settings::{Range, SettingValue, read_text},
+    settings::{Given, Range, SettingValue, read_text},
 };
 
 /// Columns of ProxySQL's `mysql_users` that come with later features.
@@ -39,6 +39,7 @@ pub(super) fn read(
     if !table.has(name_key) {
         table.missing(report, "name");
     }
+    let unix_uid = table.value(report, "unix_user", |given| read_unix_user(given, files));
     let (password, retained_password) = read_passwords(table, report, files);
     let backend = read_backend(table, report, files, name.as_deref());
     let default_hostgroup = table.number(report, "default_hostgroup", HOSTGROUPS);
@@ -55,7 +56,11 @@ pub(super) fn read(
 
     let Some(name) = name else { return };
     // The cross-checks want every user; a password that could not be read was reported already.
-    let password = password.unwrap_or_else(|| Password::Clear(Secret::default()));
+    let nothing = || match unix_uid {
+        Some(_) => Password::Nobodys,
+        None => Password::Clear(Secret::default()),
+    };
+    let password = password.unwrap_or_else(nothing);
     let user = User {
         name,
         password,
@@ -69,6 +74,8 @@ pub(super) fn read(
         active: active.unwrap_or(true),
         require,
         allow_from: allow_from.unwrap_or_default(),
+        unix_uid,
+        host: None,
     };
     let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
     let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));
@@ -211,9 +218,10 @@ impl PasswordKeys {
         report: &mut Report<'_>,
         files: &dyn FileSource,
     ) -> Option<Secret<String>> {
-        match self.read(table, report, files)? {
-            Password::Clear(clear) => Some(clear),
-            Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_) => {
+        let password = self.read(table, report, files)?;
+        match password.clear() {
+            Some(clear) => Some(clear.clone()),
+            None => {
                 let message = format!("`{}` gives a hash, which opens no server", self.file);
                 table.error(report, self.file, message);
                 None
@@ -229,7 +237,8 @@ fn read_passwords(
     files: &dyn FileSource,
 ) -> (Option<Password>, Option<Password>) {
     let password = PASSWORD.read(table, report, files);
-    if !PASSWORD.is_given(table) {
+    let needs_none = table.has("unix_user") && BACKEND.is_given(table);
+    if !PASSWORD.is_given(table) && !needs_none {
         let message =
             "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
         table.error(report, "password", message.to_owned());
@@ -245,6 +254,24 @@ fn read_passwords(
     }
     (password, retained)
 }
+
+/// The number of a user of the system, by its name or as it is.
+fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, String> {
+    if let Given::Integer(number) = given {
+        return u32::try_from(*number).map_err(|_| format!("{number} is no user of the system"));
+    }
+    let name = read_text(given)?;
+    let users = files.read_rules(USERS_FILE).map_err(|why| format!("{USERS_FILE}: {why}"))?;
+    let number = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let is_it = fields.next() == Some(name);
+        is_it.then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    number.ok_or_else(|| format!("is wrong: {USERS_FILE} has no user `{name}`; give its number"))
+}
+
+/// Where the system's users are. Those of other directories are given by their numbers.
+const USERS_FILE: &str = "/etc/passwd";
 
 /// The account on the servers, where it is another one.
 fn read_backend(
@@ -276,7 +303,9 @@ fn read_backend(
 /// A file holds one line: the password, or a hash.
 fn password_of_file(path: &str, files: &dyn FileSource) -> Result<Password, String> {
     let text = files.read(path).map_err(|why| format!("cannot be read: {why}"))?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let text = Secret::new(text);
+    let text = text.expose().as_str();
+    let line = text.strip_suffix('\n').unwrap_or(text);
     match line.strip_suffix('\r').unwrap_or(line) {
         "" => Err("is empty".to_owned()),
         line if line.contains(['\n', '\0']) => Err("must hold one line, the password".to_owned()),

@@ -34,6 +34,9 @@ pub enum Values {
     Needed,
     /// Any text.
     Text,
+    /// `false`, also written 0: what `true` would do is not done, for this reason. To take it and
+    /// do nothing would leave people without a protection that they count on.
+    Off(&'static str),
     /// None: it can't be set.
     ReadOnly,
 }
@@ -168,12 +171,18 @@ impl Row {
             return match Settings::default().set(setting.name, &given) {
                 Ok(_) => Ok(()),
                 Err(reason) if reason.contains(value) => complain(reason),
+                // The value holds one that it must not hold.
+                Err(reason) if reason.contains("password") => complain(reason),
                 Err(reason) => complain(format!("{reason}, not `{value}`")),
             };
         }
         let Self::Shared(variable) = self else { return Ok(()) };
         let is_right = match variable.values {
             Values::Flag => flag(value).is_some(),
+            Values::Off(reason) => match flag(value) {
+                Some(true) => return complain(format!("can't be `{value}`: {reason}")),
+                is_on => is_on == Some(false),
+            },
             Values::Numbers(min, max) => {
                 value.parse().is_ok_and(|number: i64| (min..=max).contains(&number))
             }
@@ -200,6 +209,7 @@ impl Row {
         let Self::Shared(variable) = self else { return String::new() };
         match variable.values {
             Values::Flag => "true or false".to_owned(),
+            Values::Off(_) => "false".to_owned(),
             Values::Numbers(min, max) => format!("{min} to {max}"),
             Values::Words(words) => words.join(" or "),
             Values::Needed => "text, not empty".to_owned(),

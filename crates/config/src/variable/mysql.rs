@@ -62,7 +62,10 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "mysql-automatic_detect_sqli",
         default: "false",
-        values: Values::Flag,
+        values: Values::Off(
+            "statements are not searched for injections; allow by digest what may run \
+             (mysql-firewall_whitelist_enabled)",
+        ),
         support: Support::Ignored,
         meaning: "run libinjection on queries and disconnect on a hit (unless whitelisted fingerprint)",
     },

@@ -1,6 +1,10 @@
-use tokio::{net::TcpListener, task::JoinHandle};
-use trunkline_protocol::packet::status;
-use trunkline_topology::{HostgroupId, Secret, ServerHealth, ServerKey};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinHandle,
+};
+use trunkline_protocol::{Capabilities, packet::status};
+use trunkline_topology::{HostgroupId, Password, Secret, ServerHealth, ServerKey};
 
 use super::*;
 
@@ -65,7 +69,7 @@ async fn an_account_logs_in_and_quits() {
     let (port, client) = one_client(b"\x07\0\0\x02\0\0\0\x02\0\0\0").await;
     // One address in two hostgroups is looked at once.
     let servers = [server(1, port), server(2, port)];
-    let answers = learn(&servers, Some(&account()), TIME_MAX).await;
+    let answers = learn(&servers, Some(&account()), &Arc::default(), TIME_MAX).await;
     assert_eq!(client.await.expect("client"), b"\x01\0\0\0\x01");
     assert_eq!(answers.len(), 1);
     let learned = answers.into_iter().next().expect("one").1.expect("learned");
@@ -75,7 +79,7 @@ async fn an_account_logs_in_and_quits() {
 #[tokio::test]
 async fn a_refused_login_still_teaches_the_greeting() {
     let (port, client) = one_client(b"\x10\0\0\x02\xff\x15\x04#28000go away").await;
-    let answers = learn(&[server(1, port)], Some(&account()), TIME_MAX).await;
+    let answers = learn(&[server(1, port)], Some(&account()), &Arc::default(), TIME_MAX).await;
     assert!(client.await.expect("client").is_empty());
     let learned = answers.into_iter().next().expect("one").1.expect("learned");
     assert_eq!(learned.greeting, greeting());
@@ -85,7 +89,7 @@ async fn a_refused_login_still_teaches_the_greeting() {
 #[tokio::test]
 async fn without_an_account_only_the_greeting_is_read() {
     let (port, client) = one_client(b"").await;
-    let answers = learn(&[server(1, port)], None, TIME_MAX).await;
+    let answers = learn(&[server(1, port)], None, &Arc::default(), TIME_MAX).await;
     assert!(client.await.expect("client").is_empty());
     assert!(answers.into_iter().next().expect("one").1.is_ok());
 }
@@ -99,7 +103,7 @@ async fn a_server_that_is_none_says_why() {
             let (mut stream, _) = listener.accept().await.expect("client");
             stream.write_all(say).await.expect("says");
         });
-        let answers = learn(&[server(1, port)], None, TIME_MAX).await;
+        let answers = learn(&[server(1, port)], None, &Arc::default(), TIME_MAX).await;
         client.await.expect("client");
         let error = answers.into_iter().next().expect("one").1.expect_err(expected);
         assert!(error.to_string().contains(expected), "{error}");

@@ -58,7 +58,8 @@ async fn a_server_is_learned_when_it_comes_up() {
     let addr = socket.local_addr().expect("address");
     let (snapshots, seen) = watch::channel(snapshot(&addr.to_string()));
     let (news, mut received) = mpsc::channel(1);
-    let task = tokio::spawn(keep_learning(seen, Knowledge::default(), news));
+    let (_setup, tls) = watch::channel(Arc::default());
+    let task = tokio::spawn(keep_learning(seen, Knowledge::default(), tls, news));
     // The first connection ends without a word, as while a server starts.
     drop(socket.accept().await.expect("first"));
     let (mut second, _) = socket.accept().await.expect("second");

@@ -1,4 +1,5 @@
-//! The stored form of a `caching_sha2_password` password: sha256-crypt with a salt of 20 bytes.
+//! The stored form of a `caching_sha2_password` password: sha256-crypt with a salt of 20 bytes; and
+//! that of `sha256_password`, which is `$5$`, the salt, `$` and the digest, of 5,000 rounds.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -18,6 +19,8 @@ use super::is_equal;
 
 /// Bytes of a stored password.
 pub const STORED_LEN: usize = 70;
+/// Bytes of a stored password of `sha256_password`.
+pub const SHA256_STORED_LEN: usize = 67;
 /// The longest password that servers accept; longer ones never verify.
 pub const PASSWORD_LEN_MAX: usize = 256;
 
@@ -49,6 +52,11 @@ struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     fn parse(stored: &'a [u8]) -> Option<Self> {
+        if let Some(rest) = stored.strip_prefix(b"$5$") {
+            let (salt, rest) = rest.split_first_chunk()?;
+            let digest = rest.strip_prefix(b"$")?.try_into().ok()?;
+            return Some(Self { rounds: 5 * ROUNDS_UNIT, salt, digest });
+        }
         let rest = stored.strip_prefix(b"$A$")?;
         let (digits, rest) = rest.split_first_chunk::<3>()?;
         let rest = rest.strip_prefix(b"$")?;

@@ -10,6 +10,7 @@ pub mod handshake_response;
 pub mod ok;
 pub mod reply_format;
 pub mod status;
+pub mod told;
 pub mod track;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //!
 //! Source: MySQL internals, "`OK_Packet`", session state information.
 
-use crate::codec::{Malformed, Reader, put_lenenc_bytes};
+use crate::codec::{Malformed, Reader};
 
 /// One change, borrowed from the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,97 +97,10 @@ impl<'a> Iterator for Changes<'a> {
     }
 }
 
-/// Which changes a client is told: what a server with its default settings would tell, and what
-/// the client has asked for itself.
-///
-/// The proxy has servers report more than that, for its own record of the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told(u8);
-
-/// What is left of some changes for a client.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Left {
-    /// All of them.
-    All,
-    /// These, in the form that they came in; empty for none.
-    Some(Vec<u8>),
-}
-
-/// What both families report by default (`session_track_system_variables`).
-const DEFAULT_VARIABLES: [&[u8]; 5] = [
-    b"autocommit",
-    b"character_set_client",
-    b"character_set_connection",
-    b"character_set_results",
-    b"time_zone",
-];
-
-impl Told {
-    /// What servers tell by default: five variables and the schema. GTIDs and transactions are
-    /// asked for by settings that the proxy leaves alone.
-    pub const DEFAULT: Self = Self(0);
-    /// Everything.
-    pub const ALL: Self = Self(0b11);
-
-    const VARIABLES: u8 = 1;
-    const STATE: u8 = 1 << 1;
-
-    /// The session has set this variable: from now on its server tells what it asked for.
-    pub fn ask(&mut self, variable: &[u8]) {
-        self.0 |= match variable {
-            b"session_track_system_variables" => Self::VARIABLES,
-            b"session_track_state_change" => Self::STATE,
-            _ => 0,
-        };
-    }
-
-    fn tells(self, kind: u8) -> bool {
-        match kind {
-            0 => self.0 & Self::VARIABLES != 0,
-            2 => self.0 & Self::STATE != 0,
-            _ => true,
-        }
-    }
-
-    /// Leaves out what the client is not told. Malformed changes are told as they are: they were
-    /// read before, where that matters.
-    pub fn filter(self, raw: &[u8]) -> Left {
-        if self == Self::ALL {
-            return Left::All;
-        }
-        let mut left = Vec::new();
-        let mut is_whole = true;
-        let mut reader = Reader::new(raw);
-        while !reader.is_empty() {
-            let (Ok(kind), Ok(content)) = (reader.u8("kind"), reader.lenenc_bytes("entry")) else {
-                return Left::All;
-            };
-            if self.tells(kind) || kind == 0 && are_default_variables(content) {
-                left.push(kind);
-                put_lenenc_bytes(&mut left, content);
-            } else {
-                is_whole = false;
-            }
-        }
-        if is_whole { Left::All } else { Left::Some(left) }
-    }
-}
-
-/// Servers write each variable as an entry of its own.
-fn are_default_variables(content: &[u8]) -> bool {
-    let mut reader = Reader::new(content);
-    while !reader.is_empty() {
-        let name = reader.lenenc_bytes("tracked variable name").unwrap_or_default();
-        if !DEFAULT_VARIABLES.contains(&name) || reader.lenenc_bytes("value").is_err() {
-            return false;
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::put_lenenc_bytes;
 
     fn entry(kind: u8, content: &[&[u8]]) -> Vec<u8> {
         let mut inner = Vec::new();
@@ -222,25 +135,6 @@ mod tests {
             Change::TransactionState(b"T_______"),
         ];
         assert_eq!(changes, Ok(expected));
-    }
-
-    #[test]
-    fn a_client_is_told_what_it_would_be_told_directly() {
-        let zone = entry(0, &[b"time_zone", b"SYSTEM"]);
-        let other = entry(0, &[b"statement_id", b"7"]);
-        let (schema, state) = (entry(1, &[b"shop"]), entry(2, &[b"1"]));
-        let (gtids, transaction) = (vec![3, 3, 0, 1, b'a'], entry(5, &[b"T_______"]));
-        let all = [&zone[..], &other, &schema, &state, &gtids, &transaction].concat();
-        let mut told = Told::DEFAULT;
-        let expected = [&zone[..], &schema, &gtids, &transaction].concat();
-        assert_eq!(told.filter(&all), Left::Some(expected));
-        assert_eq!(told.filter(&zone), Left::All);
-        assert_eq!(told.filter(&other), Left::Some(Vec::new()));
-        told.ask(b"session_track_state_change");
-        let expected = [&zone[..], &schema, &state, &gtids, &transaction].concat();
-        assert_eq!(told.filter(&all), Left::Some(expected));
-        told.ask(b"session_track_system_variables");
-        assert_eq!((told, told.filter(&all)), (Told::ALL, Left::All));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::packet::eof::{self, EofPacket};
 use crate::packet::err::{self, ErrPacket, put_err};
 use crate::packet::ok::{self, OkPacket};
 use crate::packet::status;
-use crate::packet::track::{Left, Told};
+use crate::packet::told::Left;
 
 use super::ErrorInstead;
 use super::Prepared;
@@ -405,7 +405,7 @@ impl Relay {
             self.insert_eof(packet.header.seq, 0, pass);
         }
         self.outcome.add_ok(&ok)?;
-        if ok.status & status::SESSION_STATE_CHANGED != 0 && self.told != Told::ALL {
+        if ok.status & status::SESSION_STATE_CHANGED != 0 && !self.told.is_all() {
             self.tell(packet, &ok, is_eof, pass);
         } else if !self.is_changed(&ok, is_eof) {
             self.keep(packet, pass);
@@ -477,7 +477,7 @@ impl Relay {
     #[inline]
     fn keep_eof(&self, packet: &Packet<'_>, eof: EofPacket, pass: &mut Pass<'_, '_>) {
         let has_state = eof.status & status::SESSION_STATE_CHANGED != 0;
-        if has_state && !(self.client.session_track && self.told == Told::ALL) {
+        if has_state && !(self.client.session_track && self.told.is_any_change()) {
             let EofPacket { warnings, status } = eof;
             let status = status & !status::SESSION_STATE_CHANGED;
             let ok = OkPacket { warnings, status, ..OkPacket::default() };

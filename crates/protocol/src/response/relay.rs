@@ -6,7 +6,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
-use crate::packet::{status, track::Told};
+use crate::packet::{status, told::Told};
 
 use super::metadata::Columns;
 use super::pass::Pass;
@@ -100,7 +100,7 @@ pub struct Relay {
     pub(super) outcome: Outcome,
 }
 
-const _: () = assert!(size_of::<Relay>() <= 240);
+const _: () = assert!(size_of::<Relay>() <= 248);
 
 impl Relay {
     /// A relay for a response of `shape`, from a server's framing to a client's. Without

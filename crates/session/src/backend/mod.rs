@@ -4,13 +4,17 @@ mod failure;
 mod login;
 mod state;
 
-use trunkline_protocol::{Capabilities, codec::frame::Header, packet::greeting::Greeting};
+use trunkline_protocol::{
+    Capabilities, auth::parsec::Derivation, codec::frame::Header, packet::greeting::Greeting,
+};
 use trunkline_topology::Secret;
 
 pub use failure::{FailureKind, ServerFailure};
 pub use login::{ATTRIBUTES_LEN_MAX, ServerLogin, TlsWish};
 
-use state::{AwaitAuthReply, AwaitEncryption, AwaitGreeting, AwaitPublicKey, AwaitTls, Exchange};
+use state::{
+    AwaitAuthReply, AwaitEncryption, AwaitGreeting, AwaitPublicKey, AwaitSeed, AwaitTls, Exchange,
+};
 
 /// What the caller does after feeding the machine.
 #[derive(Debug)]
@@ -24,6 +28,14 @@ pub enum ServerStep {
         public_key_pem: Vec<u8>,
         /// The password, combined with the nonce.
         plaintext: Secret<Vec<u8>>,
+    },
+    /// Derive the seed of the password's key ([`Derivation::seed`]), away from threads that serve
+    /// others, then call [`ServerHandshake::on_derived`].
+    Derive {
+        /// The password.
+        password: Secret<Vec<u8>>,
+        /// What the server derives it with.
+        derivation: Derivation,
     },
     /// Flush what was written, begin TLS in the client's role, then call
     /// [`ServerHandshake::on_tls`]. All bytes that follow belong to TLS.
@@ -62,6 +74,7 @@ enum State {
     AuthReply(AwaitAuthReply),
     PublicKey(AwaitPublicKey),
     Encryption(AwaitEncryption),
+    Seed(AwaitSeed),
     Finished,
 }
 
@@ -89,7 +102,7 @@ impl ServerHandshake {
             State::Greeting(state) => state.on_opening(payload, out),
             State::AuthReply(state) => state.on_reply(payload, out),
             State::PublicKey(state) => state.on_key(payload),
-            State::Tls(_) | State::Encryption(_) | State::Finished => {
+            State::Tls(_) | State::Encryption(_) | State::Seed(_) | State::Finished => {
                 let failure = ServerFailure::protocol("packet while none was due");
                 (State::Finished, ServerStep::Failed(failure))
             }
@@ -111,6 +124,17 @@ impl ServerHandshake {
         };
     }
 
+    /// Hands back what [`ServerStep::Derive`] asked for; `None` when it could not be done.
+    pub fn on_derived(&mut self, seed: Option<Secret<[u8; 32]>>, out: &mut Vec<u8>) -> ServerStep {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let (State::Seed(state), Some(seed)) = (state, seed) else {
+            return ServerStep::Failed(ServerFailure::protocol("no key was derived"));
+        };
+        let (next, step) = state.on_derived(&seed, out);
+        self.state = next;
+        step
+    }
+
     /// Hands back what [`ServerStep::Encrypt`] asked for; `None` when the key was no good.
     pub fn on_encrypted(&mut self, ciphertext: Option<Vec<u8>>, out: &mut Vec<u8>) -> ServerStep {
         let state = std::mem::replace(&mut self.state, State::Finished);
@@ -130,7 +154,7 @@ impl State {
             Self::Greeting(_) => Some(0),
             Self::AuthReply(state) => Some(state.exchange.seq),
             Self::PublicKey(state) => Some(state.exchange.seq),
-            Self::Tls(_) | Self::Encryption(_) | Self::Finished => None,
+            Self::Tls(_) | Self::Encryption(_) | Self::Seed(_) | Self::Finished => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use trunkline_protocol::{
     Capabilities, Malformed,
-    auth::{Plugin, caching_sha2, clear},
+    auth::{Plugin, caching_sha2, clear, parsec},
     codec::frame::put_payload,
     packet::{
         attributes::Attributes,
@@ -44,6 +44,8 @@ pub(super) struct Exchange {
     collation: u16,
     /// Whose answer was sent last.
     plugin: Plugin,
+    /// The server's nonce for a signature.
+    long_nonce: Vec<u8>,
     switches: u8,
     /// Number of the next packet, whoever sends it.
     pub(super) seq: u8,
@@ -70,7 +72,16 @@ impl Exchange {
         };
         let seq = response.put(out, seq);
         let collation = u16::from(charset);
-        Box::new(Self { login, greeting, capabilities, collation, plugin, switches: 0, seq })
+        Box::new(Self {
+            login,
+            greeting,
+            capabilities,
+            collation,
+            plugin,
+            long_nonce: Vec::new(),
+            switches: 0,
+            seq,
+        })
     }
 
     pub(super) fn change_user(
@@ -92,7 +103,16 @@ impl Exchange {
         };
         let seq = request.put(out, 0, capabilities);
         let collation = login.collation;
-        Box::new(Self { login, greeting, capabilities, collation, plugin, switches: 0, seq })
+        Box::new(Self {
+            login,
+            greeting,
+            capabilities,
+            collation,
+            plugin,
+            long_nonce: Vec::new(),
+            switches: 0,
+            seq,
+        })
     }
 
     fn put(&mut self, out: &mut Vec<u8>, payload: &[u8]) {
@@ -140,11 +160,19 @@ impl Exchange {
         let is_encrypted = self.capabilities.contains(Capabilities::SSL);
         let plugin = match Plugin::from_name(request.plugin) {
             // The password itself goes where nobody can listen.
-            Some(Plugin::Clear) if is_encrypted || self.login.is_local => Plugin::Clear,
+            Some(plugin @ (Plugin::Clear | Plugin::Dialog))
+                if is_encrypted || self.login.is_local =>
+            {
+                plugin
+            }
             Some(
-                plugin @ (Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256 | Plugin::Ed25519),
+                plugin @ (Plugin::Native
+                | Plugin::CachingSha2
+                | Plugin::Sha256
+                | Plugin::Ed25519
+                | Plugin::Parsec),
             ) => plugin,
-            Some(Plugin::Clear) | None => {
+            Some(Plugin::Clear | Plugin::Dialog) | None => {
                 return fail(ServerFailure::unsupported_plugin(request.plugin));
             }
         };
@@ -152,6 +180,17 @@ impl Exchange {
         let answer = match plugin {
             Plugin::Ed25519 => self.login.credential.ed25519_answer(request.data),
             Plugin::Clear => self.login.credential.clear().map(with_nul),
+            Plugin::Dialog => {
+                if !asks_for_a_password(request.data) {
+                    return fail(ServerFailure::unsupported_plugin(b"dialog"));
+                }
+                self.login.credential.clear().map(with_nul)
+            }
+            Plugin::Parsec => {
+                self.long_nonce = request.data.to_vec();
+                // An empty packet asks for the salt.
+                self.login.credential.clear().map(|_| Vec::new())
+            }
             Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256 => {
                 match request.nonce() {
                     Ok(nonce) => self.greeting.nonce = nonce,
@@ -181,6 +220,18 @@ impl Exchange {
         (State::PublicKey(AwaitPublicKey { exchange: self }), ServerStep::Continue)
     }
 
+    /// Has the key derived that the server checks the answer with.
+    fn derive(self: Box<Self>, sent: &[u8]) -> Transition {
+        let Some(derivation) = parsec::Derivation::parse(sent) else {
+            return fail(ServerFailure::protocol("derivation of a key"));
+        };
+        let Some(password) = self.login.credential.clear() else {
+            return self.needs_password(Plugin::Parsec);
+        };
+        let step = ServerStep::Derive { password: Secret::new(password.to_vec()), derivation };
+        (State::Seed(AwaitSeed { exchange: self }), step)
+    }
+
     /// Has the password encrypted with the key that the server sent.
     fn encrypt(self: Box<Self>, plugin: Plugin, public_key_pem: &[u8]) -> Transition {
         let Some(password) = self.login.credential.clear() else {
@@ -197,7 +248,7 @@ impl Exchange {
 /// native's empty one, which opens only an account without a password.
 fn first_answer(login: &ServerLogin, greeting: &Greeting, is_encrypted: bool) -> (Plugin, Vec<u8>) {
     let default = Plugin::from_name(greeting.auth_plugin.as_bytes())
-        .filter(|plugin| !matches!(plugin, Plugin::Clear | Plugin::Ed25519));
+        .filter(|plugin| matches!(plugin, Plugin::Native | Plugin::CachingSha2 | Plugin::Sha256));
     default
         .into_iter()
         .chain([Plugin::Native, Plugin::CachingSha2])
@@ -226,8 +277,13 @@ fn answer(
             Some(vec![if is_empty { 0 } else { caching_sha2::REQUEST_KEY_SHA256 }])
         }
         // These are asked for by a switch request.
-        Plugin::Clear | Plugin::Ed25519 => None,
+        Plugin::Clear | Plugin::Ed25519 | Plugin::Parsec | Plugin::Dialog => None,
     }
+}
+
+/// Whether the question of `dialog` is one whose answer is not shown: 4, or 5 when it is the last.
+fn asks_for_a_password(question: &[u8]) -> bool {
+    matches!(question.first(), Some(4 | 5))
 }
 
 /// A password and the NUL that ends it.
@@ -308,6 +364,9 @@ impl AwaitAuthReply {
             Some(&err::HEADER) => exchange.refused(payload),
             Some(&auth_switch::SWITCH) => exchange.switch(payload, out),
             Some(&auth_switch::MORE_DATA) => Self { exchange }.on_more_data(payload, out),
+            Some(&parsec::DERIVATION) if exchange.plugin == Plugin::Parsec => {
+                exchange.derive(payload)
+            }
             Some(_) | None => fail(ServerFailure::protocol("reply to authentication")),
         }
     }
@@ -323,9 +382,15 @@ impl AwaitAuthReply {
             }
             (Plugin::CachingSha2, [caching_sha2::FULL_AUTH]) => self.exchange.send_password(out),
             (Plugin::Sha256, key) => self.exchange.encrypt(Plugin::Sha256, key),
-            (Plugin::CachingSha2 | Plugin::Native | Plugin::Clear | Plugin::Ed25519, _) => {
-                fail(ServerFailure::protocol("unexpected authentication data"))
-            }
+            (Plugin::Parsec, derivation) => self.exchange.derive(derivation),
+            (
+                Plugin::CachingSha2
+                | Plugin::Native
+                | Plugin::Clear
+                | Plugin::Ed25519
+                | Plugin::Dialog,
+                _,
+            ) => fail(ServerFailure::protocol("unexpected authentication data")),
         }
     }
 }
@@ -347,6 +412,21 @@ impl AwaitPublicKey {
             Ok(key) => exchange.encrypt(Plugin::CachingSha2, key),
             Err(malformed) => fail(malformed),
         }
+    }
+}
+
+/// The caller derives the seed of the password's key.
+#[derive(Debug)]
+pub(super) struct AwaitSeed {
+    exchange: Box<Exchange>,
+}
+
+impl AwaitSeed {
+    pub(super) fn on_derived(mut self, seed: &Secret<[u8; 32]>, out: &mut Vec<u8>) -> Transition {
+        let answer = parsec::answer(seed.expose(), &self.exchange.long_nonce);
+        self.exchange.put(out, &answer);
+        let state = AwaitAuthReply { exchange: self.exchange };
+        (State::AuthReply(state), ServerStep::Continue)
     }
 }
 

@@ -1,10 +1,13 @@
 //! One attempt to log in: which plug-in decides, and whether the client's answer is right.
 
+mod check;
+
 use std::sync::Arc;
 
 use trunkline_protocol::{
     Capabilities,
-    auth::{Plugin, caching_sha2, clear, ed25519, is_equal, native},
+    auth::{Plugin, caching_sha2, clear, ed25519, parsec},
+    codec::frame::put_payload,
     packet::{
         auth_switch::{AuthSwitchRequest, put_more_data},
         change_user::ChangeUser,
@@ -17,7 +20,7 @@ use super::{
     Accounts, Attribute, AwaitSha2Answer, AwaitSwitchResponse, ClientIdentity, Nonce, Refusal,
     State, Step,
     identity::{ProvenHash, keep_attributes},
-    state::await_verification,
+    state::{AwaitUsers, await_verification},
 };
 use crate::credential::Credential;
 
@@ -25,8 +28,17 @@ use crate::credential::Credential;
 #[derive(Debug)]
 pub(super) struct Login {
     name: String,
-    /// `None` for an unknown or inactive user, who goes through the same exchange.
+    /// Of an unknown or inactive user, who goes through the same exchange, the one that stands
+    /// in, if there is any.
     user: Option<Arc<User>>,
+    /// Whether it is the user that the client names.
+    is_known: bool,
+    /// Whether a switch request has been sent: clients take one.
+    has_switched: bool,
+    /// Whether the client was told what its key is derived with.
+    has_salt: bool,
+    /// Whether the users were looked up for this client.
+    has_looked_up: bool,
     schema: Option<Vec<u8>>,
     capabilities: Capabilities,
     zstd_level: u8,
@@ -37,6 +49,15 @@ pub(super) struct Login {
     has_password: bool,
     /// Number of the next packet, whoever sends it.
     pub(super) seq: u8,
+}
+
+/// What a client has shown that was not right.
+#[derive(Debug)]
+pub(super) enum Shown {
+    /// An answer by a plug-in.
+    Answer(Plugin, Secret<Vec<u8>>),
+    /// The password itself, which is none of this hash's.
+    Password { clear: Secret<Vec<u8>>, against: Secret<Vec<u8>> },
 }
 
 /// What an answer proves.
@@ -59,10 +80,14 @@ impl Login {
         seq: u8,
         accounts: &dyn Accounts,
     ) -> Box<Self> {
-        let (name, user) = look_up(response.user, accounts);
+        let (name, user, is_known) = look_up(response.user, accounts);
         Box::new(Self {
             name,
             user,
+            is_known,
+            has_switched: false,
+            has_salt: false,
+            has_looked_up: false,
             schema: response.schema.map(<[u8]>::to_vec),
             capabilities: response.capabilities & offered,
             zstd_level: response.zstd_level.unwrap_or_default(),
@@ -81,10 +106,14 @@ impl Login {
         seq: u8,
         accounts: &dyn Accounts,
     ) -> Box<Self> {
-        let (name, user) = look_up(request.user, accounts);
+        let (name, user, is_known) = look_up(request.user, accounts);
         Box::new(Self {
             name,
             user,
+            is_known,
+            has_switched: false,
+            has_salt: false,
+            has_looked_up: false,
             schema: request.schema.map(<[u8]>::to_vec),
             capabilities,
             zstd_level: 0,
@@ -106,9 +135,11 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let named = self.named_plugin(named);
+        if self.is_own_process(accounts) {
+            return self.admit(named, answer, accounts, out);
+        }
         let plugin = self.required_plugin(named, default_plugin, accounts);
-        // The greeting's nonce is too short for signatures.
-        if named != Some(plugin) || plugin == Plugin::Ed25519 {
+        if named != Some(plugin) || needs_nonce(plugin) {
             return self.switch(plugin, out);
         }
         // A client that lacks the greeting's plug-in (MySQL 9 has no native one) names its own,
@@ -126,11 +157,34 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let named = self.named_plugin(named);
+        if self.is_own_process(accounts) {
+            return self.admit(named, answer, accounts, out);
+        }
         let plugin = self.required_plugin(named, Plugin::Native, accounts);
-        if named != Some(plugin) || plugin == Plugin::Ed25519 {
+        if named != Some(plugin) || needs_nonce(plugin) {
             return self.switch(plugin, out);
         }
         self.decide_first(plugin, answer, true, accounts, out)
+    }
+
+    fn is_own_process(&self, accounts: &dyn Accounts) -> bool {
+        self.is_known && self.user.as_ref().is_some_and(|user| accounts.is_own_process(user))
+    }
+
+    /// Lets a client in whatever it has answered.
+    fn admit(
+        mut self,
+        named: Option<Plugin>,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        // This plug-in awaits a word of its own where it has answered with a password.
+        if named == Some(Plugin::CachingSha2) && !caching_sha2::is_empty_answer(answer) {
+            self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
+        }
+        let step = self.accept(Credential::default(), None, None, accounts, out);
+        (State::Finished, step)
     }
 
     /// Decides on a first answer; a wrong one that `may_repeat` is asked for once more, of clients
@@ -144,12 +198,15 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         let can_switch = self.capabilities.contains(Capabilities::PLUGIN_AUTH);
+        if plugin == Plugin::Sha256 && !caching_sha2::is_empty_answer(answer) {
+            return self.decide_sha256(answer, accounts, out);
+        }
         match self.check(plugin, answer, accounts) {
             Verdict::Wrong if may_repeat && can_switch => self.switch(plugin, out),
             verdict @ (Verdict::Wrong
             | Verdict::Right(_)
             | Verdict::Undecided
-            | Verdict::Slow(_)) => self.conclude(plugin, verdict, accounts, out),
+            | Verdict::Slow(_)) => self.conclude(plugin, answer, verdict, accounts, out),
         }
     }
 
@@ -161,9 +218,95 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
+        if plugin == Plugin::Parsec && answer.is_empty() && !self.has_salt {
+            return self.send_salt(accounts, out);
+        }
         self.has_password = !caching_sha2::is_empty_answer(answer);
+        if plugin == Plugin::Sha256 && self.has_password {
+            return self.decide_sha256(answer, accounts, out);
+        }
         let verdict = self.check(plugin, answer, accounts);
-        self.conclude(plugin, verdict, accounts, out)
+        self.conclude(plugin, answer, verdict, accounts, out)
+    }
+
+    /// `sha256_password`: the password itself through TLS, else encrypted, with a key that is asked
+    /// for or known.
+    fn decide_sha256(
+        self: Box<Self>,
+        answer: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        if accounts.is_encrypted() {
+            let password = clear::read(answer).map(<[u8]>::to_vec);
+            return await_verification(self, password, accounts, out);
+        }
+        let awaited = AwaitSha2Answer::new(self);
+        match answer {
+            [caching_sha2::REQUEST_KEY_SHA256] => awaited.send_key(accounts, out),
+            ciphertext => awaited.decrypt(ciphertext, accounts, out),
+        }
+    }
+
+    /// `parsec`: tells the client what its key is derived with.
+    fn send_salt(mut self: Box<Self>, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        let stored = match self.user.as_ref().map(|user| &user.password) {
+            Some(Password::ParsecKey(stored)) => parsec::Stored::parse(stored.expose()),
+            _ => None,
+        };
+        let Some(stored) = stored else {
+            return (State::Finished, self.deny(accounts, out));
+        };
+        let derivation = match self.is_known {
+            true => stored.derivation,
+            // Salts are never the same, and one that is there twice would tell unknown users.
+            false => stored.derivation.of_nobody(self.name.as_bytes()),
+        };
+        self.seq = put_payload(out, self.seq, &derivation.encode());
+        self.has_salt = true;
+        let state = AwaitSwitchResponse { login: self, plugin: Plugin::Parsec };
+        (State::SwitchResponse(state), Step::Continue)
+    }
+
+    /// Refuses a client, unless the users may be others by now: then that is found out first.
+    pub(super) fn turn_down(
+        mut self: Box<Self>,
+        shown: Shown,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        if self.has_looked_up || !accounts.can_look_up() {
+            return (State::Finished, self.deny(accounts, out));
+        }
+        self.has_looked_up = true;
+        (State::Users(AwaitUsers { login: self, shown }), Step::LookUp)
+    }
+
+    /// Decides anew on what a client has shown, by the users as they are now.
+    pub(super) fn look_again(
+        mut self: Box<Self>,
+        shown: Shown,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        (self.user, self.is_known) = find(&self.name, accounts);
+        let (plugin, answer) = match shown {
+            Shown::Answer(plugin, answer) => (plugin, answer),
+            Shown::Password { clear, against } => {
+                let is_new = !self.stored_hashes().any(|hash| *hash == against);
+                let clear = is_new.then(|| clear.expose().clone());
+                return await_verification(self, clear, accounts, out);
+            }
+        };
+        let wanted = self.required_plugin(Some(plugin), plugin, accounts);
+        if wanted == plugin {
+            let verdict = self.check(plugin, answer.expose(), accounts);
+            return self.conclude(plugin, answer.expose(), verdict, accounts, out);
+        }
+        match self.has_switched {
+            true => (State::Finished, self.deny(accounts, out)),
+            false => self.switch(wanted, out),
+        }
     }
 
     /// The plug-in that made the client's first answer; before plug-ins had names it was native.
@@ -189,10 +332,18 @@ impl Login {
         match self.user.as_ref().map(|user| &user.password) {
             Some(Password::NativeHash(_)) => Plugin::Native,
             Some(Password::Sha2Hash(_)) => Plugin::CachingSha2,
+            Some(Password::Sha256Hash(_)) => Plugin::Sha256,
             Some(Password::Ed25519Key(_)) => Plugin::Ed25519,
-            Some(Password::Clear(_)) | None => match named {
-                Some(plugin @ (Plugin::Native | Plugin::CachingSha2 | Plugin::Ed25519)) => plugin,
-                Some(Plugin::Sha256 | Plugin::Clear) | None => default_plugin,
+            Some(Password::ParsecKey(_)) => Plugin::Parsec,
+            Some(Password::Clear(_) | Password::Nobodys) | None => match named {
+                Some(
+                    plugin @ (Plugin::Native
+                    | Plugin::CachingSha2
+                    | Plugin::Sha256
+                    | Plugin::Ed25519),
+                ) => plugin,
+                // A key of one's own would have to be derived, which takes its time.
+                Some(Plugin::Clear | Plugin::Parsec | Plugin::Dialog) | None => default_plugin,
             },
         }
     }
@@ -202,105 +353,25 @@ impl Login {
             let step = Refusal::OutdatedAuthentication.refuse(out, self.seq);
             return (State::Finished, step);
         }
-        let long = ed25519::nonce(&self.nonce);
-        let data = if plugin == Plugin::Ed25519 { &long[..] } else { &self.nonce[..] };
-        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data };
+        self.has_switched = true;
+        let data = match plugin {
+            Plugin::Ed25519 => ed25519::nonce(&self.nonce).to_vec(),
+            Plugin::Parsec => parsec::nonce(&self.nonce).to_vec(),
+            Plugin::Native
+            | Plugin::CachingSha2
+            | Plugin::Sha256
+            | Plugin::Clear
+            | Plugin::Dialog => self.nonce.to_vec(),
+        };
+        let request = AuthSwitchRequest { plugin: plugin.name().as_bytes(), data: &data };
         self.seq = request.put(out, self.seq);
         (State::SwitchResponse(AwaitSwitchResponse { login: self, plugin }), Step::Continue)
-    }
-
-    fn check(&self, plugin: Plugin, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
-        let Some(user) = &self.user else {
-            // The same work as for a known user; the result does not count, because the client
-            // knows the nonce too.
-            std::hint::black_box(self.check_clear(plugin, answer, &self.nonce));
-            return Verdict::Wrong;
-        };
-        // While a password is being changed the one before is right as well.
-        let newest = self.check_one(&user.password, plugin, answer, accounts);
-        match (newest, &user.retained_password) {
-            (Verdict::Wrong, Some(older)) => self.check_one(older, plugin, answer, accounts),
-            (verdict, _) => verdict,
-        }
-    }
-
-    fn check_one(
-        &self,
-        password: &Password,
-        plugin: Plugin,
-        answer: &[u8],
-        accounts: &dyn Accounts,
-    ) -> Verdict {
-        match (password, plugin) {
-            (Password::Clear(clear), _) => {
-                self.check_clear(plugin, answer, clear.expose().as_bytes())
-            }
-            (stored, Plugin::Clear) => check_itself(stored, answer),
-            (Password::NativeHash(stage2), Plugin::Native) => {
-                match native::verify(answer, stage2.expose(), &self.nonce) {
-                    Some(stage1) => Verdict::Right(Credential {
-                        native_stage1: Some(Secret::new(stage1)),
-                        ..Credential::default()
-                    }),
-                    None => Verdict::Wrong,
-                }
-            }
-            (Password::Sha2Hash(_), Plugin::CachingSha2) => self.check_remembered(answer, accounts),
-            (Password::Ed25519Key(key), Plugin::Ed25519) => {
-                // What a signature proves opens no server.
-                match ed25519::verify(answer, key.expose(), &ed25519::nonce(&self.nonce)) {
-                    true => Verdict::Right(Credential::default()),
-                    false => Verdict::Wrong,
-                }
-            }
-            (Password::NativeHash(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_), _) => {
-                Verdict::Wrong
-            }
-        }
-    }
-
-    fn check_clear(&self, plugin: Plugin, answer: &[u8], password: &[u8]) -> Verdict {
-        let is_right = match plugin {
-            // Signatures have no empty form.
-            Plugin::Ed25519 => {
-                let key = ed25519::public_key(password);
-                ed25519::verify(answer, &key, &ed25519::nonce(&self.nonce))
-            }
-            _ if password.is_empty() => caching_sha2::is_empty_answer(answer),
-            Plugin::Native => {
-                let stage2 = native::stage2(&native::stage1(password));
-                native::verify(answer, &stage2, &self.nonce).is_some()
-            }
-            Plugin::CachingSha2 => {
-                let stage2 = caching_sha2::stage2(&caching_sha2::stage1(password));
-                caching_sha2::verify(answer, &stage2, &self.nonce).is_some()
-            }
-            Plugin::Clear => clear::read(answer).is_some_and(|sent| is_same(sent, password)),
-            Plugin::Sha256 => false,
-        };
-        if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
-    }
-
-    fn check_remembered(&self, answer: &[u8], accounts: &dyn Accounts) -> Verdict {
-        if caching_sha2::is_empty_answer(answer) {
-            return Verdict::Wrong;
-        }
-        let stage1 = accounts
-            .verified_sha2(&self.name)
-            .and_then(|stage2| caching_sha2::verify(answer, &stage2, &self.nonce));
-        match stage1 {
-            Some(stage1) => Verdict::Right(Credential {
-                sha2_stage1: Some(Secret::new(stage1)),
-                ..Credential::default()
-            }),
-            // What is remembered may be older than the user's password, so only the hash decides.
-            None => Verdict::Undecided,
-        }
     }
 
     fn conclude(
         mut self: Box<Self>,
         plugin: Plugin,
+        answer: &[u8],
         verdict: Verdict,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
@@ -320,7 +391,10 @@ impl Login {
                 (State::Sha2Answer(AwaitSha2Answer::new(self)), Step::Continue)
             }
             Verdict::Slow(password) => await_verification(self, Some(password), accounts, out),
-            Verdict::Wrong => (State::Finished, self.deny(accounts, out)),
+            Verdict::Wrong => {
+                let shown = Shown::Answer(plugin, Secret::new(answer.to_vec()));
+                self.turn_down(shown, accounts, out)
+            }
         }
     }
 
@@ -332,7 +406,7 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> Step {
-        let Some(user) = self.user.clone() else {
+        let Some(user) = self.user.clone().filter(|_| self.is_known) else {
             return self.deny(accounts, out);
         };
         let default_schema = user.default_schema.as_deref().filter(|schema| !schema.is_empty());
@@ -352,20 +426,6 @@ impl Login {
         }))
     }
 
-    /// What a client that proved its password by the native plug-in can be shown a proof with.
-    fn native_stage2(&self, plugin: Plugin, proven: &Credential) -> Option<[u8; 20]> {
-        if plugin != Plugin::Native || proven.is_empty_password() {
-            return None;
-        }
-        let stored = match self.user.as_ref().map(|user| &user.password) {
-            Some(Password::NativeHash(stage2)) => Some(*stage2.expose()),
-            Some(Password::Clear(_) | Password::Sha2Hash(_) | Password::Ed25519Key(_)) | None => {
-                None
-            }
-        };
-        stored.or_else(|| proven.clear().map(|clear| native::stage2(&native::stage1(clear))))
-    }
-
     pub(super) fn deny(&self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
         Refusal::deny(out, self.seq, &self.name, accounts.client_host(), self.has_password)
     }
@@ -373,42 +433,26 @@ impl Login {
     pub(super) fn nonce(&self) -> &Nonce {
         &self.nonce
     }
-
-    /// The stored hashes that only a password itself can be checked against, the newest first.
-    pub(super) fn stored_hashes(&self) -> impl Iterator<Item = &Secret<Vec<u8>>> {
-        let passwords = self.user.iter().flat_map(|user| {
-            std::iter::once(&user.password).chain(user.retained_password.as_ref())
-        });
-        passwords.filter_map(|password| match password {
-            Password::Sha2Hash(hash) => Some(hash),
-            Password::Clear(_) | Password::NativeHash(_) | Password::Ed25519Key(_) => None,
-        })
-    }
 }
 
-/// Checks a password that was sent itself against what is stored of it.
-fn check_itself(stored: &Password, answer: &[u8]) -> Verdict {
-    let Some(password) = clear::read(answer) else {
-        return Verdict::Wrong;
-    };
-    let is_right = match stored {
-        Password::Clear(clear) => is_same(password, clear.expose().as_bytes()),
-        Password::NativeHash(stage2) => {
-            is_equal(&native::stage2(&native::stage1(password)), stage2.expose())
-        }
-        Password::Ed25519Key(key) => is_equal(&ed25519::public_key(password), key.expose()),
-        Password::Sha2Hash(_) => return Verdict::Slow(password.to_vec()),
-    };
-    if is_right { Verdict::Right(Credential::from_clear(password)) } else { Verdict::Wrong }
+/// Whether an answer by this plug-in needs a longer nonce than the greeting has.
+fn needs_nonce(plugin: Plugin) -> bool {
+    matches!(plugin, Plugin::Ed25519 | Plugin::Parsec)
 }
 
-/// Whether two passwords are the same, in a time that tells nothing of where they differ.
-fn is_same(left: &[u8], right: &[u8]) -> bool {
-    is_equal(&caching_sha2::stage1(left), &caching_sha2::stage1(right))
-}
-
-fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>) {
-    let known = std::str::from_utf8(name).ok().and_then(|name| accounts.user(name));
+/// The name as text, the user that the client is checked as, and whether it is the named one.
+fn look_up(name: &[u8], accounts: &dyn Accounts) -> (String, Option<Arc<User>>, bool) {
+    // No user has a name that is no text, or one with the character that stands for what is none.
     let name = String::from_utf8_lossy(name).into_owned();
-    (name, known.filter(|user| user.active))
+    let (user, is_known) = find(&name, accounts);
+    (name, user, is_known)
+}
+
+fn find(name: &str, accounts: &dyn Accounts) -> (Option<Arc<User>>, bool) {
+    let is_text = !name.contains(char::REPLACEMENT_CHARACTER);
+    let user = accounts.user(name).filter(|user| user.active && is_text);
+    match user {
+        Some(user) => (Some(user), true),
+        None => (accounts.stand_in(name), false),
+    }
 }

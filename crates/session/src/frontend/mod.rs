@@ -24,7 +24,7 @@ pub use refusal::Refusal;
 use crate::credential::Nonce;
 use login::Login;
 use state::{
-    AwaitDecryption, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls,
+    AwaitDecryption, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls, AwaitUsers,
     AwaitVerification,
 };
 
@@ -36,9 +36,15 @@ pub const HANDSHAKE_PAYLOAD_MAX: usize = 128 * 1024;
 pub trait Accounts {
     /// The user of that name, whether active or not.
     fn user(&self, name: &str) -> Option<Arc<User>>;
+    /// A user whose way a client goes whose name is unknown, so that the packets and the time are
+    /// those of a wrong password. Always the same one for a name.
+    fn stand_in(&self, name: &str) -> Option<Arc<User>>;
     /// `SHA256(SHA256(password))` of a user whose password a full authentication has proven
     /// against the hash that is configured now; see [`ClientIdentity::proven_sha2`].
-    fn verified_sha2(&self, name: &str) -> Option<[u8; 32]>;
+    fn verified_sha2(&self, user: &User) -> Option<[u8; 32]>;
+    /// Whether who is not known, or not by this password, may have become so: the caller can ask
+    /// for [`Step::LookUp`].
+    fn can_look_up(&self) -> bool;
     /// The key that clients encrypt passwords with; `None` refuses those that ask for it.
     fn public_key_pem(&self) -> Option<&[u8]>;
     /// The client's address, for the text of errors.
@@ -46,6 +52,11 @@ pub trait Accounts {
     /// Whether nobody can listen on the transport (a Unix socket, the loopback network): some
     /// clients then send passwords in clear where they would encrypt them otherwise.
     fn is_secure(&self) -> bool;
+    /// Whether the client's process is one of the user's own on this machine, so that it need not
+    /// prove anything else.
+    fn is_own_process(&self, user: &User) -> bool;
+    /// Whether the connection goes through TLS.
+    fn is_encrypted(&self) -> bool;
 }
 
 /// What the caller does after feeding the machine.
@@ -60,7 +71,7 @@ pub enum Step {
     /// behind this packet belong to TLS, and no packet may be fed meanwhile.
     StartTls,
     /// Check the password against the hash with
-    /// [`sha256_crypt::verify`](trunkline_protocol::auth::sha256_crypt::verify), away from threads
+    /// [`is_stored`](trunkline_protocol::auth::is_stored), away from threads
     /// that serve others, then call [`ClientHandshake::on_verified`].
     VerifyHash {
         /// The password that the client sent.
@@ -68,6 +79,9 @@ pub enum Step {
         /// The user's stored hash.
         hash: Secret<Vec<u8>>,
     },
+    /// Find out what users there are now, then call [`ClientHandshake::on_looked_up`]; asked for
+    /// once in a handshake, before a client is refused.
+    LookUp,
     /// The client is who it says. OK is *not* written: the caller checks limits and schema
     /// first, then writes OK or ERR numbered [`ClientIdentity::next_seq`].
     Accepted(Box<ClientIdentity>),
@@ -90,6 +104,7 @@ enum State {
     Sha2Answer(AwaitSha2Answer),
     Decryption(AwaitDecryption),
     Verification(AwaitVerification),
+    Users(AwaitUsers),
     Finished,
 }
 
@@ -101,9 +116,15 @@ impl ClientHandshake {
         greeting.put(out, 0);
         let default_plugin = match Plugin::from_name(greeting.auth_plugin.as_bytes()) {
             Some(Plugin::CachingSha2) => Plugin::CachingSha2,
-            Some(Plugin::Native | Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519) | None => {
+            Some(
                 Plugin::Native
-            }
+                | Plugin::Sha256
+                | Plugin::Clear
+                | Plugin::Ed25519
+                | Plugin::Parsec
+                | Plugin::Dialog,
+            )
+            | None => Plugin::Native,
         };
         Self {
             state: State::Response(AwaitResponse {
@@ -177,9 +198,11 @@ impl ClientHandshake {
             State::SwitchResponse(state) => state.on_answer(payload, accounts, out),
             State::Sha2Answer(state) => state.on_answer(payload, accounts, out),
             // The client has to wait here: a packet now was sent without regard to the protocol.
-            State::Tls(_) | State::Decryption(_) | State::Verification(_) | State::Finished => {
-                (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq))
-            }
+            State::Tls(_)
+            | State::Decryption(_)
+            | State::Verification(_)
+            | State::Users(_)
+            | State::Finished => (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq)),
         };
         self.state = next;
         step
@@ -197,6 +220,17 @@ impl ClientHandshake {
             return Refusal::BadHandshake.refuse(out, 0);
         };
         let (next, step) = state.on_decrypted(plaintext, accounts, out);
+        self.state = next;
+        step
+    }
+
+    /// The users are as they are now, as [`Step::LookUp`] asked for.
+    pub fn on_looked_up(&mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let State::Users(state) = state else {
+            return Refusal::BadHandshake.refuse(out, 0);
+        };
+        let (next, step) = state.on_looked_up(accounts, out);
         self.state = next;
         step
     }
@@ -225,7 +259,11 @@ impl State {
             Self::Response(state) => Some(state.seq),
             Self::SwitchResponse(state) => Some(state.login.seq),
             Self::Sha2Answer(state) => Some(state.login.seq),
-            Self::Tls(_) | Self::Decryption(_) | Self::Verification(_) | Self::Finished => None,
+            Self::Tls(_)
+            | Self::Decryption(_)
+            | Self::Verification(_)
+            | Self::Users(_)
+            | Self::Finished => None,
         }
     }
 }

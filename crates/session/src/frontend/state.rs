@@ -7,7 +7,7 @@ use trunkline_protocol::{
 };
 use trunkline_topology::Secret;
 
-use super::{Accounts, Login, Nonce, Refusal, State, Step};
+use super::{Accounts, Login, Nonce, Refusal, State, Step, login::Shown};
 use crate::credential::Credential;
 
 /// No RSA key in use encrypts to more bytes than this (8,192 bits).
@@ -115,14 +115,25 @@ impl AwaitSha2Answer {
             let password = clear::read(payload).map(<[u8]>::to_vec);
             return await_verification(self.login, password, accounts, out);
         }
-        if payload.is_empty() || payload.len() > CIPHERTEXT_LEN_MAX {
+        self.decrypt(payload, accounts, out)
+    }
+
+    /// Has the password decrypted.
+    pub(super) fn decrypt(
+        self,
+        ciphertext: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        if ciphertext.is_empty() || ciphertext.len() > CIPHERTEXT_LEN_MAX {
             return (State::Finished, self.login.deny(accounts, out));
         }
-        let step = Step::Decrypt(payload.to_vec());
+        let step = Step::Decrypt(ciphertext.to_vec());
         (State::Decryption(AwaitDecryption { login: self.login }), step)
     }
 
-    fn send_key(mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+    /// Sends the key to encrypt the password with.
+    pub(super) fn send_key(mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
         if self.key_sent {
             return (State::Finished, Refusal::BadHandshake.refuse(out, self.login.seq));
         }
@@ -172,7 +183,10 @@ impl AwaitVerification {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         match (is_right, self.older) {
-            (false, None) => (State::Finished, self.login.deny(accounts, out)),
+            (false, None) => {
+                let shown = Shown::Password { clear: self.password, against: self.hash };
+                self.login.turn_down(shown, accounts, out)
+            }
             (false, Some(older)) => {
                 let step = Step::VerifyHash { clear: self.password.clone(), hash: older.clone() };
                 let next = Self { hash: older, older: None, ..self };
@@ -182,10 +196,26 @@ impl AwaitVerification {
                 let password = self.password.expose();
                 let proof = caching_sha2::stage2(&caching_sha2::stage1(password));
                 let credential = Credential::from_clear(password);
-                let proven = Some((self.hash, proof));
+                // Only this plug-in has a quick way.
+                let is_remembered = self.hash.expose().starts_with(b"$A$");
+                let proven = is_remembered.then_some((self.hash, proof));
                 (State::Finished, self.login.accept(credential, proven, None, accounts, out))
             }
         }
+    }
+}
+
+/// A client that could not be let in awaits whether the users are others by now.
+#[derive(Debug)]
+pub(super) struct AwaitUsers {
+    pub(super) login: Box<Login>,
+    /// What it showed.
+    pub(super) shown: Shown,
+}
+
+impl AwaitUsers {
+    pub(super) fn on_looked_up(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        self.login.look_again(self.shown, accounts, out)
     }
 }
 
@@ -195,14 +225,19 @@ pub(super) fn await_verification(
     accounts: &dyn Accounts,
     out: &mut Vec<u8>,
 ) -> (State, Step) {
-    let mut hashes = login.stored_hashes().cloned();
-    let (Some(password), Some(hash)) = (password, hashes.next()) else {
-        drop(hashes);
+    let Some(password) = password.map(Secret::new) else {
         return (State::Finished, login.deny(accounts, out));
     };
-    let older = hashes.next();
+    if let Some(credential) = login.check_quickly(password.expose()) {
+        return (State::Finished, login.accept(credential, None, None, accounts, out));
+    }
+    let mut hashes = login.stored_hashes().cloned();
+    let (hash, older) = (hashes.next(), hashes.next());
     drop(hashes);
-    let password = Secret::new(password);
+    let Some(hash) = hash else {
+        let shown = Shown::Password { clear: password, against: Secret::default() };
+        return login.turn_down(shown, accounts, out);
+    };
     let step = Step::VerifyHash { clear: password.clone(), hash: hash.clone() };
     (State::Verification(AwaitVerification { login, password, hash, older }), step)
 }

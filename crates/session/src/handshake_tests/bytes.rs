@@ -258,7 +258,7 @@ fn a_refusal_in_place_of_the_greeting_is_reported() {
 
 #[test]
 fn a_server_that_asks_for_the_clear_password_does_not_get_it() {
-    for name in ["mysql_clear_password", "dialog", "parsec"] {
+    for name in ["mysql_clear_password", "dialog", "auth_gssapi_client"] {
         let (mut server, seq) = server_in("reply");
         let mut bytes = Vec::new();
         AuthSwitchRequest { plugin: name.as_bytes(), data: &NONCE }.put(&mut bytes, seq);
@@ -353,7 +353,7 @@ proptest! {
             match client.on_packet(header(seq, &payload), &payload, &users, &mut out) {
                 Step::Refused(_) => prop_assert!(error_code(&out) >= 1043),
                 Step::Continue => prop_assert!(split_packet(&out).is_some()),
-                Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } => {
+                Step::StartTls | Step::Decrypt(_) | Step::VerifyHash { .. } | Step::LookUp => {
                     prop_assert!(out.is_empty());
                 }
                 Step::Accepted(_) => prop_assert!(false, "random bytes are no password"),

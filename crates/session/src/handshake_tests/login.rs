@@ -89,10 +89,10 @@ fn unknown_users_cannot_be_told_from_wrong_passwords() {
             let credential = Credential::from_clear(answer.as_bytes());
             let known = Users::with("app", clear(PASSWORD));
             let expected = Wire::login(&known, plugin, login_as("app", credential.clone()));
-            let mut inactive = Users::with("app", clear(answer));
-            let mut user = User::clone(&inactive.users["app"]);
+            let inactive = Users::with("app", clear(answer));
+            let mut user = User::clone(&inactive.users.borrow()["app"]);
             user.active = false;
-            inactive.users.insert("app".to_owned(), Arc::new(user));
+            inactive.users.borrow_mut().insert("app".to_owned(), Arc::new(user));
             let unknown = Users::with("other", clear(answer));
             for users in [unknown, inactive] {
                 let ended = Wire::login(&users, plugin, login_as("app", credential.clone()));
@@ -221,4 +221,46 @@ fn without_a_key_a_client_that_asks_for_it_is_denied() {
     let login = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
     let ended = Wire::login(&users, DEFAULTS[1], login);
     assert_denied(&ended, true, "no key");
+}
+
+#[test]
+fn an_unknown_user_goes_the_way_of_one_with_a_wrong_password() {
+    let stored = [clear(PASSWORD), native_hash(PASSWORD), sha2_hash()];
+    for plugin in DEFAULTS {
+        for password in stored.clone() {
+            let mut users = Users::with("app", password);
+            users.stand_in = users.user("app");
+            // The stand-in's own password lets nobody in.
+            for given in ["wrong", PASSWORD, ""] {
+                let login = |name| login_as(name, Credential::from_clear(given.as_bytes()));
+                let unknown = Wire::login(&users, plugin, login("who"));
+                assert_eq!(unknown.client.err(), Some(Refusal::AccessDenied), "{given}");
+                if given == PASSWORD {
+                    continue;
+                }
+                let known = Wire::login(&users, plugin, login("app"));
+                let text = String::from_utf8_lossy(&known.to_client).replace("app", "who");
+                assert_eq!(String::from_utf8_lossy(&unknown.to_client), text, "{given}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_user_that_appears_while_it_logs_in_is_let_in() {
+    for plugin in DEFAULTS {
+        for password in [clear(PASSWORD), native_hash(PASSWORD), sha2_hash()] {
+            let mut users = Users::with("app", password);
+            users.later = users.users.borrow_mut().remove("app");
+            let right = Credential::from_clear(PASSWORD.as_bytes());
+            let ended = Wire::login(&users, plugin, login_as("app", right.clone()));
+            assert_accepted(&ended, plugin);
+            // One that was known by another password.
+            let old = Users::with("app", clear("the password before"));
+            let users = Users { later: users.later.clone(), ..old };
+            assert_accepted(&Wire::login(&users, plugin, login_as("app", right)), plugin);
+            let wrong = login_as("app", Credential::from_clear(b"wrong"));
+            assert_denied(&Wire::login(&users, plugin, wrong), true, plugin);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Plug-ins beyond the two usual ones, and passwords that are being changed.
 
 use trunkline_protocol::{
-    auth::{Plugin, clear, ed25519},
+    auth::{Plugin, clear, ed25519, parsec, sha256_crypt},
     packet::handshake_response::HandshakeResponse,
 };
 
@@ -17,7 +17,7 @@ fn knows(password: &str) -> Credential {
 
 /// The users with another password beside `name`'s own.
 fn retaining(mut users: Users, name: &str, password: Password) -> Users {
-    let user = users.users.get_mut(name).map(Arc::make_mut).expect("the user");
+    let user = users.users.get_mut().get_mut(name).map(Arc::make_mut).expect("the user");
     user.retained_password = Some(password);
     users
 }
@@ -68,7 +68,7 @@ fn answer(users: &Users, plugin: Plugin, auth: &[u8]) -> Step {
     out.clear();
     let mut step = client.on_packet(header, payload, users, &mut out);
     while let Step::VerifyHash { clear, hash } = step {
-        let is_right = sha256_crypt::verify(clear.expose(), hash.expose());
+        let is_right = is_stored(clear.expose(), hash.expose());
         step = client.on_verified(is_right, users, &mut out);
     }
     step
@@ -175,4 +175,97 @@ fn servers_get_the_password_itself_over_a_unix_socket_only() {
     assert!(matches!(step, ServerStep::Continue));
     let (_, payload, _) = split_packet(&out).expect("an answer");
     assert_eq!(clear::read(payload), Some(PASSWORD.as_bytes()));
+}
+
+/// What `parsec` stores of a password.
+fn parsec_key(password: &str) -> Password {
+    // A salt of three bytes: `c2Fs` in base64.
+    let derivation = parsec::Derivation { factor: 0, salt: b"sal".to_vec() };
+    let key = derivation.public_key(password.as_bytes());
+    let stored = format!("P0:c2Fs:{}", base64(&key));
+    let read = Password::from_hash(&stored).expect("what a server stores");
+    assert!(matches!(read, Password::ParsecKey(_)));
+    read
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
+    let digit = |bits: &[u8]| {
+        let value = bits.iter().fold(0, |value, bit| value * 2 + usize::from(bit - b'0'));
+        char::from(DIGITS[value << (6 - bits.len())])
+    };
+    bits.as_bytes().chunks(6).map(digit).collect()
+}
+
+/// What `sha256_password` stores of a password.
+fn sha256_hash(password: &str) -> Password {
+    let stored = sha256_crypt::stored(password.as_bytes(), b"TwentyBytesOfSaltHer");
+    let (salt, digest) = stored[7..].split_at(20);
+    let text = [b"$5$", salt, b"$", digest].concat();
+    let read = Password::from_hash(std::str::from_utf8(&text).expect("text")).expect("a hash");
+    assert!(matches!(read, Password::Sha256Hash(_)));
+    read
+}
+
+#[test]
+fn both_ends_agree_on_the_later_plug_ins() {
+    for stored in [parsec_key(PASSWORD), sha256_hash(PASSWORD)] {
+        for plugin in ["mysql_native_password", "caching_sha2_password"] {
+            let users = Users::with("app", stored.clone());
+            let login =
+                |password: &str| login_as("app", Credential::from_clear(password.as_bytes()));
+            let ended = Wire::login(&users, plugin, login(PASSWORD));
+            assert!(ended.client.is_ok() && ended.server.is_ok(), "{stored:?} {plugin}");
+            let sent = String::from_utf8_lossy(&ended.to_proxy).into_owned();
+            assert!(!sent.contains(&format!("{PASSWORD}\0")), "the password was sent in clear");
+            let again = Wire::change_user(&users, *ended.server.expect("ready"), login(PASSWORD));
+            assert!(again.client.is_ok(), "{stored:?} {plugin}");
+            for wrong in ["wrong", ""] {
+                let ended = Wire::login(&users, plugin, login(wrong));
+                assert_eq!(ended.client.err(), Some(Refusal::AccessDenied), "{stored:?} {wrong}");
+            }
+            // Who is unknown is told what the user would be, but for the salt.
+            let mut users = Users::with("app", stored.clone());
+            users.stand_in = users.user("app");
+            for given in [PASSWORD, "wrong"] {
+                let who = ServerLogin { user: "who".to_owned(), ..login(given) };
+                let ended = Wire::login(&users, plugin, who);
+                assert_eq!(ended.client.err(), Some(Refusal::AccessDenied), "{stored:?}");
+                let text = String::from_utf8_lossy(&ended.to_client).into_owned();
+                assert!(!text.contains("sal") || !matches!(stored, Password::ParsecKey(_)));
+            }
+        }
+    }
+}
+
+#[test]
+fn sha256_takes_the_password_itself_through_tls() {
+    for stored in [sha256_hash(PASSWORD), clear_of(PASSWORD)] {
+        let mut users = Users::with("app", stored);
+        users.is_encrypted = true;
+        let mut right = Vec::new();
+        clear::put(&mut right, PASSWORD.as_bytes());
+        assert!(matches!(answer(&users, Plugin::Sha256, &right), Step::Accepted(_)));
+        for wrong in [&b"wrong\0"[..], &right[..right.len() - 1]] {
+            let step = answer(&users, Plugin::Sha256, wrong);
+            assert!(matches!(step, Step::Refused(Refusal::AccessDenied)), "{step:?}");
+        }
+    }
+}
+
+#[test]
+fn pams_question_for_the_password_is_answered_where_nobody_can_listen() {
+    let local = ServerLogin { is_local: true, ..login_as("app", knows(PASSWORD)) };
+    for (question, is_answered) in
+        [(&b"\x04Password: "[..], true), (b"\x05Password: ", true), (b"\x02Code: ", false)]
+    {
+        let (step, out) = switched(local.clone(), Plugin::Dialog, question);
+        assert_eq!(matches!(step, ServerStep::Continue), is_answered, "{question:?}");
+        let answer = [PASSWORD.as_bytes(), b"\0"].concat();
+        assert_eq!(out.ends_with(&answer), is_answered);
+    }
+    let open = login_as("app", knows(PASSWORD));
+    let (step, _) = switched(open, Plugin::Dialog, b"\x04Password: ");
+    assert!(matches!(step, ServerStep::Failed(failure) if failure.code == 2059));
 }

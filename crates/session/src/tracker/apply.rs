@@ -22,6 +22,9 @@ use super::{
 pub struct Applied {
     /// The session's new state; `None` when it is as before.
     pub state: Option<SessionState>,
+    /// `Some` when the session has set the server's trackers, so that they have to be switched on
+    /// again, with the variables whose values were not reported for that.
+    pub trackers_set: Option<Vec<String>>,
 }
 
 /// Takes over what a statement left behind. `pins` are those of the connection that ran it.
@@ -46,7 +49,8 @@ pub fn apply_outcome(
     if outcome.error.is_some() {
         // One statement that failed left nothing behind, but for a routine's own statements. Of
         // several, some may have run.
-        if analysis.is_some_and(|analysis| analysis.statements > 1) && !effects.is_empty() {
+        let is_one = analysis.is_none_or(|analysis| analysis.statements == 1);
+        if !is_one && !effects.is_empty() || sets_trackers(effects) {
             pins.pin(PinReason::Other);
         }
         if outcome.changes.is_empty() {
@@ -59,6 +63,8 @@ pub fn apply_outcome(
         said: Vec::new(),
         told: Vec::new(),
         unknown: Vec::new(),
+        passing: analysis.map_or(&[][..], |analysis| &analysis.set_for_statement),
+        trackers_set: None,
     };
     if outcome.error.is_none() {
         if let Some(analysis) = analysis.filter(|analysis| analysis.statements == 1) {
@@ -73,13 +79,51 @@ pub fn apply_outcome(
     let explained = effects.iter().any(|effect| !is_unseen(effect));
     step.reported(&outcome.changes, explained, is_opaque);
     step.part_from_strings(state);
-    for name in std::mem::take(&mut step.unknown) {
-        if !step.said.contains(&name) && !step.told.contains(&name) {
-            step.pins.pin(PinReason::UnknownVariable);
+    // What else ran under the client's trackers may have left what nobody reported, and warnings
+    // would not be there any more behind a statement of the proxy's own.
+    let is_alone = !is_opaque
+        && analysis.is_none_or(|analysis| analysis.statements == 1)
+        && outcome.warnings == 0;
+    step.end(is_alone);
+    let changed = step.state != *state;
+    Applied { state: changed.then_some(step.state), trackers_set: step.trackers_set }
+}
+
+/// Whether the text sets one of the trackers that the proxy itself needs.
+pub fn sets_trackers(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| match effect {
+        Effect::Set(assignments) => assignments.iter().any(|assignment| {
+            matches!(assignment, Assignment::Variable { scope, name, .. }
+                if matches!(scope, Scope::LocalDefault | Scope::Session)
+                    && std::str::from_utf8(name).is_ok_and(is_tracker))
+        }),
+        _ => false,
+    })
+}
+
+/// Takes over what a server reports of variables that it was asked for
+/// ([`report_text`](super::report_text)). `pins` are those of its connection.
+pub fn apply_report(
+    state: &SessionState,
+    pins: &mut Pins,
+    outcome: &Outcome,
+) -> Option<SessionState> {
+    let mut step = Step {
+        state: state.clone(),
+        pins,
+        said: Vec::new(),
+        told: Vec::new(),
+        unknown: Vec::new(),
+        passing: &[],
+        trackers_set: None,
+    };
+    for change in Changes::new(&outcome.changes) {
+        let Ok(Change::SystemVariable { name, value }) = change else { continue };
+        if step.reported_variable(name, value) {
+            step.pins.unpin_name(PinReason::UnknownVariable, own_name(name));
         }
     }
-    let changed = step.state != *state;
-    Applied { state: changed.then_some(step.state) }
+    (step.state != *state).then_some(step.state)
 }
 
 /// Whether a reply says that the session's state changed.
@@ -118,6 +162,10 @@ struct Step<'a> {
     told: Vec<String>,
     /// Variables that were set to something that only the server can evaluate.
     unknown: Vec<String>,
+    /// Variables whose values end with the statement.
+    passing: &'a [Vec<u8>],
+    /// As in [`Applied`].
+    trackers_set: Option<Vec<String>>,
 }
 
 /// Reported or settable, but not session state: they belong to one statement or to the server.
@@ -146,7 +194,22 @@ const FLAG_LISTS: [&str; 3] = ["optimizer_switch", "optimizer_trace", "optimizer
 
 /// The proxy's own: it needs them on every connection.
 fn is_tracker(name: &str) -> bool {
-    name.starts_with("session_track_") && name != "session_track_gtids"
+    name.starts_with("session_track_")
+        && !matches!(name, "session_track_gtids" | "session_track_transaction_info")
+}
+
+/// Whether setting a variable to the value that it has changes nothing. The time would stand still.
+fn can_be_asked(name: &str) -> bool {
+    name != "timestamp" && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The name under which the record has a variable that a server calls so.
+fn own_name(name: &[u8]) -> &[u8] {
+    match name {
+        b"tx_isolation" => b"transaction_isolation",
+        b"tx_read_only" => b"transaction_read_only",
+        name => name,
+    }
 }
 
 impl Step<'_> {
@@ -305,7 +368,8 @@ impl Step<'_> {
             return self.pins.pin(PinReason::Other);
         }
         if is_tracker(name) {
-            return self.pins.pin(PinReason::Other);
+            self.trackers_set.get_or_insert_default();
+            return;
         }
         match value {
             Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unsaid(name),
@@ -341,6 +405,25 @@ impl Step<'_> {
     fn unsaid(&mut self, name: &str) {
         self.said.retain(|said| said != name);
         self.unknown.push(name.to_owned());
+    }
+
+    /// What is known of no variable holds the session, for good or until the server has said it.
+    fn end(&mut self, is_alone: bool) {
+        if !is_alone && self.trackers_set.take().is_some() {
+            self.pins.pin(PinReason::Other);
+        }
+        for name in std::mem::take(&mut self.unknown) {
+            if self.said.contains(&name) || self.told.contains(&name) {
+                continue;
+            }
+            match self.trackers_set.as_mut().filter(|_| can_be_asked(&name)) {
+                Some(unreported) => {
+                    self.pins.pin_name_once(PinReason::UnknownVariable, name.as_bytes());
+                    unreported.push(name);
+                }
+                None => self.pins.pin(PinReason::UnknownVariable),
+            }
+        }
     }
 
     fn transaction_setting(
@@ -400,16 +483,14 @@ impl Step<'_> {
 
     /// Takes over a variable that the server reported. False for one that is no session state.
     fn reported_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let Ok(name) = std::str::from_utf8(name) else {
+        let Ok(name) = std::str::from_utf8(own_name(name)) else {
             return false;
-        };
-        let name = match name {
-            "tx_isolation" => "transaction_isolation",
-            "tx_read_only" => "transaction_read_only",
-            name => name,
         };
         if NOT_STATE.contains(&name) || is_tracker(name) {
             return false;
+        }
+        if self.passing.iter().any(|passing| passing == name.as_bytes()) {
+            return true;
         }
         let is_known = self.said.iter().any(|said| said == name)
             || self.state.variable(name).is_none() && is_initial(&self.state, name, value);
@@ -466,102 +547,4 @@ fn value_text(name: &str, value: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use trunkline_sql::{analysis::analyse, token::Modes};
-
-    use super::*;
-
-    /// Session state as a server's OK packet says it: these variables have these values.
-    fn reported(variables: &[(&str, &str)]) -> Vec<u8> {
-        let mut pairs = Vec::new();
-        for text in variables.iter().flat_map(|(name, value)| [name, value]) {
-            pairs.push(u8::try_from(text.len()).expect("short"));
-            pairs.extend_from_slice(text.as_bytes());
-        }
-        let mut raw = vec![0, u8::try_from(pairs.len()).expect("short")];
-        raw.append(&mut pairs);
-        raw
-    }
-
-    fn apply(statement: &str, variables: &[(&str, &str)]) -> (SessionState, Pins) {
-        let before = SessionState::new(Schema::None, Charset::Collation(45));
-        let mut pins = Pins::default();
-        let analysis = analyse(statement.as_bytes(), &Modes::default());
-        let outcome = Outcome { changes: reported(variables), ..Outcome::default() };
-        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
-        (applied.state.unwrap_or(before), pins)
-    }
-
-    #[test]
-    fn a_default_character_set_is_the_servers_and_not_the_logins() {
-        let statement = "SET SESSION character_set_client = DEFAULT";
-        let (state, pins) = apply(statement, &[("character_set_client", "latin1")]);
-        assert_eq!(state.variable("character_set_client"), Some(&b"'latin1'"[..]));
-        assert!(pins.is_empty());
-        let (_, pins) = apply(statement, &[]);
-        assert!(pins.has(PinReason::UnknownVariable));
-    }
-
-    #[test]
-    fn what_servers_report_of_themselves_is_not_the_sessions_state() {
-        for name in ["last_gtid", "statement_id", "last_insert_id", "in_transaction"] {
-            let (state, pins) = apply("INSERT INTO t VALUES (1)", &[(name, "7")]);
-            assert_eq!(state.variables(), &[], "{name}");
-            assert!(pins.is_empty(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_list_of_flags_is_what_the_server_made_of_it() {
-        let whole = "index_merge=off,mrr=off";
-        let set = "SET optimizer_switch = 'mrr=off'";
-        let (state, pins) = apply(set, &[("optimizer_switch", whole)]);
-        assert_eq!(state.variable("optimizer_switch"), Some(&b"'index_merge=off,mrr=off'"[..]));
-        assert!(pins.is_empty());
-        // Without the server's word the session stays where the value is.
-        let (state, pins) = apply(set, &[]);
-        assert_eq!(state.variables(), &[]);
-        assert!(pins.has(PinReason::UnknownVariable));
-    }
-
-    #[test]
-    fn a_literal_stays_as_it_was_written() {
-        let (state, pins) = apply("SET time_zone = '+01:00'", &[("time_zone", "+01:00")]);
-        assert_eq!(state.variable("time_zone"), Some(&b"'+01:00'"[..]));
-        assert!(pins.is_empty());
-    }
-
-    #[test]
-    fn of_several_reports_the_last_one_counts() {
-        let text = "SET sql_mode = CONCAT('', 'ANSI'); SET sql_mode = CONCAT('', '')";
-        let (state, _) = apply(text, &[("sql_mode", "ANSI")]);
-        assert_eq!(state.variable("sql_mode"), Some(&b"'ANSI'"[..]));
-        let twice = [reported(&[("sql_mode", "ANSI")]), reported(&[("sql_mode", "")])].concat();
-        let mut pins = Pins::default();
-        let analysis = analyse(text.as_bytes(), &Modes::default());
-        let outcome = Outcome { changes: twice, ..Outcome::default() };
-        let applied = apply_outcome(&state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
-        let state = applied.state.expect("it changed");
-        assert_eq!(state.variable("sql_mode"), Some(&b"''"[..]));
-    }
-
-    #[test]
-    fn what_the_server_says_counts_where_the_text_does_not_tell() {
-        let check = |statement, reported: &[(&str, &str)], name, value: &str| {
-            let (state, pins) = apply(statement, reported);
-            assert_eq!(state.variable(name), Some(value.as_bytes()), "{statement}");
-            assert!(pins.is_empty(), "{statement}: {pins:?}");
-        };
-        // The server's default is not the handshake's character set.
-        let client = "character_set_client";
-        check("SET character_set_client = DEFAULT", &[(client, "latin1")], client, "'latin1'");
-        // The last value of a variable is what counts.
-        let mode = "sql_mode";
-        let text = "SET sql_mode = 'ANSI', sql_mode = CONCAT('', 'TRADITIONAL')";
-        check(text, &[(mode, "TRADITIONAL")], mode, "'TRADITIONAL'");
-        // One of these changes the other.
-        let both = [("character_set_connection", "ascii"), ("collation_connection", "ascii_bin")];
-        let text = "SET character_set_connection = 'utf8mb4', collation_connection = 'ascii_bin'";
-        check(text, &both, "character_set_connection", "'ascii'");
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ mod pins;
 mod state;
 mod sync;
 
-pub use apply::{Applied, Trust, apply_outcome, reports_change};
+pub use apply::{Applied, Trust, apply_outcome, apply_report, reports_change, sets_trackers};
 pub use pins::{PinReason, Pins};
 pub use state::{Charset, Schema, SessionState, StateTable, UserVariable};
-pub use sync::{Difference, Sync, difference};
+pub use sync::{Difference, Sync, difference, report_text};

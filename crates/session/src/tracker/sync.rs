@@ -42,6 +42,16 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     }
 }
 
+/// A `SET` that changes nothing and has a server with its trackers on report these variables.
+pub fn report_text(names: &[String], flavor: Flavor) -> Vec<u8> {
+    let mut text = SetText { text: Vec::new(), flavor };
+    for name in names {
+        let value = format!("@@SESSION.{}", server_name(name, flavor));
+        text.variable(name, value.as_bytes());
+    }
+    text.text
+}
+
 /// One `SET` for the user variables that differ. What the session never set becomes a NULL of the
 /// type of bytes, which is what it would read: NULL by itself keeps the type of another session's
 /// value.
@@ -240,6 +250,15 @@ mod tests {
         let session = state("", &[("transaction_isolation", "'SERIALIZABLE'")]);
         let text = set_of(&state("", &[]), &session, Flavor::MariaDb);
         assert_eq!(text, "SET @@SESSION.tx_isolation='SERIALIZABLE'");
+    }
+
+    #[test]
+    fn variables_are_reported_by_being_set_to_what_they_are() {
+        let names = ["sql_mode".to_owned(), "transaction_isolation".to_owned()];
+        let text = String::from_utf8(report_text(&names, Flavor::MariaDb)).expect("text");
+        let expected = "SET @@SESSION.sql_mode=@@SESSION.sql_mode,\
+                        @@SESSION.tx_isolation=@@SESSION.tx_isolation";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -255,7 +255,9 @@ impl Login {
                 caching_sha2::scramble(&caching_sha2::stage1(password), &self.nonce).to_vec()
             }
             // No server of the simulator asks for these.
-            Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519 => [password, &[0]].concat(),
+            Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519 | Plugin::Parsec | Plugin::Dialog => {
+                [password, &[0]].concat()
+            }
         }
     }
 }

@@ -220,7 +220,12 @@ fn is_right(password: &str, auth: &[u8], flavor: Flavor, nonce: &[u8; NONCE_LEN]
             let stored = caching_sha2::stage2(&caching_sha2::stage1(password));
             caching_sha2::verify(auth, &stored, nonce).is_some()
         }
-        Plugin::Native | Plugin::Sha256 | Plugin::Clear | Plugin::Ed25519 => {
+        Plugin::Native
+        | Plugin::Sha256
+        | Plugin::Clear
+        | Plugin::Ed25519
+        | Plugin::Parsec
+        | Plugin::Dialog => {
             let stored = native::stage2(&native::stage1(password));
             native::verify(auth, &stored, nonce).is_some()
         }

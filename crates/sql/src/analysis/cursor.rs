@@ -23,6 +23,12 @@ impl<'a> Cursor<'a> {
         self.tokens.modes()
     }
 
+    /// Whether a routine of this name is known to read only.
+    pub(super) fn knows(&self, routine: &TableName) -> bool {
+        let routines = self.tokens.routines();
+        routines.is_some_and(|known| known.knows(routine.schema.as_deref(), &routine.table))
+    }
+
     /// The next token, not taken.
     pub(super) fn peek(&self) -> Option<Token<'a>> {
         self.next.filter(|token| token.kind != TokenKind::Semicolon)

@@ -18,7 +18,10 @@ use std::{fmt, ops};
 pub use effect::{BackupLock, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep};
 pub use kind::StatementKind;
 
-use crate::token::{Modes, TokenKind, Tokens};
+use crate::{
+    routine::Routines,
+    token::{Modes, TokenKind, Tokens},
+};
 
 /// What one text, of one or more statements, asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub struct Analysis {
     /// What stays behind in the session of the server that runs it, in order. When the text holds
     /// several statements, their transaction effects are among them.
     pub effects: Vec<Effect>,
+    /// The variables that MariaDB's `SET STATEMENT … FOR` sets, in lower case: servers report them,
+    /// but they have their old values again when the statement is over.
+    pub set_for_statement: Vec<Vec<u8>>,
     /// How many statements that are not empty the text holds.
     pub statements: u32,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
@@ -82,13 +88,16 @@ impl Depends {
     pub const USER_VARIABLE_READ: Self = Self(1 << 5);
     /// A function that is not known to be built in: what it reads or leaves behind is not visible.
     pub const UNKNOWN_FUNCTION: Self = Self(1 << 6);
+    /// Which changes of the session the server reports: `@@session_track_schema` and its like.
+    pub const TRACKERS: Self = Self(1 << 7);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::LAST_INSERT_ID, "LAST_INSERT_ID"),
         (Self::ROW_COUNT, "ROW_COUNT"),
         (Self::FOUND_ROWS, "FOUND_ROWS"),
         (Self::DIAGNOSTICS, "DIAGNOSTICS"),
         (Self::CONNECTION_ID, "CONNECTION_ID"),
+        (Self::TRACKERS, "TRACKERS"),
         (Self::USER_VARIABLE_READ, "USER_VARIABLE_READ"),
         (Self::UNKNOWN_FUNCTION, "UNKNOWN_FUNCTION"),
     ];
@@ -131,10 +140,19 @@ impl fmt::Debug for Depends {
 
 /// Analyses `text`, as a server in the given modes would read it. Takes time linear in its length.
 pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
-    let mut tokens = Tokens::new(text, modes);
+    analyse_tokens(Tokens::new(text, modes))
+}
+
+/// The same where these routines are known to read only.
+pub fn analyse_knowing(text: &[u8], modes: &Modes, routines: &Routines) -> Analysis {
+    analyse_tokens(Tokens::new(text, modes).knowing(routines))
+}
+
+fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
+    let begin = tokens.clone();
     let mut analysis = read(&mut tokens);
     if tokens.has_versioned() {
-        weigh_versions(&mut analysis, &tokens, text, modes);
+        weigh_versions(&mut analysis, &tokens, begin);
     }
     if tokens.is_ambiguous() {
         analysis.effects.push(Effect::OtherSession("text that servers may read differently"));
@@ -147,8 +165,8 @@ pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
 }
 
 /// A server may run the versioned comments or skip them: both readings must be harmless.
-fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, text: &[u8], modes: &Modes) {
-    let skipped = read(&mut Tokens::new(text, modes).skipping_versioned());
+fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, begin: Tokens<'_>) {
+    let skipped = read(&mut begin.skipping_versioned());
     let may_write = skipped.access == Access::MayWrite && skipped.statements > 0;
     if may_write || code.versions_differ() {
         analysis.access = Access::MayWrite;
@@ -196,6 +214,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         depends: Depends::empty(),
         varies: false,
         effects: Vec::new(),
+        set_for_statement: Vec::new(),
         statements: 0,
         is_complete: true,
     };
@@ -224,6 +243,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         analysis.statements = analysis.statements.saturating_add(1);
         analysis.depends.insert(statement.depends);
         analysis.varies |= statement.varies;
+        analysis.set_for_statement.extend(statement.set_for_statement);
         reads_only &= statement.reads_only;
     }
     if reads_only && analysis.statements > 0 {

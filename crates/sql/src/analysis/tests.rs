@@ -450,3 +450,47 @@ fn what_literals_decide_is_told() {
         assert!(!analysed(text).depends_on_literals(), "{text}");
     }
 }
+
+#[test]
+fn calls_of_declared_routines_are_reads_and_leave_nothing() {
+    let routines = "price, shop.in_stock, report".parse().expect("names");
+    let check = |text: &str, reads: bool| {
+        let analysis = analyse_knowing(text.as_bytes(), &Modes::default(), &routines);
+        assert_eq!(analysis.access == Access::CertainlyReads, reads, "{text}: {analysis:?}");
+        assert!(!reads || analysis.effects.is_empty() && analysis.varies, "{text}: {analysis:?}");
+        let plainly = analyse(text.as_bytes(), &Modes::default());
+        assert_eq!(plainly.access, Access::MayWrite, "{text}: {plainly:?}");
+    };
+    for text in [
+        "SELECT price(id) FROM t",
+        "SELECT a FROM t WHERE Price (1) > 2",
+        "SELECT `price`(1), shop.in_stock(2), `shop`.`in_stock`(3), any.price(4)",
+        "SELECT 1 UNION SELECT price(2)",
+        "SELECT a FROM (SELECT price(1) AS a) AS x (a)",
+        "SHOW TABLES WHERE price(1) = 2",
+        "CALL report()",
+        "call any.report(1, 'a')",
+        "CALL report(price(1)); CALL shop.in_stock(1)",
+    ] {
+        check(text, true);
+    }
+    for text in [
+        "SELECT price(1), other(2)",
+        "SELECT in_stock(1)",
+        "SELECT other.in_stock(1)",
+        "SELECT price(1) FOR UPDATE",
+        "SELECT price(1) INTO @a",
+        "SELECT price(@a)",
+        "INSERT INTO t VALUES (price(1))",
+        "UPDATE t SET a = price(1)",
+        "DO price(1)",
+        "SET @a = price(1)",
+        "CALL report(@out)",
+        "CALL report(other())",
+        "CALL report(LAST_INSERT_ID())",
+        "CALL other()",
+        "CALL report(); DELETE FROM t",
+    ] {
+        check(text, false);
+    }
+}

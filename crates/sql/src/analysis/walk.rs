@@ -1,7 +1,11 @@
 //! One pass over the tokens of a statement, looking for what makes it more than a read.
 
 use super::{Depends, Effect, function};
-use crate::token::{Token, TokenKind, Tokens};
+use crate::{
+    recall,
+    routine::Routines,
+    token::{Token, TokenKind, Tokens},
+};
 
 /// What the words of a statement tell, whatever kind it is.
 #[derive(Debug, Default)]
@@ -59,11 +63,12 @@ enum Place {
     With,
 }
 
-struct Walk<'e> {
+struct Walk<'e, 'a> {
     facts: Facts,
     effects: &'e mut Vec<Effect>,
     calls: Calls,
     is_mariadb: bool,
+    routines: Option<&'a Routines>,
     depth: u32,
     suspect: Option<Suspect>,
 }
@@ -102,7 +107,8 @@ impl<'a> Window<'a> {
 pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Vec<Effect>) -> Facts {
     let is_mariadb = tokens.modes().flavor_mariadb;
     let facts = Facts::default();
-    let mut walk = Walk { facts, effects, calls, is_mariadb, depth: 0, suspect: None };
+    let routines = tokens.routines();
+    let mut walk = Walk { facts, effects, calls, is_mariadb, routines, depth: 0, suspect: None };
     let mut statement = tokens.take_while(|token| token.kind != TokenKind::Semicolon).fuse();
     let (mut before, mut previous) = (None, None);
     let mut current = statement.next();
@@ -121,7 +127,7 @@ pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Vec<Effe
     walk.facts
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn token(&mut self, window: &Window<'_>) {
         self.check_suspect(window);
         match window.current.kind {
@@ -186,6 +192,7 @@ impl Walk<'_> {
             b"identity" | b"last_insert_id" => Depends::LAST_INSERT_ID,
             b"warning_count" | b"error_count" => Depends::DIAGNOSTICS,
             b"pseudo_thread_id" => Depends::CONNECTION_ID,
+            name if recall::is_tracker(name) => Depends::TRACKERS,
             _ => Depends::empty(),
         });
     }
@@ -304,6 +311,11 @@ impl Walk<'_> {
             }
             Calls::Judged | Calls::JudgedInSet => {}
         }
+        if self.is_of_known_routine(window) {
+            // What it reads may change by itself, as far as can be seen.
+            self.facts.varies = true;
+            return;
+        }
         if self.suspect.is_some() || window.is_dotted() {
             self.unknown_call();
             return;
@@ -326,6 +338,22 @@ impl Walk<'_> {
         match place {
             Some(place) => self.suspect = Some(Suspect { is_open: false, place }),
             None => self.unknown_call(),
+        }
+    }
+
+    fn is_of_known_routine(&self, window: &Window<'_>) -> bool {
+        let Some(routines) = self.routines else {
+            return false;
+        };
+        let is_dot = |token: &Token<'_>| token.kind == TokenKind::Dot;
+        let name = window.current.unquoted();
+        match window.previous.filter(is_dot) {
+            None => routines.knows(None, &name),
+            // What stands before the dot may be written in other ways, which are not known.
+            Some(_) => window
+                .before
+                .filter(Token::is_name)
+                .is_some_and(|schema| routines.knows(Some(&schema.unquoted()), &name)),
         }
     }
 

@@ -13,6 +13,9 @@
 
 use super::class::is_operator;
 
+/// Bytes that are copied at once.
+const SHORT: usize = 32;
+
 /// Where the writer stands in a list of values.
 #[derive(Debug, Clone, Copy)]
 enum List {
@@ -87,17 +90,26 @@ impl Grouper {
         self.out.len() + usize::from(matches!(self.list, List::Held(_)))
     }
 
-    /// Writes a run of bytes that are neither parentheses, commas nor question marks.
+    /// Writes a run of bytes that are neither parentheses, commas nor question marks. `rest` begins
+    /// with it, and goes on.
     #[inline]
-    pub(super) fn run(&mut self, run: &[u8], lowercase: bool) {
-        let mut rest = run;
+    pub(super) fn run(&mut self, rest: &[u8], run: &[u8], lowercase: bool) {
+        let (mut rest, mut left) = (rest, run);
         while !matches!(self.list, List::Outside) {
-            let [first, after @ ..] = rest else { return };
+            let [first, after @ ..] = left else { return };
             self.byte(if lowercase { first.to_ascii_lowercase() } else { *first });
-            rest = after;
+            left = after;
+            rest = rest.get(1..).unwrap_or_default();
         }
         let start = self.out.len();
-        self.out.extend_from_slice(rest);
+        match rest.first_chunk::<SHORT>() {
+            // So many bytes at once are fewer instructions than as many as there are.
+            Some(chunk) if left.len() <= SHORT => {
+                self.out.extend_from_slice(chunk);
+                self.out.truncate(start + left.len());
+            }
+            _ => self.out.extend_from_slice(left),
+        }
         if lowercase && let Some(new) = self.out.get_mut(start..) {
             new.make_ascii_lowercase();
         }

@@ -11,9 +11,9 @@ const WINDOW: usize = LANES + 2;
 /// A block of bytes that are all plain.
 const ALL: u128 = u128::from_le_bytes([1; LANES]);
 
-/// How many bytes at the beginning of `rest` certainly go through unchanged: letters, `_`, the
-/// bytes of [`is_mark`], digits inside words, and single spaces between all of these. 0 when the
-/// first byte is neither a letter nor one of those.
+/// How many bytes at the beginning of `rest` certainly go through unchanged: those of [`is_soft`],
+/// digits inside words, and single spaces between these and what keeps them ([`keeps_space`]).
+/// 0 when the first byte is not soft.
 #[inline]
 pub(super) fn plain_len(rest: &[u8]) -> usize {
     if !rest.first().is_some_and(|first| is_soft(*first)) {
@@ -31,29 +31,38 @@ pub(super) fn plain_len(rest: &[u8]) -> usize {
     len
 }
 
-/// 1 for each byte of the block that is plain.
+/// 1 for each byte of the block that is plain, where the byte before it is.
 #[expect(clippy::indexing_slicing, reason = "a lane's neighbours are within the window")]
 #[inline]
 fn plain_lanes(window: &[u8; WINDOW]) -> [u8; LANES] {
     let mut plain = [0; LANES];
     for lane in 0..LANES {
         let (before, byte, next) = (window[lane], window[lane + 1], window[lane + 2]);
-        let digit = is_digit(byte) & (is_soft(before) & !is_mark(before) | is_digit(before));
-        let space = (byte == b' ') & (is_soft(before) | is_digit(before)) & is_soft(next);
+        let digit = is_digit(byte) & (is_letter(before) | is_digit(before));
+        // Of what is plain, only another space and `*` are not above this byte.
+        let space = (byte == b' ') & (before > b'*') & keeps_space(next);
         plain[lane] = u8::from(is_soft(byte) | digit | space);
     }
     plain
 }
 
+/// Whatever goes through whatever stands around it, but for signs and what is rare: letters, `_`,
+/// `.`, `*`, `<`, `=`, `>`, `@` and the like, all bytes from 0x80 on.
 #[inline]
 fn is_soft(byte: u8) -> bool {
-    ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte == b'_') | is_mark(byte)
+    ((byte >= b'<') & (byte != b'?') & (byte != b'`')) | (byte | 0x04 == b'.')
 }
 
-/// `.`, `*`, `<`, `=`, `>`.
+/// Whether a space before this byte certainly stays: it is no white space, begins no comment, and
+/// is none of `) , + -`.
 #[inline]
-fn is_mark(byte: u8) -> bool {
-    (byte == b'.') | (byte == b'*') | (byte.wrapping_sub(b'<') < 3)
+fn keeps_space(next: u8) -> bool {
+    (next > b'/') | (next & 0xFD == b'(') | (next == b'\'')
+}
+
+#[inline]
+fn is_letter(byte: u8) -> bool {
+    ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte == b'_')
 }
 
 #[inline]
@@ -69,7 +78,10 @@ mod tests {
     /// The same told byte by byte.
     fn slowly(rest: &[u8]) -> usize {
         let is_soft = |byte: u8| {
-            byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.' | b'*' | b'<' | b'=' | b'>')
+            matches!(byte, b'.' | b'*' | b'<' | b'=' | b'>' | 0x80..)
+                || byte.is_ascii_alphabetic()
+                || matches!(byte, b'@' | b'[' | b'\\' | b']' | b'^' | b'_')
+                || matches!(byte, b'{' | b'|' | b'}' | b'~' | 0x7F)
         };
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if rest.is_empty() || !is_soft(rest[0]) {
@@ -81,7 +93,9 @@ mod tests {
             let (before, byte, next) = (rest[len - 1], rest[len], rest[len + 1]);
             let is_plain = is_soft(byte)
                 || byte.is_ascii_digit() && is_word(before)
-                || byte == b' ' && (is_soft(before) || is_word(before)) && is_soft(next);
+                || byte == b' '
+                    && !b" *".contains(&before)
+                    && (next > b'/' || b"'(*".contains(&next));
             if !is_plain {
                 break;
             }
@@ -90,9 +104,19 @@ mod tests {
         len
     }
 
+    #[test]
+    fn what_is_soft_goes_through_by_itself() {
+        use crate::digest::class::{Class, class};
+        for byte in 0..=u8::MAX {
+            let goes = matches!(class(byte), Class::Letter | Class::Inert);
+            assert!(!is_soft(byte) || goes, "{byte}");
+            assert_eq!(is_letter(byte), class(byte) == Class::Letter && byte != b'$', "{byte}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn blocks_are_judged_as_bytes_are(text in "[a-c_.=<>* 0-1A(,\"]{0,20}[a-c_.=*> 0-1]{0,60}") {
+        fn blocks_are_judged_as_bytes_are(text in "[a-c_.=<>* 0-1A(,\"é]{0,20}[a-c_.=*> 0-1'`(@|?)]{0,60}") {
             prop_assert_eq!(plain_len(text.as_bytes()), slowly(text.as_bytes()));
         }
     }

@@ -153,6 +153,14 @@ impl<'a, 's> Scanner<'a, 's> {
         }
     }
 
+    /// Passes on the `?` of a literal.
+    #[inline]
+    fn put_value(&mut self) {
+        if self.has_room() {
+            self.out.value();
+        }
+    }
+
     /// Passes on bytes of a comment, as many as the buffer has room for.
     fn put_raw(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -234,9 +242,8 @@ impl<'a, 's> Scanner<'a, 's> {
             len += 1;
         }
         self.in_backticks ^= backticks == 1;
-        let run = rest.get(..len).unwrap_or_default();
-        self.out.run(run);
-        self.before = run.last().copied().unwrap_or(self.before);
+        self.out.run(rest, len);
+        self.before = self.out.last;
         self.at += len;
     }
 
@@ -332,7 +339,7 @@ impl<'a, 's> Scanner<'a, 's> {
             self.older_residue = self.residue;
         }
         self.residue = residue;
-        self.put(b'?');
+        self.put_value();
         if !self.is_bounded || self.fill + len <= self.buffer {
             return;
         }
@@ -367,7 +374,7 @@ impl<'a, 's> Scanner<'a, 's> {
                 _ => return self.stop(),
             }
         }
-        self.put(b'?');
+        self.put_value();
         self.before = quote;
         self.at = end;
     }

@@ -77,14 +77,15 @@ impl Spacer {
         self.grouper.len() + usize::from(self.pending.as_ref().is_some_and(is_kept))
     }
 
-    /// Takes a run of bytes that are neither spaces nor signs, parentheses, commas or question
-    /// marks. Not for `no_digits`.
+    /// Takes the first `len` bytes of `rest`, a run of bytes that go through unchanged whatever
+    /// follows: no signs, parentheses, commas or question marks. Not for `no_digits`.
     #[inline]
-    pub(super) fn run(&mut self, run: &[u8]) {
+    pub(super) fn run(&mut self, rest: &[u8], len: usize) {
         debug_assert!(!self.no_digits);
+        let Some(run) = rest.get(..len) else { return };
         let Some(&first) = run.first() else { return };
         self.resolve(first);
-        self.grouper.run(run, self.lowercase);
+        self.grouper.run(rest, run, self.lowercase);
         if let [.., a, b] = *run {
             self.last_but_one = a;
             self.last = b;
@@ -93,7 +94,17 @@ impl Spacer {
             self.last = first;
         }
         self.passed = self.last;
-        self.taken += run.len();
+        self.taken += len;
+    }
+
+    /// Takes the `?` of a value.
+    #[inline]
+    pub(super) fn value(&mut self) {
+        self.resolve(b'?');
+        self.pass(b'?');
+        self.last_but_one = self.last;
+        self.last = b'?';
+        self.taken += 1;
     }
 
     /// Takes a comma and one space, which goes whatever follows. Not for `keep_comment`.

@@ -11,7 +11,7 @@ mod tests;
 use std::fmt;
 
 pub use parse::parse;
-pub(crate) use parse::{parse_tokens, user_variable_name};
+pub(crate) use parse::{is_equals, parse_tokens, user_variable_name};
 
 /// One item of a `SET` statement.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -368,7 +368,8 @@ pub(crate) fn user_variable_name(text: &[u8]) -> Vec<u8> {
     unquote(text.strip_prefix(b"@").unwrap_or(text)).to_ascii_lowercase()
 }
 
-fn is_equals(token: &Token<'_>) -> bool {
+/// `=` or `:=`.
+pub(crate) fn is_equals(token: &Token<'_>) -> bool {
     token.kind == TokenKind::Assign || token.text == b"="
 }
 

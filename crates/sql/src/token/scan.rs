@@ -2,6 +2,8 @@
 
 use memchr::{memchr, memchr2, memmem};
 
+use crate::routine::Routines;
+
 use super::{Encoding, Modes, Token, TokenKind};
 
 /// The tokens of a text, in order. Cheap to clone, so that a reader may look ahead.
@@ -17,6 +19,7 @@ pub struct Tokens<'a> {
     /// The end of the last token, when it was a dot or may stand before one.
     last: Last,
     skips_versioned: bool,
+    routines: Option<&'a Routines>,
     version: Option<&'a [u8]>,
     versions_differ: bool,
     is_complete: bool,
@@ -111,6 +114,7 @@ impl<'a> Tokens<'a> {
             comment: Executable::No,
             last: Last::Other,
             skips_versioned: false,
+            routines: None,
             version: None,
             versions_differ: false,
             is_complete: !has_nul,
@@ -123,6 +127,17 @@ impl<'a> Tokens<'a> {
     pub fn skipping_versioned(mut self) -> Self {
         self.skips_versioned = true;
         self
+    }
+
+    /// Knows routines that only read.
+    pub fn knowing(mut self, routines: &'a Routines) -> Self {
+        self.routines = Some(routines);
+        self
+    }
+
+    /// The routines that are known to read only, if there are any.
+    pub(crate) fn routines(&self) -> Option<&'a Routines> {
+        self.routines.filter(|routines| !routines.is_empty())
     }
 
     /// The whole text, of which tokens are pieces.

@@ -234,6 +234,11 @@ impl DigestTable {
         self.other
     }
 
+    /// Copies of some rows in the order of the table.
+    pub(crate) fn some_rows(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
+        self.rows.iter().skip(from).take(rows_max).map(Row::to_owned_row).collect()
+    }
+
     /// Copies of the first rows in the wanted order; their own order is not defined.
     pub(crate) fn rows(&self, query: DigestQuery) -> Vec<DigestRow> {
         if query.rows_max >= self.rows.len() {

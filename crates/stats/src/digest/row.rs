@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::worker::StatementSample;
+use crate::{sketch::LatencySketch, worker::StatementSample};
 
 /// The sums of one row, as the columns of ProxySQL's `stats_mysql_query_digest`, and errors.
 /// Times are in µs, moments in seconds of Unix time.
@@ -28,6 +28,9 @@ pub struct DigestSums {
     pub sum_rows_sent: u64,
     /// Statements that ended with an error.
     pub errors: u64,
+    /// Their latency.
+    #[serde(skip)]
+    pub latency: LatencySketch,
 }
 
 impl DigestSums {
@@ -48,6 +51,7 @@ impl DigestSums {
         self.sum_rows_affected = self.sum_rows_affected.saturating_add(sample.rows_affected);
         self.sum_rows_sent = self.sum_rows_sent.saturating_add(sample.rows_sent);
         self.errors += u64::from(sample.error.is_some());
+        self.latency.record(sample.latency_us);
     }
 
     /// Adds the statements of another row.
@@ -68,6 +72,7 @@ impl DigestSums {
         self.sum_rows_affected = self.sum_rows_affected.saturating_add(other.sum_rows_affected);
         self.sum_rows_sent = self.sum_rows_sent.saturating_add(other.sum_rows_sent);
         self.errors = self.errors.saturating_add(other.errors);
+        self.latency.merge(&other.latency);
     }
 }
 
@@ -94,6 +99,19 @@ impl DigestRow {
     /// What tells rows apart, to find and to order them.
     pub fn key(&self) -> (u64, u32, &str, &str) {
         (self.digest, self.hostgroup, &self.username, &self.schemaname)
+    }
+
+    /// The rows of several workers, one for each key, in the order of the keys.
+    pub fn merge_all(mut rows: Vec<Self>) -> Vec<Self> {
+        rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        rows.dedup_by(|later, kept| {
+            let is_same = later.key() == kept.key();
+            if is_same {
+                kept.sums.merge(&later.sums);
+            }
+            is_same
+        });
+        rows
     }
 }
 

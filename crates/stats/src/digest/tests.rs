@@ -48,9 +48,11 @@ fn a_row_counts_what_its_statements_did() {
             sum_rows_affected: 2,
             sum_rows_sent: 3,
             errors: 1,
+            latency: rows[0].sums.latency,
         },
     };
     assert_eq!(rows, [expected]);
+    assert_eq!(rows[0].sums.latency.count(), 2);
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl ColumnDef {
     pub fn quoted(&self) -> String {
         match self.name {
             // The only names of columns here that are words of SQL.
-            "Default" | "schema" | "table" | "user" => format!("\"{}\"", self.name),
+            "Default" | "schema" | "table" | "user" | "check" => format!("\"{}\"", self.name),
             name => name.to_owned(),
         }
     }

@@ -31,6 +31,32 @@ pub(super) const TABLES: &[Table] = &[
         ],
         &["PRIMARY KEY (scope, name)"],
     ),
+    // Listeners that relay any protocol; a column that is NULL has the file's default.
+    Table::new(
+        "trunkline_tcp_listeners",
+        MAIN_AND_DISK,
+        &[
+            text("address").needed().key(),
+            int("hostgroup").needed().check("hostgroup >= 0"),
+            int("backup_hostgroup").check("backup_hostgroup >= 0"),
+            text("balance"),
+            int("max_connections"),
+            int("connect_timeout"),
+            int("retries"),
+            int("client_timeout"),
+            int("server_timeout"),
+            int("fin_timeout"),
+            text("on_marked_down"),
+            text("check"),
+            int("check_interval"),
+            int("rise"),
+            int("fall"),
+            text("send_proxy"),
+            text("control"),
+            text("comment").needed().or("''"),
+        ],
+        &[],
+    ),
     // Every change of what runs.
     Table::new(
         "config_history",

@@ -1,14 +1,26 @@
 //! What the admin port asks of the supervisor.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot, watch};
-use trunkline_admin::{ApplyFuture, Health, ReportFuture, Runtime, SessionsFuture, StatusSource};
+use trunkline_admin::{
+    Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
+    Runtime, SessionsFuture, StatusSource, Traffic,
+};
 use trunkline_config::{Config, Snapshot};
-use trunkline_stats::{DigestQuery, SessionQuery};
+use trunkline_proxy::{DataPlane, KillAnswer, KillScope, TlsSetup};
+use trunkline_stats::{DigestQuery, DigestRow, Inventory, SessionQuery};
 
 use super::reporter::Reporter;
 
+/// How long a `KILL` may take; workers give up a little earlier.
+const KILL_TIME_MAX: Duration = Duration::from_secs(25);
+/// How long workers may take for all digests.
+const DIGESTS_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long they may take to say what they have.
+const INVENTORY_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long workers may take to close or open their listeners.
+const LISTEN_TIME_MAX: Duration = Duration::from_secs(2);
 /// Requests that may wait for the supervisor.
 const REQUESTS_MAX: usize = 16;
 
@@ -25,7 +37,7 @@ pub(super) enum Request {
     /// Read certificates and keys anew.
     ReloadTls { done: oneshot::Sender<Result<Vec<String>, String>> },
     /// End the process.
-    Stop { is_slow: bool },
+    Stop(Ending),
 }
 
 /// The admin port's end.
@@ -43,6 +55,27 @@ impl Control {
     ) -> (Self, mpsc::Receiver<Request>) {
         let (requests, asked) = mpsc::channel(REQUESTS_MAX);
         (Self { reporter, requests, snapshots }, asked)
+    }
+}
+
+/// Accepts clients or not; the errors are ProxySQL's.
+fn turn(plane: &DataPlane, change: Traffic) -> Result<&'static str, String> {
+    const MODULE: &str = "ProxySQL MySQL module is";
+    match change {
+        Traffic::Pause if !plane.pause(LISTEN_TIME_MAX) => {
+            Err(format!("{MODULE} already paused, impossible to pause"))
+        }
+        Traffic::Pause => Ok("no more clients are accepted, until PROXYSQL RESUME"),
+        Traffic::Stop => {
+            plane.pause(LISTEN_TIME_MAX);
+            plane.end_clients();
+            Ok("all clients have ended, and no more are accepted, until PROXYSQL START")
+        }
+        Traffic::Resume | Traffic::Start => match (plane.resume(LISTEN_TIME_MAX)?, change) {
+            (true, _) => Ok("clients are accepted again"),
+            (false, Traffic::Start) => Err("ProxySQL already started".to_owned()),
+            (false, _) => Err(format!("{MODULE} not paused, impossible to resume")),
+        },
     }
 }
 
@@ -81,6 +114,10 @@ impl Runtime for Control {
         })
     }
 
+    fn tls(&self) -> Arc<TlsSetup> {
+        self.reporter.tls()
+    }
+
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshots.borrow())
     }
@@ -106,11 +143,65 @@ impl Runtime for Control {
     }
 
     fn flush_cache(&self) -> u64 {
-        self.reporter.cache().flush()
+        self.reporter.flush_cache()
     }
 
-    fn stop(&self, is_slow: bool) {
+    fn digests(&self) -> Answer<'_, Vec<DigestRow>> {
+        Box::pin(async move {
+            let read = self.reporter.with_plane(|plane| plane.digests(DIGESTS_TIME_MAX));
+            read.await.unwrap_or_default()
+        })
+    }
+
+    fn inventory(&self, rows_max: usize) -> Answer<'_, Inventory> {
+        Box::pin(async move {
+            let read = self
+                .reporter
+                .with_plane(move |plane| plane.inventory(rows_max, INVENTORY_TIME_MAX));
+            read.await.unwrap_or_default()
+        })
+    }
+
+    fn failed_logins(&self) -> Vec<FailedLogins> {
+        let rows = self.reporter.failed_logins().into_iter();
+        rows.map(|(address, failures, ago)| FailedLogins { address, failures, ago }).collect()
+    }
+
+    fn forget_failed_logins(&self) -> u64 {
+        self.reporter.forget_failed_logins()
+    }
+
+    fn kill(&self, number: u32, is_query: bool) -> KillFuture<'_> {
+        let scope = if is_query { KillScope::Statement } else { KillScope::Session };
+        Box::pin(async move {
+            let answered =
+                self.reporter.with_plane(move |plane| plane.kill(number, scope, KILL_TIME_MAX));
+            let not = |code, message| Err(NotKilled { code, message });
+            match answered.await.flatten() {
+                Some(KillAnswer::Done) => Ok(()),
+                Some(KillAnswer::Unknown) => not(1094, format!("Unknown thread id: {number}")),
+                Some(KillAnswer::NotOwner) => {
+                    not(1095, format!("You are not owner of thread {number}"))
+                }
+                Some(KillAnswer::Failed { code, text, .. }) => not(code, text),
+                None => not(9001, "what came of the KILL is not known".to_owned()),
+            }
+        })
+    }
+
+    fn traffic(&self, change: Traffic) -> ApplyFuture<'_> {
+        Box::pin(async move {
+            let changed = self.reporter.with_plane(move |plane| turn(plane, change));
+            let line = changed.await.ok_or("the process stops")??;
+            tracing::info!("{line}");
+            let is_paused = matches!(change, Traffic::Pause | Traffic::Stop);
+            self.reporter.pauses(is_paused);
+            Ok(vec![line.to_owned()])
+        })
+    }
+
+    fn stop(&self, ending: Ending) {
         // A full queue stops anyway before long; there is nobody to tell.
-        drop(self.requests.try_send(Request::Stop { is_slow }));
+        drop(self.requests.try_send(Request::Stop(ending)));
     }
 }

@@ -22,6 +22,25 @@ pub fn raise_open_files() -> Option<u64> {
     }
 }
 
+/// Keeps passwords and keys out of core dumps, and other processes of the same account from reading
+/// the memory.
+#[cfg(target_os = "linux")]
+pub fn forbid_dumps() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!("core dumps can't be switched off: {error}");
+    }
+}
+
+/// Keeps passwords and keys out of core dumps.
+#[cfg(not(target_os = "linux"))]
+pub fn forbid_dumps() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!("core dumps can't be switched off: {error}");
+    }
+}
+
 /// Lets the pauses of threads that begin after this end within a microsecond of their time: by
 /// default the kernel adds up to 50 µs, and workers pause for less (`coalesce_max_us`).
 #[cfg(target_os = "linux")]
@@ -69,5 +88,13 @@ mod tests {
         assert_eq!(open_files_warning(Some(278), &config), None);
         let warning = open_files_warning(Some(277), &config).expect("warning");
         assert!(warning.starts_with("at most 277 files may be open, and 278 may be needed"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_memory_can_not_be_dumped() {
+        use rustix::process::{DumpableBehavior, dumpable_behavior};
+        forbid_dumps();
+        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
     }
 }

@@ -1,6 +1,9 @@
 //! Where the configuration of a process comes from: a file, or a database.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use trunkline_admin::{
     desk::{self, Start},
@@ -30,6 +33,8 @@ pub(super) struct Database {
     pub listen: Vec<String>,
     /// The file of the command line.
     pub file: Option<PathBuf>,
+    /// Whether that is the configuration, and the store only shows it.
+    pub is_of_file: bool,
 }
 
 impl Origin {
@@ -60,12 +65,33 @@ pub(super) fn read(args: &ServeArgs) -> Result<(Origin, Read, Option<Database>),
     match (&args.data_dir, &args.config) {
         (None, Some(path)) => {
             let file = ConfigFile::new(path);
-            let read = file.read()?;
-            Ok((Origin::File(file), read, None))
+            let mut read = file.read()?;
+            let database = shown(path, &mut read)?;
+            Ok((Origin::File(file), read, database))
         }
         (Some(folder), first) => open(folder, first.as_deref(), args.initial),
         (None, None) => Err(vec!["one of --config and --datadir is needed".to_owned()]),
     }
+}
+
+/// What the admin port shows of a file, when the file asks for that port or for the API. What has
+/// no place in its tables is a warning.
+fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> {
+    let settings = &read.config.settings;
+    let has_api = [&settings.http_api_token, &settings.http_api_stats_token]
+        .iter()
+        .any(|token| !token.is_empty());
+    let has_port = fs::read_to_string(path).is_ok_and(|text| text.contains("admin_listen"));
+    if !has_api && !has_port {
+        return Ok(None);
+    }
+    let imported = rows_of(path).unwrap_or_else(|errors| {
+        let lines = errors.into_iter().map(|line| format!("not shown on the admin port: {line}"));
+        Imported { warnings: lines.collect(), ..Imported::default() }
+    });
+    read.warnings.extend(imported.warnings.iter().cloned());
+    let (store, listen) = desk::start_of_file(&imported).map_err(|error| error.0)?;
+    Ok(Some(Database { store, listen, file: Some(path.to_owned()), is_of_file: true }))
 }
 
 fn open(
@@ -81,6 +107,7 @@ fn open(
     let started = desk::start(start).map_err(|error| error.0)?;
     let read = Read { config: started.config, warnings: started.warnings };
     let file = first.map(Path::to_owned);
-    let database = Database { store: started.store, listen: started.listen, file };
+    let (store, listen) = (started.store, started.listen);
+    let database = Database { store, listen, file, is_of_file: false };
     Ok((Origin::Database(folder.to_owned()), read, Some(database)))
 }

@@ -1,6 +1,7 @@
 //! What the process says of itself over HTTP.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -11,6 +12,8 @@ use trunkline_config::Snapshot;
 use trunkline_proxy::{DataPlane, TlsSetup};
 use trunkline_stats::{CacheFigures, DigestQuery, Process, Report, SessionList, SessionQuery};
 
+/// Why a balancer should send no clients after `PROXYSQL PAUSE`.
+const PAUSED: &str = "paused";
 /// How long the workers may take for their numbers.
 const WORKERS_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -24,19 +27,24 @@ pub struct Reporter {
 struct Known {
     process: Process,
     health: Health,
+    tls: Arc<TlsSetup>,
 }
 
 impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
-        let known = Mutex::new(Known { process, health: Health::Ready });
+        let known = Mutex::new(Known { process, health: Health::Ready, tls: Arc::default() });
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
         Self { plane, known, cache: Arc::clone(shared.cache()) }
     }
 
-    /// The workers' result cache.
-    pub fn cache(&self) -> &Cache {
-        &self.cache
+    /// Empties the result cache, the shared one too; how many results it had.
+    pub fn flush_cache(&self) -> u64 {
+        match self.plane.try_read() {
+            Ok(plane) => plane.flush_cache(),
+            // The workers are being waited for; nobody is answered any more.
+            Err(_) => self.cache.flush(),
+        }
     }
 
     /// A configuration is in force from now on.
@@ -50,18 +58,62 @@ impl Reporter {
     }
 
     /// Clients are shown another certificate from now on.
-    pub fn encrypts(&self, setup: &TlsSetup) {
-        self.known().process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
+    pub fn encrypts(&self, setup: &Arc<TlsSetup>) {
+        let mut known = self.known();
+        known.process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
+        known.tls = Arc::clone(setup);
+    }
+
+    /// What they are shown.
+    pub fn tls(&self) -> Arc<TlsSetup> {
+        Arc::clone(&self.known().tls)
     }
 
     /// The version alone has changed: other addresses, the same configuration.
     pub fn renewed(&self, snapshot: &Snapshot) {
-        self.known().process.configuration.version = snapshot.version;
+        let configuration = &mut self.known().process.configuration;
+        configuration.version = snapshot.version;
+        configuration.server_users = snapshot.granted.len() as u64;
     }
 
     /// The last attempt to change the configuration failed, or (`None`) found nothing to change.
     pub fn attempted(&self, error: Option<String>) {
         self.known().process.configuration.last_error = error;
+    }
+
+    /// Has the data plane do something, on a thread that may wait. `None` when it ends.
+    pub async fn with_plane<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&DataPlane) -> T + Send + 'static,
+    ) -> Option<T> {
+        let plane = Arc::clone(&self.plane);
+        let worked = tokio::task::spawn_blocking(move || {
+            // The workers are being waited for when it is not to be had.
+            plane.try_read().ok().map(|plane| work(&plane))
+        });
+        worked.await.ok().flatten()
+    }
+
+    /// Addresses with failed logins; none when the process ends.
+    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, Duration)> {
+        self.plane.try_read().map(|plane| plane.failed_logins()).unwrap_or_default()
+    }
+
+    /// Forgets them; how many there were.
+    pub fn forget_failed_logins(&self) -> u64 {
+        let forgotten = self.plane.try_read().map(|plane| plane.shared().forget_failed_logins());
+        u64::try_from(forgotten.unwrap_or_default()).unwrap_or(u64::MAX)
+    }
+
+    /// Clients are not accepted for now, or again. How it stops or fails is not overwritten.
+    pub fn pauses(&self, is_paused: bool) {
+        let mut known = self.known();
+        let paused = Health::NotReady(PAUSED.to_owned());
+        match is_paused {
+            true if known.health == Health::Ready => known.health = paused,
+            false if known.health == paused => known.health = Health::Ready,
+            true | false => {}
+        }
     }
 
     /// Says from now on that the process is well, or why not.
@@ -85,12 +137,18 @@ impl StatusSource for Reporter {
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
             report.process = self.known().process.clone();
-            let figures = self.cache.figures();
+            let (figures, shared) = (self.cache.figures(), self.cache.shared().figures());
             report.process.cache = CacheFigures {
                 entries: figures.entries,
                 bytes: figures.bytes,
                 bytes_max: figures.bytes_max,
                 purged: figures.purged,
+                shared_up: u64::from(shared.is_up),
+                shared_asked: shared.asked,
+                shared_hits: shared.hits,
+                shared_stored: shared.stored,
+                shared_dropped: shared.dropped,
+                shared_failures: shared.failures,
             };
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report

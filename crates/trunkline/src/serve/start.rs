@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+};
 use trunkline_admin::{
     desk::{Desk, FileReader},
     glb,
@@ -56,6 +59,9 @@ pub(super) async fn start(
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
     limits::sharpen_pauses();
+    if !read.config.settings.core_dumps {
+        limits::forbid_dumps();
+    }
     warn(&read, open_files);
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
@@ -64,7 +70,7 @@ pub(super) async fn start(
     let admin = bind_admin(database.as_ref()).await?;
     let state_file = snapshot.settings.state_file.path(&origin.path());
     let prepared = tokio::select! {
-        prepared = prepare(snapshot, state_file.as_ref()) => prepared,
+        prepared = prepare(snapshot, &tls, state_file.as_ref()) => prepared,
         (signal, _) = signals.next_stop() => {
             tracing::info!("{signal} before the first client: ended");
             return Ok(None);
@@ -73,12 +79,17 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
+    let users_wanted = Arc::new(Notify::new());
     let options = PlaneOptions {
         snapshot: Arc::clone(&snapshot),
         greeting: Arc::clone(&greeting),
         tls: Arc::clone(&tls),
         workers,
         on_thread: on_thread(&snapshot),
+        look_up_users: {
+            let wanted = Arc::clone(&users_wanted);
+            Arc::new(move || wanted.notify_one())
+        },
     };
     let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
@@ -97,14 +108,17 @@ pub(super) async fn start(
     let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
     reporter.applied(&snapshot);
     reporter.encrypts(&tls);
-    if let Some(listener) = http {
-        serve_http(listener, Arc::clone(&reporter))?;
-    }
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
-    serve_admin(database, control, admin);
+    let desk = database.map(|database| Arc::new(desk_of(database, control)));
+    if let Some(listener) = http {
+        serve_http(listener, Arc::clone(&reporter), desk.clone())?;
+    }
+    if let Some(desk) = desk {
+        serve_admin(&desk, admin);
+    }
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     Ok(Some(Supervisor::new(Parts {
@@ -122,6 +136,7 @@ pub(super) async fn start(
         log,
         snapshots,
         requests,
+        users_wanted,
     })))
 }
 
@@ -155,7 +170,7 @@ fn warn(read: &Read, open_files: Option<u64>) {
     }
 }
 
-/// Listens where administrators connect; nowhere without a database.
+/// Listens where administrators connect.
 async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
     let entries = database.map_or(&[][..], |database| &database.listen);
     let mut listeners = Vec::with_capacity(entries.len());
@@ -167,14 +182,21 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
     Ok(listeners)
 }
 
-/// Answers administrators until the process ends, when there is a database.
-fn serve_admin(database: Option<Database>, control: Arc<Control>, listeners: Vec<AdminListener>) {
-    let Some(Database { store, file, .. }) = database else { return };
+/// What answers administrators.
+fn desk_of(database: Database, control: Arc<Control>) -> Desk {
+    let Database { store, file, is_of_file, .. } = database;
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
-    let desk = Arc::new(Desk::new(store, control, file));
+    match file {
+        Some(file) if is_of_file => Desk::of_file(store, control, file),
+        file => Desk::new(store, control, file),
+    }
+}
+
+/// Answers administrators until the process ends.
+fn serve_admin(desk: &Arc<Desk>, listeners: Vec<AdminListener>) {
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
-        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(&desk)));
+        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(desk)));
     }
 }
 
@@ -195,7 +217,11 @@ struct Prepared {
 }
 
 /// Resolves names, and asks the servers when the state file does not know how to greet.
-async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
+async fn prepare(
+    snapshot: Snapshot,
+    tls: &Arc<TlsSetup>,
+    state_file: Option<&PathBuf>,
+) -> Prepared {
     let resolution = resolve(&snapshot.names_to_resolve(), PREPARATION_TIME_MAX).await;
     // The loop that asks again complains of names without an address.
     let snapshot = match snapshot.with_resolved(&resolution.found) {
@@ -217,7 +243,7 @@ async fn prepare(snapshot: Snapshot, state_file: Option<&PathBuf>) -> Prepared {
         let wanted = Duration::from_millis(snapshot.settings.connect_timeout_server);
         let time_max = wanted.min(PREPARATION_TIME_MAX);
         let account = Account::of(&snapshot);
-        for (address, answer) in learn(&servers, account.as_ref(), time_max).await {
+        for (address, answer) in learn(&servers, account.as_ref(), tls, time_max).await {
             // Who does not answer is asked again, and complained of, by the loop that follows.
             if let Ok(learned) = answer {
                 tracing::info!(server = %address, "server runs {}", learned.greeting.server_version);
@@ -271,12 +297,16 @@ fn on_thread(snapshot: &Snapshot) -> Arc<dyn Fn(usize) + Send + Sync> {
 }
 
 /// Answers over HTTP until the process ends.
-fn serve_http(listener: TcpListener, reporter: Arc<Reporter>) -> Result<()> {
+fn serve_http(
+    listener: TcpListener,
+    reporter: Arc<Reporter>,
+    desk: Option<Arc<Desk>>,
+) -> Result<()> {
     tracing::info!("HTTP on {}", listener.local_addr().context("http_listen")?);
     tokio::spawn(async move {
         // It ends with the process: the last thing that it says is how the stop goes.
         let shutdown = std::future::pending();
-        if let Err(error) = trunkline_admin::serve(listener, reporter, shutdown).await {
+        if let Err(error) = trunkline_admin::serve(listener, reporter, desk, shutdown).await {
             tracing::error!("HTTP has ended: {error}");
         }
     });

@@ -14,11 +14,11 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, interval, sleep, timeout},
 };
-use trunkline_admin::Health;
+use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, greeting_for_clients, keep_checking, keep_learning, keep_resolving,
-    resolve,
+    Knowledge, Resolution, UsersRead, greeting_for_clients, keep_checking, keep_learning,
+    keep_reading_users, keep_resolving, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -74,6 +74,16 @@ pub(super) struct Parts {
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// What the admin port asks for.
     pub requests: mpsc::Receiver<Request>,
+    /// Notified when a worker wants to know what users servers have now.
+    pub users_wanted: Arc<Notify>,
+}
+
+/// How it ended in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Stopped,
+    /// The same program is to begin anew.
+    ToRestart,
 }
 
 /// Serves, as far as the control plane has a part in it.
@@ -83,6 +93,9 @@ pub(super) struct Supervisor {
     resolve_now: Arc<Notify>,
     resolutions: mpsc::Receiver<Resolution>,
     news: mpsc::Receiver<Knowledge>,
+    users: mpsc::Receiver<UsersRead>,
+    /// Tells the monitor what TLS works with.
+    tls: watch::Sender<Arc<TlsSetup>>,
 }
 
 impl Supervisor {
@@ -95,16 +108,20 @@ impl Supervisor {
         let on_demand = Arc::clone(&resolve_now);
         tokio::spawn(keep_checking(seen.clone()));
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
-        tokio::spawn(keep_learning(seen, parts.known.clone(), learned));
+        let (tls, works_with) = watch::channel(Arc::clone(&parts.tls));
+        let (read, users) = mpsc::channel(OUTCOMES_MAX);
+        let wanted = Arc::clone(&parts.users_wanted);
+        tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
+        tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
         resolve_now.notify_one();
-        Self { parts, resolve_now, resolutions, news }
+        Self { parts, resolve_now, resolutions, news, users, tls }
     }
 
     /// Runs until the process shall end.
     ///
     /// # Errors
     /// Why it ended otherwise than by a graceful stop.
-    pub(super) async fn run(mut self) -> Result<()> {
+    pub(super) async fn run(mut self) -> Result<Ended> {
         let mut tick = interval(TICK);
         let mut day = interval(DAY);
         // The first warning was given with the files.
@@ -113,7 +130,9 @@ impl Supervisor {
             tokio::select! {
                 asked = self.parts.signals.next() => match asked {
                     Asked::Reload => self.reload().await,
-                    Asked::Stop { signal, .. } => return self.stop(signal, None).await,
+                    Asked::Stop { signal, .. } => {
+                        return self.stop(signal, None).await.map(|()| Ended::Stopped);
+                    }
                 },
                 Some(request) = self.parts.requests.recv() => match request {
                     Request::Apply { config, source, done } => {
@@ -126,12 +145,10 @@ impl Supervisor {
                         let loaded = self.load_tls(&config).map(|tls| self.encrypt(tls));
                         drop(done.send(loaded.map(|line| vec![line.to_owned()])));
                     }
-                    Request::Stop { is_slow } => {
-                        let within = (!is_slow).then_some(Duration::ZERO);
-                        return self.stop("PROXYSQL SHUTDOWN", within).await;
-                    }
+                    Request::Stop(ending) => return self.end(ending).await,
                 },
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
+                Some(read) = self.users.recv() => self.take_users(read),
                 Some(known) = self.news.recv() => self.take_knowledge(known),
                 _ = day.tick() => if let Some(warning) = self.parts.tls.expiry_warning() {
                     tracing::warn!("{warning}");
@@ -141,6 +158,17 @@ impl Supervisor {
                 },
             }
         }
+    }
+
+    /// What an administrator asked for.
+    async fn end(self, ending: Ending) -> Result<Ended> {
+        let (what, within, ended) = match ending {
+            Ending::Now => ("PROXYSQL SHUTDOWN", Some(Duration::ZERO), Ended::Stopped),
+            Ending::Slow => ("PROXYSQL SHUTDOWN SLOW", None, Ended::Stopped),
+            Ending::Restart => ("PROXYSQL RESTART", Some(Duration::ZERO), Ended::ToRestart),
+        };
+        self.stop(what, within).await?;
+        Ok(ended)
     }
 
     fn plane(&self) -> RwLockReadGuard<'_, DataPlane> {
@@ -211,6 +239,7 @@ impl Supervisor {
         }
         self.plane().encrypt(&tls);
         self.parts.reporter.encrypts(&tls);
+        self.tls.send_replace(Arc::clone(&tls));
         self.parts.tls = tls;
         tracing::info!("certificates and keys are in force as read now");
         "certificates and keys are in force as read now"
@@ -275,6 +304,18 @@ impl Supervisor {
             self.publish(next);
             self.parts.reporter.renewed(&self.parts.snapshot);
         }
+    }
+
+    /// What users servers have was looked at; clients may wait for it.
+    fn take_users(&mut self, read: UsersRead) {
+        let next = read.0.and_then(|users| self.parts.snapshot.with_granted(users));
+        if let Some(next) = next {
+            let count = counted(next.granted.len(), "account");
+            tracing::info!("servers' grant tables have changed: {count}");
+            self.publish(next);
+            self.parts.reporter.renewed(&self.parts.snapshot);
+        }
+        self.plane().users_looked_up();
     }
 
     fn take_knowledge(&mut self, known: Knowledge) {

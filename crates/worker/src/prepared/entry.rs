@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     pub params: u16,
     /// Whether its executions give rows.
     pub has_rows: bool,
+    /// Columns, as a server counted them.
+    pub columns_count: u16,
     /// Definitions of its columns that one of its clients has, to be shared by others.
     columns: RefCell<Option<Rc<[u8]>>>,
 }
@@ -58,12 +60,21 @@ pub(crate) struct EntryKey {
 
 impl EntryKey {
     fn entry(&self, known: Rc<Known>, prepared: Prepared) -> Rc<Entry> {
-        let Prepared { params, columns, .. } = prepared;
-        let has_rows = columns > 0;
+        let Prepared { params, columns: columns_count, .. } = prepared;
+        let has_rows = columns_count > 0;
         let Self { has_literals, .. } = *self;
         let (text, reading) = (self.text.clone(), Arc::clone(&self.reading));
         let columns = RefCell::default();
-        Rc::new(Entry { text, known, reading, has_literals, params, has_rows, columns })
+        Rc::new(Entry {
+            text,
+            known,
+            reading,
+            has_literals,
+            params,
+            has_rows,
+            columns_count,
+            columns,
+        })
     }
 }
 
@@ -108,6 +119,11 @@ impl Entries {
                 Rc::clone(place.insert(entry))
             }
         }
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&EntryKey, &Rc<Entry>)> {
+        self.entries.iter()
     }
 
     /// An entry that no other statement has.

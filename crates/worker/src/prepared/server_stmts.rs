@@ -64,6 +64,11 @@ pub(crate) struct ServerStmts {
 pub(crate) const TEXT_KEPT_MAX: usize = 64 * 1024;
 
 impl ServerStmts {
+    /// What its statements are of.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Rc<Entry>> {
+        self.slots.iter().map(|slot| &slot.entry)
+    }
+
     /// Statements that the server has, those to be closed among them.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() + self.closing.len()

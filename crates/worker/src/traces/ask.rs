@@ -1,7 +1,10 @@
 //! A statement that asks for what an earlier one left: where it goes, or what it is answered.
 
 use trunkline_pool::{ConnId, ConnState};
-use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
+use trunkline_protocol::{
+    codec::frame::{HEADER_LEN, Header, put_payload},
+    packet::told::Told,
+};
 use trunkline_sql::{
     analysis::Depends,
     recall::{self, Recalled},
@@ -64,6 +67,8 @@ impl Worker {
         if reads(Depends::CONNECTION_ID) {
             known.connection_id = Some(client.number);
         }
+        let has_default_trackers = reads(Depends::TRACKERS) && session.told == Told::DEFAULT;
+        known.has_default_trackers = has_default_trackers;
         if reads_last {
             // To find out about the one clears the other.
             let is_asked = session.past.is_insert_id_reported();
@@ -89,7 +94,8 @@ impl Worker {
                 Place::Leased(lease) => route = lease,
                 Place::Gone => {
                     let connection_id = known.connection_id;
-                    known = Recalled { connection_id, ..session.past.recalled() };
+                    known =
+                        Recalled { connection_id, has_default_trackers, ..session.past.recalled() };
                     if reads(Depends::DIAGNOSTICS) && session.past.has_conditions() {
                         return self.show_past(id, route, statement, text_len, &known);
                     }
@@ -204,6 +210,7 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
         || reads(Depends::FOUND_ROWS)
         || reads(Depends::DIAGNOSTICS)
         || reads(Depends::CONNECTION_ID)
+        || reads(Depends::TRACKERS)
         || runs_a_routine(&known.analysis)
 }
 

@@ -111,6 +111,9 @@ impl World {
             Action::VerifyHash { client, .. } => {
                 self.questions.push_back(Question::Verify(index, client));
             }
+            Action::Derive { conn, .. } => self.worker(index).server_derived(conn, None),
+            Action::Wipe => {}
+            Action::LookUpUsers => self.worker(index).users_looked_up(),
             Action::Encrypt { conn, .. } => {
                 self.questions.push_back(Question::Encrypt(index, conn));
             }
@@ -137,7 +140,9 @@ impl World {
             Action::Killed { asker, answer } => {
                 self.worker(asker.worker).kill_answered(asker, answer);
             }
+            Action::TellAdministrator { .. } => unreachable!("no administrator asks"),
             Action::WakeCached { to, clients } => self.worker(to).cache_woken(clients),
+            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
             Action::Log(line) => assert!(!line.text.is_empty()),
             Action::Stopped => {
                 if let Some(stopped) = self.is_stopped.get_mut(index) {

@@ -11,7 +11,10 @@ use super::{
     cursor::Cursor,
     walk::{Calls, Verb, walk},
 };
-use crate::token::{Token, TokenKind, Tokens};
+use crate::{
+    set::is_equals,
+    token::{Token, TokenKind, Tokens, unquote},
+};
 
 /// One statement of a text.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub(super) struct Statement {
     pub(super) depends: Depends,
     pub(super) varies: bool,
     pub(super) reads_only: bool,
+    pub(super) set_for_statement: Vec<Vec<u8>>,
 }
 
 /// What the first words told.
@@ -33,6 +37,8 @@ struct Head {
     is_read: bool,
     assigns_user_variable: bool,
     body: Body,
+    /// As in [`Analysis`](super::Analysis).
+    set_for_statement: Vec<Vec<u8>>,
 }
 
 /// How the rest of the statement is to be read.
@@ -57,6 +63,7 @@ impl Default for Head {
             is_read: false,
             assigns_user_variable: false,
             body: Body::Plain(Calls::Ignored),
+            set_for_statement: Vec::new(),
         }
     }
 }
@@ -103,6 +110,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statem
         depends: head.depends,
         varies: false,
         reads_only: false,
+        set_for_statement: head.set_for_statement,
     };
     let mut assigns_user_variable = head.assigns_user_variable;
     match head.body {
@@ -223,8 +231,13 @@ fn keyword(
         b"HELP" => Head::reading(StatementKind::Unknown),
         b"SET" => set(tokens, cursor, effects),
         b"CALL" => {
-            effects.push(Effect::Call);
+            let routine = cursor.clone().table_name();
+            let is_known = routine.is_some_and(|routine| cursor.knows(&routine));
             let assigns_user_variable = session::has_user_variable(cursor);
+            if is_known && !assigns_user_variable {
+                return Head::reading(StatementKind::Call);
+            }
+            effects.push(Effect::Call);
             Head { assigns_user_variable, ..Head::evaluating(StatementKind::Call) }
         }
         b"IF" | b"CASE" | b"LOOP" | b"WHILE" | b"REPEAT" | b"FOR" | b"DECLARE" => Head::compound(),
@@ -247,6 +260,8 @@ fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) 
         return session::set(tokens, effects);
     }
     let mut depth = 0_u32;
+    let mut set_for_statement = Vec::new();
+    let mut before: Option<Token<'_>> = None;
     for token in cursor.by_ref() {
         match token.kind {
             TokenKind::Open => depth = depth.saturating_add(1),
@@ -254,11 +269,15 @@ fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) 
             TokenKind::Word if depth == 0 && token.is_word(b"FOR") => break,
             _ => {}
         }
+        if let (0, true, Some(name)) = (depth, is_equals(&token), before) {
+            set_for_statement.push(unquote(name.text).to_ascii_lowercase());
+        }
+        before = Some(token);
     }
     if cursor.keyword().as_bytes() == b"SET" {
         // Not allowed by the server, and without an end to the nesting.
         effects.push(Effect::SetUnparsable);
         return Head::of(StatementKind::Set);
     }
-    Head { kind: StatementKind::Set, ..head(tokens, cursor, effects) }
+    Head { kind: StatementKind::Set, set_for_statement, ..head(tokens, cursor, effects) }
 }

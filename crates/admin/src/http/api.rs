@@ -1,0 +1,382 @@
+//! `/api/v1/…`: every table as JSON, and statements of the admin port, for who has a token.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, RawQuery, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Map, Value as Json, json};
+use trunkline_config::Settings;
+use trunkline_store::{
+    Access, ColumnKind, RowSet, Value,
+    tables::{self, Schema, Table},
+};
+
+use super::{Answering, Source, query::decoded};
+use crate::desk::{Desk, Refused, Reply, Session};
+
+/// Rows of a table when the request does not say.
+const ROWS_DEFAULT: u64 = 1_000;
+/// The most rows of one answer.
+const ROWS_MAX: u64 = 1_000_000;
+
+pub(super) fn routes() -> Router<Answering> {
+    Router::new()
+        .route("/api/v1/openapi.json", get(described))
+        .route("/api/v1/tables", get(all_tables))
+        .route("/api/v1/tables/{schema}/{table}", get(one_table))
+        .route("/api/v1/statement", post(statement))
+}
+
+/// Why a request gets no answer of its own.
+struct Failure(StatusCode, u16, String);
+
+impl Failure {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self(status, 0, message.into())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self(StatusCode::BAD_REQUEST, refused.code, refused.message)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Self(status, code, message) = self;
+        let body = json!({ "error": { "code": code, "message": message } });
+        let mut response = answer(status, &body);
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = header::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+fn answer(status: StatusCode, body: &Json) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+/// Whoever asks, as the desk sees them.
+fn admit(answering: &Answering, headers: &HeaderMap) -> Result<(Arc<Desk>, Session), Failure> {
+    let Some(desk) = answering.desk.clone() else {
+        return Err(Failure::new(StatusCode::NOT_FOUND, "there is no API here"));
+    };
+    let access = access_of(&desk.snapshot().settings, headers)?;
+    let session = Session {
+        user: "http".to_owned(),
+        peer: "api".to_owned(),
+        id: 0,
+        access,
+        schema: "main".to_owned(),
+    };
+    Ok((desk, session))
+}
+
+fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure> {
+    let tokens = [
+        (settings.http_api_token.as_str(), Access::Admin),
+        (settings.http_api_stats_token.as_str(), Access::Stats),
+    ];
+    if tokens.iter().all(|(token, _)| token.is_empty()) {
+        let message = "the API is off: trunkline-http_api_token is empty";
+        return Err(Failure::new(StatusCode::NOT_FOUND, message));
+    }
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
+    });
+    let found = tokens.into_iter().find(|(token, _)| {
+        !token.is_empty() && given.is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()))
+    });
+    match found {
+        Some((_, access)) => Ok(access),
+        None => Err(Failure::new(StatusCode::UNAUTHORIZED, "a bearer token is needed")),
+    }
+}
+
+/// Compares in a time that says nothing of where they differ.
+fn is_same(given: &[u8], token: &[u8]) -> bool {
+    let pairs = given.iter().zip(token);
+    let differing = pairs.fold(0_u8, |bits, (a, b)| bits | (a ^ b));
+    given.len() == token.len() && differing == 0
+}
+
+async fn all_tables(State(answering): Source, headers: HeaderMap) -> Result<Response, Failure> {
+    let (_, session) = admit(&answering, &headers)?;
+    let list: Vec<Json> = visible(session.access)
+        .map(|(schema, table)| {
+            let columns = table.columns.iter();
+            let columns: Vec<Json> =
+                columns.map(|column| json!({ "name": column.name, "type": column.kind })).collect();
+            json!({ "schema": schema.name(), "table": table.name, "columns": columns })
+        })
+        .collect();
+    Ok(answer(StatusCode::OK, &Json::Array(list)))
+}
+
+/// Schemas with their tables, as far as they can be read.
+fn visible(access: Access) -> impl Iterator<Item = (Schema, Table)> {
+    let schemas = Schema::ALL.into_iter().filter(move |schema| match access {
+        Access::Stats => {
+            matches!(schema, Schema::Stats | Schema::StatsHistory | Schema::Monitor)
+        }
+        Access::Admin | Access::Internal => true,
+    });
+    schemas.flat_map(|schema| {
+        tables::all()
+            .filter(move |table| table.schemas.contains(&schema))
+            .map(move |table| (schema, table))
+    })
+}
+
+async fn one_table(
+    State(answering): Source,
+    Path((schema, name)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let (desk, mut session) = admit(&answering, &headers)?;
+    let found = visible(session.access)
+        .find(|(of, table)| of.name() == schema && table.name.eq_ignore_ascii_case(&name));
+    let Some((schema, table)) = found else {
+        let message = format!("there is no table {schema}.{name}");
+        return Err(Failure::new(StatusCode::NOT_FOUND, message));
+    };
+    let (sql, params) = selection(schema, &table, query.as_deref().unwrap_or_default())
+        .map_err(|message| Failure::new(StatusCode::BAD_REQUEST, message))?;
+    match desk.answer(&mut session, &sql, &params).await {
+        Reply::Rows(rows) => Ok(answer(StatusCode::OK, &rows_as_json(&rows))),
+        Reply::Ok { .. } => Ok(answer(StatusCode::OK, &json!({ "rows": [] }))),
+        Reply::Error(refused) => Err(refused.into()),
+    }
+}
+
+/// The statement for `?column=value&…&limit=n&offset=n`.
+fn selection(schema: Schema, table: &Table, query: &str) -> Result<(String, Vec<Value>), String> {
+    let (mut limit, mut offset) = (ROWS_DEFAULT, 0);
+    let mut conditions = Vec::new();
+    let mut params = Vec::new();
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        let number = |most: u64| {
+            let number = value.parse().ok().filter(|number| *number <= most);
+            number.ok_or_else(|| format!("`{name}={value}` is not a number from 0 to {most}"))
+        };
+        match (name.as_str(), table.column(&name)) {
+            (_, Some(column)) => {
+                conditions.push(format!("{} = ?", column.quoted()));
+                params.push(Value::Text(value));
+            }
+            ("limit", None) => limit = number(ROWS_MAX)?,
+            ("offset", None) => offset = number(u64::from(u32::MAX))?,
+            (_, None) => {
+                return Err(format!("`{name}` is no column of {}, limit or offset", table.name));
+            }
+        }
+    }
+    let filter = match conditions.is_empty() {
+        true => String::new(),
+        false => format!(" WHERE {}", conditions.join(" AND ")),
+    };
+    let (schema, name) = (schema.name(), table.name);
+    let sql = format!("SELECT * FROM {schema}.{name}{filter} LIMIT {limit} OFFSET {offset}");
+    Ok((sql, params))
+}
+
+fn rows_as_json(rows: &RowSet) -> Json {
+    let names: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
+    let object = |row: &Vec<Value>| {
+        let pairs = names.iter().zip(row);
+        let members: Map<String, Json> =
+            pairs.map(|(name, value)| ((*name).to_owned(), value_as_json(value))).collect();
+        Json::Object(members)
+    };
+    json!({ "columns": names, "rows": rows.rows.iter().map(object).collect::<Vec<_>>() })
+}
+
+fn value_as_json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Integer(number) => json!(number),
+        Value::Real(number) => json!(number),
+        Value::Text(text) => json!(text),
+        Value::Blob(bytes) => json!(String::from_utf8_lossy(bytes)),
+    }
+}
+
+/// `{"sql": "…", "params": […]}`: one statement of the admin port.
+async fn statement(
+    State(answering): Source,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let (desk, mut session) = admit(&answering, &headers)?;
+    let bad = |message: &str| Failure::new(StatusCode::BAD_REQUEST, message);
+    let body: Json =
+        serde_json::from_slice(&body).map_err(|_| bad("the body is no JSON: {\"sql\": \"…\"}"))?;
+    let sql = body.get("sql").and_then(Json::as_str).ok_or_else(|| bad("`sql` is no text"))?;
+    let given = match body.get("params") {
+        None => Vec::new(),
+        Some(Json::Array(given)) => given.iter().map(param).collect(),
+        Some(_) => return Err(bad("`params` is no array")),
+    };
+    match desk.answer(&mut session, sql, &given).await {
+        Reply::Rows(rows) => Ok(answer(StatusCode::OK, &rows_as_json(&rows))),
+        Reply::Ok { affected, info, warnings } => {
+            let done = json!({ "affected": affected, "info": info, "warnings": warnings });
+            Ok(answer(StatusCode::OK, &done))
+        }
+        Reply::Error(refused) => Err(refused.into()),
+    }
+}
+
+fn param(given: &Json) -> Value {
+    match given {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Integer(i64::from(*flag)),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Value::Integer(number),
+            (None, Some(number)) => Value::Real(number),
+            (None, None) => Value::Null,
+        },
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Array(_) | Json::Object(_) => Value::Text(given.to_string()),
+    }
+}
+
+/// The description of all this. It holds nothing that the manual does not say.
+async fn described() -> Response {
+    let mut paths = Map::new();
+    let secured = json!([{ "token": [] }]);
+    for (schema, table) in visible(Access::Admin) {
+        let path = format!("/api/v1/tables/{}/{}", schema.name(), table.name);
+        let filters = table.columns.iter().map(|column| {
+            let kind = if column.is_number() { "integer" } else { "string" };
+            json!({ "name": column.name, "in": "query", "schema": { "type": kind } })
+        });
+        let pages = ["limit", "offset"].map(|name| {
+            json!({ "name": name, "in": "query", "schema": { "type": "integer", "minimum": 0 } })
+        });
+        let get = json!({
+            "operationId": format!("read_{}_{}", schema.name(), table.name),
+            "summary": format!("rows of {}.{}", schema.name(), table.name),
+            "parameters": filters.chain(pages).collect::<Vec<_>>(),
+            "security": secured,
+            "responses": { "200": {
+                "description": "rows",
+                "content": { "application/json": { "schema": row_schema(&table) } },
+            } },
+        });
+        paths.insert(path, json!({ "get": get }));
+    }
+    let simple = |summary: &str| {
+        json!({ "get": {
+            "summary": summary,
+            "security": secured,
+            "responses": { "200": { "description": "JSON" } },
+        } })
+    };
+    paths.insert("/api/v1/tables".to_owned(), simple("schemas, tables and columns"));
+    paths.insert(
+        "/api/v1/statement".to_owned(),
+        json!({ "post": {
+            "summary": "runs one statement of the admin port",
+            "security": secured,
+            "requestBody": { "required": true, "content": { "application/json": { "schema": {
+                "type": "object",
+                "required": ["sql"],
+                "properties": { "sql": { "type": "string" }, "params": { "type": "array" } },
+            } } } },
+            "responses": {
+                "200": { "description": "rows, or what was done" },
+                "400": { "description": "the admin port's error" },
+            },
+        } }),
+    );
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Trunkline", "version": env!("CARGO_PKG_VERSION") },
+        "components": { "securitySchemes": {
+            "token": { "type": "http", "scheme": "bearer" },
+        } },
+        "paths": paths,
+    });
+    answer(StatusCode::OK, &document)
+}
+
+fn row_schema(table: &Table) -> Json {
+    let kind = |column: &tables::ColumnDef| match column.is_number() {
+        true => ColumnKind::Integer,
+        false => ColumnKind::Text,
+    };
+    let properties: Map<String, Json> = table
+        .columns
+        .iter()
+        .map(|column| {
+            let name = if kind(column) == ColumnKind::Integer { "integer" } else { "string" };
+            (column.name.to_owned(), json!({ "type": [name, "null"] }))
+        })
+        .collect();
+    json!({
+        "type": "object",
+        "properties": {
+            "columns": { "type": "array", "items": { "type": "string" } },
+            "rows": { "type": "array", "items": {
+                "type": "object",
+                "properties": properties,
+            } },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_says_what_may_be_done() {
+        let settings = Settings {
+            http_api_token: "all".to_owned(),
+            http_api_stats_token: "some".to_owned(),
+            ..Settings::default()
+        };
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().expect("a value"));
+            access_of(&settings, &headers).map_err(|failure| failure.0.as_u16())
+        };
+        assert_eq!(with("Bearer all"), Ok(Access::Admin));
+        assert_eq!(with("bearer some"), Ok(Access::Stats));
+        for wrong in ["Bearer al", "Bearer allx", "Bearer", "Bearer ", "Basic all", "all"] {
+            assert_eq!(with(wrong), Err(401), "{wrong}");
+        }
+        let none = access_of(&Settings::default(), &HeaderMap::new());
+        assert_eq!(none.map_err(|failure| failure.0.as_u16()), Err(404));
+    }
+
+    #[test]
+    fn conditions_are_columns_and_values_are_parameters() {
+        let table = tables::find("mysql_servers").expect("a table");
+        let made = selection(Schema::Main, &table, "hostname=a%27b+c&port=1&limit=2&offset=3");
+        let (sql, params) = made.expect("a statement");
+        assert_eq!(
+            sql,
+            "SELECT * FROM main.mysql_servers WHERE hostname = ? AND port = ? LIMIT 2 OFFSET 3"
+        );
+        assert_eq!(params, [Value::Text("a'b c".to_owned()), Value::Text("1".to_owned())]);
+        for wrong in ["host=1", "limit=x", "limit=99999999", "hostname=%zz"] {
+            assert!(selection(Schema::Main, &table, wrong).is_err(), "{wrong}");
+        }
+    }
+}

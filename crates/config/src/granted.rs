@@ -1,0 +1,106 @@
+//! Users that servers' grant tables name.
+
+use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
+
+use trunkline_topology::{HostPattern, User};
+
+/// Users of servers, found by name and by where a client comes from, as servers find them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct GrantedUsers {
+    /// The accounts of each name, the most specific host pattern first.
+    by_name: HashMap<String, Vec<(HostPattern, Arc<User>)>>,
+}
+
+impl GrantedUsers {
+    /// Of accounts in any order. Those without a host pattern are left out; of two with one name
+    /// and pattern the first counts.
+    pub fn new(users: impl IntoIterator<Item = User>) -> Self {
+        let mut by_name: HashMap<String, Vec<(HostPattern, Arc<User>)>> = HashMap::new();
+        for user in users {
+            let Some(host) = user.host.as_deref().map(HostPattern::new) else { continue };
+            by_name.entry(user.name.clone()).or_default().push((host, Arc::new(user)));
+        }
+        for accounts in by_name.values_mut() {
+            accounts.sort_by(|(a, _), (b, _)| a.cmp_specific(b));
+            accounts.dedup_by(|(a, _), (b, _)| a.text() == b.text());
+        }
+        Self { by_name }
+    }
+
+    /// The account of a client called `name` that comes from `addr`, `None` for a Unix socket. An
+    /// account with a more specific pattern hides the others, whether it is active or not.
+    pub fn find(&self, name: &str, addr: Option<IpAddr>) -> Option<&Arc<User>> {
+        let mut accounts = self.by_name.get(name)?.iter();
+        accounts.find(|(host, _)| host.includes(addr, None)).map(|(_, user)| user)
+    }
+
+    /// The account with exactly this name and host pattern.
+    pub fn account(&self, name: &str, host: &str) -> Option<&Arc<User>> {
+        let mut accounts = self.by_name.get(name)?.iter();
+        accounts.find(|(pattern, _)| pattern.text() == host).map(|(_, user)| user)
+    }
+
+    /// How many accounts there are.
+    pub fn len(&self) -> usize {
+        self.by_name.values().map(Vec::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// All of them, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.by_name.values().flatten().map(|(_, user)| user)
+    }
+}
+
+impl fmt::Debug for GrantedUsers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrantedUsers").field("accounts", &self.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_topology::{HostgroupId, Password, Secret, TlsRequirement};
+
+    use super::*;
+
+    fn user(name: &str, host: &str) -> User {
+        User {
+            name: name.to_owned(),
+            password: Password::Clear(Secret::new(host.to_owned())),
+            retained_password: None,
+            backend: None,
+            default_hostgroup: HostgroupId(0),
+            default_schema: None,
+            max_connections: 1,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: true,
+            require: TlsRequirement::None,
+            allow_from: Default::default(),
+            unix_uid: None,
+            host: Some(host.to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_most_specific_account_is_found() {
+        let users = ["%", "10.%", "10.1.2.3", "localhost"].map(|host| user("app", host));
+        let users = GrantedUsers::new(users.into_iter().chain([user("other", "10.%")]));
+        let find = |name: &str, from: &str| {
+            users.find(name, from.parse().ok()).and_then(|user| user.host.clone())
+        };
+        assert_eq!(find("app", "10.1.2.3").as_deref(), Some("10.1.2.3"));
+        assert_eq!(find("app", "10.1.2.4").as_deref(), Some("10.%"));
+        assert_eq!(find("app", "192.0.2.1").as_deref(), Some("%"));
+        assert_eq!(find("app", "a unix socket").as_deref(), Some("localhost"));
+        assert_eq!(find("other", "192.0.2.1"), None);
+        assert_eq!(find("nobody", "10.1.2.3"), None);
+        assert_eq!(users.len(), 5);
+        assert!(users.account("app", "10.%").is_some() && users.account("app", "11.%").is_none());
+    }
+}

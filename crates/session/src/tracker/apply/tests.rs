@@ -1,0 +1,155 @@
+use trunkline_protocol::response::ServerError;
+use trunkline_sql::{analysis::analyse, token::Modes};
+
+use super::*;
+
+/// Session state as a server's OK packet says it: these variables have these values.
+fn reported(variables: &[(&str, &str)]) -> Vec<u8> {
+    let mut pairs = Vec::new();
+    for text in variables.iter().flat_map(|(name, value)| [name, value]) {
+        pairs.push(u8::try_from(text.len()).expect("short"));
+        pairs.extend_from_slice(text.as_bytes());
+    }
+    let mut raw = vec![0, u8::try_from(pairs.len()).expect("short")];
+    raw.append(&mut pairs);
+    raw
+}
+
+fn apply(statement: &str, variables: &[(&str, &str)]) -> (SessionState, Pins) {
+    let before = SessionState::new(Schema::None, Charset::Collation(45));
+    let mut pins = Pins::default();
+    let analysis = analyse(statement.as_bytes(), &Modes::default());
+    let outcome = Outcome { changes: reported(variables), ..Outcome::default() };
+    let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+    (applied.state.unwrap_or(before), pins)
+}
+
+#[test]
+fn a_default_character_set_is_the_servers_and_not_the_logins() {
+    let statement = "SET SESSION character_set_client = DEFAULT";
+    let (state, pins) = apply(statement, &[("character_set_client", "latin1")]);
+    assert_eq!(state.variable("character_set_client"), Some(&b"'latin1'"[..]));
+    assert!(pins.is_empty());
+    let (_, pins) = apply(statement, &[]);
+    assert!(pins.has(PinReason::UnknownVariable));
+}
+
+#[test]
+fn what_servers_report_of_themselves_is_not_the_sessions_state() {
+    for name in ["last_gtid", "statement_id", "last_insert_id", "in_transaction"] {
+        let (state, pins) = apply("INSERT INTO t VALUES (1)", &[(name, "7")]);
+        assert_eq!(state.variables(), &[], "{name}");
+        assert!(pins.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_list_of_flags_is_what_the_server_made_of_it() {
+    let whole = "index_merge=off,mrr=off";
+    let set = "SET optimizer_switch = 'mrr=off'";
+    let (state, pins) = apply(set, &[("optimizer_switch", whole)]);
+    assert_eq!(state.variable("optimizer_switch"), Some(&b"'index_merge=off,mrr=off'"[..]));
+    assert!(pins.is_empty());
+    // Without the server's word the session stays where the value is.
+    let (state, pins) = apply(set, &[]);
+    assert_eq!(state.variables(), &[]);
+    assert!(pins.has(PinReason::UnknownVariable));
+}
+
+#[test]
+fn a_literal_stays_as_it_was_written() {
+    let (state, pins) = apply("SET time_zone = '+01:00'", &[("time_zone", "+01:00")]);
+    assert_eq!(state.variable("time_zone"), Some(&b"'+01:00'"[..]));
+    assert!(pins.is_empty());
+}
+
+#[test]
+fn of_several_reports_the_last_one_counts() {
+    let text = "SET sql_mode = CONCAT('', 'ANSI'); SET sql_mode = CONCAT('', '')";
+    let (state, _) = apply(text, &[("sql_mode", "ANSI")]);
+    assert_eq!(state.variable("sql_mode"), Some(&b"'ANSI'"[..]));
+    let twice = [reported(&[("sql_mode", "ANSI")]), reported(&[("sql_mode", "")])].concat();
+    let mut pins = Pins::default();
+    let analysis = analyse(text.as_bytes(), &Modes::default());
+    let outcome = Outcome { changes: twice, ..Outcome::default() };
+    let applied = apply_outcome(&state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+    let state = applied.state.expect("it changed");
+    assert_eq!(state.variable("sql_mode"), Some(&b"''"[..]));
+}
+
+#[test]
+fn what_the_server_says_counts_where_the_text_does_not_tell() {
+    let check = |statement, reported: &[(&str, &str)], name, value: &str| {
+        let (state, pins) = apply(statement, reported);
+        assert_eq!(state.variable(name), Some(value.as_bytes()), "{statement}");
+        assert!(pins.is_empty(), "{statement}: {pins:?}");
+    };
+    // The server's default is not the handshake's character set.
+    let client = "character_set_client";
+    check("SET character_set_client = DEFAULT", &[(client, "latin1")], client, "'latin1'");
+    // The last value of a variable is what counts.
+    let mode = "sql_mode";
+    let text = "SET sql_mode = 'ANSI', sql_mode = CONCAT('', 'TRADITIONAL')";
+    check(text, &[(mode, "TRADITIONAL")], mode, "'TRADITIONAL'");
+    // One of these changes the other.
+    let both = [("character_set_connection", "ascii"), ("collation_connection", "ascii_bin")];
+    let text = "SET character_set_connection = 'utf8mb4', collation_connection = 'ascii_bin'";
+    check(text, &both, "character_set_connection", "'ascii'");
+}
+
+#[test]
+fn a_session_that_sets_its_trackers_is_held_only_until_the_rest_is_known() {
+    let apply = |statement: &str, changes: &[(&str, &str)], error: bool| {
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let analysis = analyse(statement.as_bytes(), &Modes::default());
+        let error = error.then(|| ServerError {
+            code: 1231,
+            sqlstate: *b"42000",
+            message: (*b"no").into(),
+        });
+        let outcome = Outcome { changes: reported(changes), error, ..Outcome::default() };
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Reports);
+        (applied, pins)
+    };
+    let own = "SET autocommit=1,sql_mode=CONCAT(@@sql_mode,',ANSI'),session_track_schema=1,\
+               session_track_system_variables=CONCAT('time_zone','')";
+    let (applied, mut pins) = apply(own, &[], false);
+    assert_eq!(applied.trackers_set.as_deref(), Some(&["sql_mode".to_owned()][..]));
+    assert_eq!(pins.reasons().collect::<Vec<_>>(), [PinReason::UnknownVariable]);
+    let state = applied.state.unwrap_or_else(|| SessionState::new(Schema::None, Charset::Unknown));
+    assert_eq!(state.variable("session_track_schema"), None);
+    // The server says it when it is asked.
+    let outcome = Outcome { changes: reported(&[("sql_mode", "ANSI")]), ..Outcome::default() };
+    let state = apply_report(&state, &mut pins, &outcome).expect("a new state");
+    assert_eq!(state.variable("sql_mode"), Some(&b"'ANSI'"[..]));
+    assert!(pins.is_empty(), "{pins:?}");
+    // What it has reported, it need not be asked for.
+    let (applied, pins) = apply(own, &[("sql_mode", "ANSI")], false);
+    assert_eq!(applied.trackers_set, Some(Vec::new()));
+    assert!(pins.is_empty(), "{pins:?}");
+    // What may have changed unseen meanwhile holds the session, and so does what can't be asked.
+    for (statement, error, reason) in [
+        ("SET session_track_system_variables=''; SET NAMES latin1", false, PinReason::Other),
+        ("SET session_track_system_variables='', @a = f()", false, PinReason::Other),
+        ("SET session_track_system_variables='x'", true, PinReason::Other),
+        ("SET session_track_schema=0, timestamp=1+1", false, PinReason::UnknownVariable),
+    ] {
+        let (_, pins) = apply(statement, &[], error);
+        assert!(pins.has(reason), "{statement}: {pins:?}");
+    }
+    let (applied, pins) = apply("SET GLOBAL session_track_schema=0", &[], false);
+    assert!(applied.trackers_set.is_none() && pins.is_empty());
+}
+
+#[test]
+fn what_is_set_for_one_statement_is_not_the_sessions() {
+    let text = "SET STATEMENT sql_mode = CONCAT('AN', 'SI'), `Max_Statement_Time`=7 FOR SELECT 1";
+    let (state, pins) = apply(text, &[("sql_mode", "ANSI"), ("max_statement_time", "7")]);
+    assert_eq!(state.variables(), &[]);
+    assert!(pins.is_empty(), "{pins:?}");
+    // Another statement of the same text may have set it for good.
+    let both = [text, "SET sql_mode = CONCAT('', '')"].join(";");
+    let (_, pins) = apply(&both, &[("sql_mode", "")]);
+    assert!(pins.has(PinReason::UnknownVariable));
+}

@@ -1,0 +1,135 @@
+//! The second level of the cache: what other proxies have asked for already.
+//!
+//! A statement that begins to ask for an answer waits for what the thread beside finds in the
+//! shared cache, for a short time. Whatever comes of it, it goes on: with the answer, or to a
+//! server as if there were no such thing. `docs/decisions/0026`.
+
+use std::sync::Arc;
+
+use trunkline_cache::{Reply, SharedAsk, SharedStore, Waiter, pack};
+
+use super::{CacheOrder, Fill, put};
+use crate::{
+    Action, ClientId, Worker,
+    client::{Statement, Waiting},
+    route::Route,
+};
+
+/// Under what an answer lies in the shared cache.
+#[derive(Debug)]
+pub(super) struct SharedPlace {
+    key: Arc<[u8]>,
+    /// What was stored there before has been flushed if this is another one by then.
+    generation: u64,
+}
+
+impl Worker {
+    /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
+    /// mean something for one proxy only: their servers take part in the key.
+    pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
+        let shared = self.cache.shared();
+        let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
+            route
+        else {
+            return None;
+        };
+        if !shared.is_up() {
+            return None;
+        }
+        let servers = &self.snapshot.hostgroup(*hostgroup)?.servers;
+        let mut addresses: Vec<String> =
+            servers.iter().map(|server| server.key.address.to_string()).collect();
+        addresses.sort_unstable();
+        let mut whole = Vec::with_capacity(key.len() + 32 * addresses.len());
+        put(&mut whole, key);
+        addresses.iter().for_each(|address| put(&mut whole, address.as_bytes()));
+        Some(SharedPlace { key: whole.into(), generation: shared.generation() })
+    }
+
+    pub(super) fn has_shared_place(&self, statement: &Statement) -> bool {
+        statement.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
+    }
+
+    /// Holds a statement back until the shared cache has been asked, or for as long as the
+    /// settings say.
+    pub(super) fn ask_shared(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Statement,
+        text_len: usize,
+    ) {
+        let Some((fill, place)) =
+            statement.fill.as_ref().and_then(|fill| Some((fill, fill.shared.as_ref()?)))
+        else {
+            return self.set_off(id, route, statement, text_len);
+        };
+        let ClientId { index, generation } = id;
+        let ask = SharedAsk {
+            waiter: Waiter { worker: self.options.index, index, generation },
+            key: Arc::from(&*fill.key),
+            shared_key: Arc::clone(&place.key),
+            ticket: fill.ticket,
+            reply_max: fill.copy.bytes_max(),
+        };
+        let awaits_cache = Some(fill.key.clone());
+        self.act(Action::AskShared(Box::new(ask)));
+        self.stats.counters.cache_shared_asked += 1;
+        let mut wait_ms = self.snapshot.settings.query_cache_redis_timeout;
+        if statement.orders.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.orders.timeout_ms);
+        }
+        statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
+        self.begin(id, statement);
+        self.set_timer(id, self.now.ms() + wait_ms);
+    }
+
+    /// The shared cache has been asked: what it had is on the first level by now.
+    pub(super) fn go_on_from_shared(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Box<Statement>,
+        text_len: usize,
+        order: CacheOrder,
+    ) {
+        let key = statement.fill.as_ref().map(|fill| &*fill.key).unwrap_or_default();
+        match self.cache.get(key, order.ttl_us(), self.now.us) {
+            Some(reply) => {
+                self.drop_fill(&mut statement);
+                self.stats.counters.cache_shared_hits += 1;
+                self.answer_cached(id, &mut statement, order, &reply);
+                self.retire(statement);
+                self.after_statement(id);
+            }
+            None => {
+                self.count_miss(order);
+                self.set_off(id, route, *statement, text_len);
+            }
+        }
+    }
+
+    /// A statement that awaited the shared cache goes on without it.
+    pub(crate) fn count_shared_timeout(&mut self, statement: &Statement) {
+        if let Some(order) = statement.orders.cache.filter(|_| statement.fill.is_some()) {
+            self.stats.counters.cache_shared_timeouts += 1;
+            self.count_miss(order);
+        }
+    }
+
+    /// Sends an answer that was stored here to the shared cache too.
+    pub(super) fn store_shared(&mut self, fill: &Fill, reply: &Reply) {
+        let Some(place) = fill.shared.as_ref().filter(|_| fill.cache.is_current(fill.ticket))
+        else {
+            return;
+        };
+        let left_ms = reply.expires_us.saturating_sub(self.now.us) / 1_000;
+        if left_ms == 0 || !self.cache.shared().is_up() {
+            return;
+        }
+        let (shared_key, generation) = (Arc::clone(&place.key), place.generation);
+        let value = pack(reply);
+        let store = SharedStore { shared_key, generation, value, left_ms };
+        self.act(Action::StoreShared(Box::new(store)));
+    }
+}

@@ -1,0 +1,154 @@
+//! Session trackers: what servers are asked to report, and what clients ask to be told.
+//!
+//! The proxy has every connection report all that changes. A client may set the same trackers for
+//! itself, as some drivers do when they connect: then it is told what it asked for, and the
+//! proxy's are switched on again behind its statement (decision 0029).
+
+use std::sync::Arc;
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{
+    packet::told::{Asked, Told},
+    response::{Outcome, Relay, ResponseShape},
+};
+use trunkline_session::tracker::{SessionState, apply_report, report_text};
+use trunkline_sql::{
+    analysis::{Analysis, Effect},
+    set::{Assignment, Scope, Value},
+};
+
+use crate::{
+    ClientId, Worker,
+    client::Phase,
+    conn::{Conn, InFlight, Owner},
+    dispatch::put_own_query,
+    modes::modes_of,
+};
+
+/// Says what changes in a session beyond what a statement's text shows.
+const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
+    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
+
+const TRANSACTION_TRACKER_ON: &[u8] =
+    b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+
+impl Worker {
+    /// Written with the first statement; its answer is read and dropped.
+    pub(crate) fn switch_trackers_on(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.format.session_track) {
+            conn.tracks_transactions = false;
+            self.set_up(id, Owner::Setup, TRACKERS_ON);
+        }
+    }
+
+    /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
+    /// of every connection, as servers then report the progress of every transaction.
+    pub(crate) fn track_transactions(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.format.session_track)
+            && !std::mem::replace(&mut conn.tracks_transactions, true)
+        {
+            self.set_up(id, Owner::Setup, TRANSACTION_TRACKER_ON);
+        }
+    }
+
+    fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let mut relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        if conn.packing.is_none() {
+            relay = relay.numbered_from(1);
+        }
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        let takes_attributes = conn.takes_attributes;
+        self.write_server(id, |out| {
+            put_own_query(out, text, takes_attributes);
+        });
+    }
+
+    /// A session has set the trackers of its connection: it is told what it asked for, and the
+    /// connection reports everything again. The values of `unreported` variables are asked for.
+    pub(crate) fn renew_trackers(&mut self, id: ClientId, conn_id: ConnId, unreported: &[String]) {
+        let Some(conn) = self.conns.get(conn_id).filter(|conn| conn.format.session_track) else {
+            return;
+        };
+        let flavor = conn.flavor;
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            // The proxy's own statement is the connection's last one.
+            session.last_conn = None;
+            // Until it is known, as with a value that is computed.
+            session.modes.ansi_quotes |= unreported.iter().any(|name| name == "sql_mode");
+        }
+        self.switch_trackers_on(conn_id);
+        if !unreported.is_empty() {
+            self.set_up(conn_id, Owner::Values(id), &report_text(unreported, flavor));
+        }
+    }
+
+    /// The server was asked for the values of variables that a session has set unseen. What it
+    /// does not tell goes on holding the session.
+    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+        self.take_values(conn_id, id, outcome);
+        let is_busy = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage.conn() == Some(conn_id))
+        });
+        let is_leased = self.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Leased);
+        if is_leased && !is_busy {
+            self.settle_lease(id, conn_id);
+        }
+        self.free_if_quiet(conn_id);
+        self.dump_when_quiet(conn_id);
+    }
+
+    fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+            return;
+        };
+        // Elsewhere the session may have set the same anew.
+        let is_same = Arc::ptr_eq(&conn.state, &session.state);
+        let lease = session.leases.iter_mut().find(|lease| lease.conn == conn_id);
+        let Some(lease) = lease.filter(|_| is_same && outcome.error.is_none()) else {
+            return;
+        };
+        if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
+            let state = self.states.intern(state);
+            session.modes = modes_of(&state, conn.flavor, session.modes.no_backslash_escapes);
+            conn.state = Arc::clone(&state);
+            session.state = state;
+        }
+    }
+}
+
+impl Conn {
+    /// It comes to a session's state, by a `SET` of the proxy's or the session's own.
+    pub(crate) fn follow_transaction_tracker(&mut self, state: &SessionState) {
+        let name = "session_track_transaction_info";
+        if self.state.variable(name) != state.variable(name) {
+            self.tracks_transactions = false;
+        }
+    }
+}
+
+/// Takes over what a session asks to be told.
+pub(crate) fn ask_trackers(told: &mut Told, analysis: &Analysis) {
+    for effect in &analysis.effects {
+        let Effect::Set(assignments) = effect else { continue };
+        for assignment in assignments {
+            let Assignment::Variable { scope: Scope::LocalDefault | Scope::Session, name, value } =
+                assignment
+            else {
+                continue;
+            };
+            match value {
+                Value::Literal(_) => {
+                    told.ask(name, Asked::Value(&value.literal().unwrap_or_default()));
+                }
+                Value::Default => told.ask(name, Asked::Default),
+                Value::Expression(_) => told.ask(name, Asked::Unknown),
+            }
+        }
+    }
+}

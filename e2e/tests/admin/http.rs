@@ -1,0 +1,164 @@
+//! The API over HTTP, and what an administrator sees in file mode.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use trunkline_testkit::{SqlClient, Trunkline, wait_until};
+
+use super::{begin, refusal};
+use crate::backends::{self, Config, PASSWORD};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// The status and the body of an answer.
+fn request(proxy: &Trunkline, head: &str, token: &str, body: &str) -> Result<(u16, Value)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", proxy.http_port()))?;
+    stream.set_read_timeout(Some(SOON))?;
+    let text = format!(
+        "{head} HTTP/1.0\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(text.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, serde_json::from_str(body)?))
+}
+
+#[test]
+fn every_table_is_json_for_who_has_a_token() -> Result<()> {
+    let Some(server) = backends::mariadb("every_table_is_json")? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_api")?;
+    assert_eq!(request(&proxy, "GET /api/v1/tables", "", "")?.0, 404, "off by default");
+    admin
+        .sql("SET trunkline-http_api_token = 'all'; SET trunkline-http_api_stats_token = 'some'")?;
+    admin.sql("LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    let log = proxy.log();
+    ensure!(!log.contains("-> all") && !log.contains("some"), "a token in the log");
+    assert_eq!(request(&proxy, "GET /api/v1/tables", "al", "")?.0, 401);
+
+    let (status, tables) = request(&proxy, "GET /api/v1/tables", "all", "")?;
+    assert_eq!(status, 200);
+    let tables = tables.as_array().context("a list")?.clone();
+    ensure!(tables.len() > 100, "{} tables", tables.len());
+    for table in &tables {
+        let path = format!(
+            "GET /api/v1/tables/{}/{}?limit=3",
+            table["schema"].as_str().context("a name")?,
+            table["table"].as_str().context("a name")?
+        );
+        let (status, rows) = request(&proxy, &path, "all", "")?;
+        ensure!(status == 200 && rows["rows"].is_array(), "{path}: {status} {rows}");
+    }
+    let path = "GET /api/v1/tables/main/mysql_users?username=adm_api&limit=5";
+    let (_, rows) = request(&proxy, path, "all", "")?;
+    assert_eq!(rows["rows"][0]["default_hostgroup"], json!(10));
+    assert_eq!(rows["rows"].as_array().map(Vec::len), Some(1));
+    // Statistics and nothing else.
+    assert_eq!(request(&proxy, path, "some", "")?.0, 404);
+    let global = "GET /api/v1/tables/stats/stats_mysql_global?Variable_Name=ProxySQL_Uptime";
+    assert_eq!(
+        request(&proxy, global, "some", "")?.1["rows"][0]["Variable_Name"],
+        "ProxySQL_Uptime"
+    );
+    assert_eq!(request(&proxy, "GET /api/v1/tables/main/mysql_users?nothing=1", "all", "")?.0, 400);
+
+    let run = |token: &str, sql: &str| {
+        request(&proxy, "POST /api/v1/statement", token, &json!({ "sql": sql }).to_string())
+    };
+    let added = run("all", "INSERT INTO mysql_query_rules (rule_id, active) VALUES (9, 0)")?;
+    assert_eq!((added.0, &added.1["affected"]), (200, &json!(1)));
+    assert_eq!(run("all", "SELECT count(*) AS n FROM mysql_query_rules")?.1["rows"][0]["n"], 1);
+    let wrong = run("all", "LOAD MYSQL HATS TO RUNTIME")?;
+    assert_eq!((wrong.0, &wrong.1["error"]["code"]), (400, &json!(1064)));
+    assert_eq!(run("some", "LOAD MYSQL USERS TO RUNTIME")?.0, 400);
+    assert_eq!(run("some", "SELECT password FROM main.mysql_users")?.0, 400);
+    assert_eq!(request(&proxy, "POST /api/v1/statement", "all", "no JSON")?.0, 400);
+
+    let (_, described) = request(&proxy, "GET /api/v1/openapi.json", "", "")?;
+    assert_eq!(described["openapi"], "3.1.0");
+    let paths = described["paths"].as_object().context("paths")?;
+    assert_eq!(paths.len(), tables.len() + 2);
+    let author = admin.value("SELECT author FROM disk.config_history ORDER BY revision LIMIT 1")?;
+    ensure!(author.is_some_and(|author| author.starts_with("admin@")));
+    Ok(())
+}
+
+#[test]
+fn in_file_mode_the_admin_port_shows_the_file_and_its_drift() -> Result<()> {
+    let Some(server) = backends::mariadb("in_file_mode_the_admin_port")? else { return Ok(()) };
+    backends::account(server, "adm_file")?;
+    let settings = "admin_listen = \"{folder}/admin.sock\"";
+    let config = Config::new(settings, server).user("adm_file");
+    let proxy = Trunkline::start(config.text())?;
+    let socket = proxy.socket().with_file_name("admin.sock");
+    let mut admin = SqlClient::socket(&socket, "admin", "admin", "")?;
+    let users = "SELECT group_concat(username || ' ' || password) FROM runtime_mysql_users";
+    assert_eq!(admin.value(users)?.as_deref(), Some("adm_file …"));
+    assert!(admin.sql("SHOW DIFF")?.is_empty());
+    for sql in [
+        "INSERT INTO mysql_users (username) VALUES ('x')",
+        "SET mysql-wait_timeout = 5",
+        "LOAD MYSQL USERS TO RUNTIME",
+        "SAVE MYSQL USERS TO DISK",
+        "PROXYSQL READONLY",
+    ] {
+        let (_, message) = refusal(&mut admin, sql)?;
+        ensure!(message.contains("a file's"), "{sql}: {message}");
+    }
+    // The file has changed and was not loaded yet.
+    let file = proxy.config_file();
+    let text = std::fs::read_to_string(&file)?;
+    std::fs::write(&file, format!("wait_timeout = 55000\n{text}"))?;
+    let drift = admin.sql("SHOW DIFF")?;
+    ensure!(format!("{drift:?}").contains("mysql-wait_timeout"), "{drift:?}");
+    let mark = proxy.log_mark();
+    proxy.signal(trunkline_testkit::Signal::Hangup)?;
+    proxy.wait_log(mark, "in force", SOON)?;
+    wait_until("no drift", SOON, || Ok(admin.sql("SHOW DIFF")?.is_empty().then_some(())))?;
+    let value = "SELECT variable_value FROM runtime_global_variables \
+                 WHERE variable_name = 'mysql-wait_timeout'";
+    assert_eq!(admin.value(value)?.as_deref(), Some("55000"));
+    let mut client = proxy.connect("adm_file", PASSWORD, "")?;
+    let rows = "SELECT count(*) FROM stats_mysql_processlist WHERE user = 'adm_file'";
+    assert_eq!(admin.value(rows)?.as_deref(), Some("1"));
+    admin.sql(&format!("KILL {}", client.connection_id()))?;
+    assert!(client.sql("SELECT 1").is_err());
+    Ok(())
+}
+
+#[test]
+fn everything_of_a_file_begins_a_database() -> Result<()> {
+    let Some(server) = backends::mariadb("everything_of_a_file")? else { return Ok(()) };
+    backends::account(server, "adm_seed")?;
+    let password = PASSWORD.replace('\\', "\\\\");
+    let keys = format!(
+        "password = \"front\"\nallow_from = [\"127.0.0.0/8\"]\nbackend_user = \"adm_seed\"\n\
+         backend_password = \"{password}\"\nretained_password = \"before\""
+    );
+    let port = trunkline_testkit::free_port()?;
+    let listener = format!(
+        "[[tcp_listener]]\naddress = \"127.0.0.1:{port}\"\nhostgroup = 10\nbalance = \"first\"\n"
+    );
+    let config = Config::new("", server).user_with("seeded", &keys);
+    let proxy = Trunkline::start_database(&format!("{}{listener}", config.text()))?;
+    for password in ["front", "before"] {
+        let mut client = proxy.connect("seeded", password, "")?;
+        assert_eq!(client.value("SELECT 1")?.as_deref(), Some("1"), "{password}");
+    }
+    let mut relayed = SqlClient::tcp(port, "adm_seed", PASSWORD, "")?;
+    assert_eq!(relayed.value("SELECT 2")?.as_deref(), Some("2"));
+    let mut admin = super::administrator(&proxy)?;
+    admin.sql("DELETE FROM trunkline_tcp_listeners")?;
+    admin.sql("LOAD MYSQL SERVERS TO RUNTIME")?;
+    wait_until("the listener is closed", SOON, || {
+        Ok(TcpStream::connect(("127.0.0.1", port)).is_err().then_some(()))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! What is left of secrets: nothing in the log and on any page, and nothing in memory once nobody
+//! needs it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{AuthPlugin, TempFolder, Trunkline, skipped};
+
+use super::{anybody, enter, quoted};
+use crate::backends::{self, Config, PASSWORD, TIMEOUT};
+use crate::wire::{Endpoint, MODERN, Wire, login};
+
+/// A password that nothing else contains.
+const TELLTALE: &str = "Telltale-7f3a9c51e8d24b06-Telltale";
+
+/// Where these bytes are in the memory of a process that it can write to: the region, and what is
+/// around them.
+fn find_in_memory(pid: u32, wanted: &[u8]) -> Result<Vec<String>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let mut found = Vec::new();
+    for line in maps.lines() {
+        let mut fields = line.split_whitespace();
+        let (range, mode) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let Some((begin, end)) = range.split_once('-') else { continue };
+        if !mode.starts_with("rw") || line.ends_with("[vvar]") {
+            continue;
+        }
+        let (begin, end) = (u64::from_str_radix(begin, 16)?, u64::from_str_radix(end, 16)?);
+        let mut bytes = vec![0; usize::try_from(end - begin)?];
+        // A region may have gone meanwhile.
+        let Ok(()) = memory.read_exact_at(&mut bytes, begin) else { continue };
+        for at in memchr::memmem::find_iter(&bytes, wanted) {
+            let around = &bytes[at.saturating_sub(48)..bytes.len().min(at + wanted.len() + 32)];
+            found.push(format!("{line} at {at:#x}: {}", around.escape_ascii()));
+        }
+    }
+    Ok(found)
+}
+
+/// The process with the proxy's port, which is the one that `trunkline status` names.
+fn pid(proxy: &Trunkline) -> Result<u32> {
+    let pid = backends::status(proxy, "/process/process_id")?;
+    u32::try_from(pid.as_u64().context("a number")?).context("a pid")
+}
+
+/// Everything that the proxy tells.
+fn told(proxy: &Trunkline) -> Result<String> {
+    let mut told = proxy.log();
+    for page in ["/metrics", "/status", "/sessions", "/status/digests"] {
+        told.push_str(&proxy.http(page)?.1);
+    }
+    Ok(told)
+}
+
+#[test]
+fn passwords_are_wiped_and_never_told() -> Result<()> {
+    let test = "passwords_are_wiped_and_never_told";
+    for server in backends::each(test)? {
+        let folder = TempFolder::new("secrets")?;
+        backends::account(server, "stays")?;
+        server.create_user("telltale", TELLTALE, AuthPlugin::ServerDefault)?;
+        let file = folder.path().join("password");
+        std::fs::write(&file, format!("{TELLTALE}\n"))?;
+        let keys = format!("password_file = {}", quoted(&file));
+        let settings = "log_level = \"debug\"";
+        let config = Config::new(settings, server).user("stays").user_with("telltale", &keys);
+        let proxy = config.start()?;
+        let pid = pid(&proxy)?;
+        if let Err(error) = find_in_memory(pid, TELLTALE.as_bytes()) {
+            skipped(test, &format!("the memory of processes can't be read here: {error:#}"));
+            return Ok(());
+        }
+        // By every way that a password may come.
+        let mut clients = vec![
+            Wire::login(&proxy, "telltale", TELLTALE, "")?,
+            Wire::login(Endpoint::Unix(proxy.socket()), "telltale", TELLTALE, "")?,
+            Wire::login_tls(&proxy, login("telltale", TELLTALE, "", MODERN), &anybody()?)?,
+        ];
+        for client in &mut clients {
+            assert_eq!(client.value("SELECT 5")?.as_deref(), Some("5"));
+        }
+        // It is needed to log in to servers, so it is there once, or with each login's copy.
+        let kept = find_in_memory(pid, TELLTALE.as_bytes())?.len();
+        ensure!(kept > 0, "the search finds nothing that is there");
+        assert!(!told(&proxy)?.contains(TELLTALE));
+        drop(clients);
+        let closed = "trunkline_client_connections_closed_total";
+        crate::backends::wait_metric(&proxy, closed, "", |n| n >= 3.0)?;
+        // Nobody has it any more.
+        let config = Config::new(settings, server).user("stays");
+        let mark = proxy.reload(config.text())?;
+        proxy.wait_log(mark, "in force", TIMEOUT)?;
+        assert!(enter(&proxy, "stays", &anybody()?).is_ok());
+        let mut left = Vec::new();
+        let outcome = trunkline_testkit::wait_until("the memory is wiped", TIMEOUT, || {
+            left = find_in_memory(pid, TELLTALE.as_bytes())?;
+            Ok(left.is_empty().then_some(()))
+        });
+        outcome.with_context(|| format!("of {kept} copies are left {left:#?}"))?;
+        assert!(!told(&proxy)?.contains(TELLTALE));
+        assert_eq!(
+            Wire::login(&proxy, "stays", PASSWORD, "")?.value("SELECT 5")?.as_deref(),
+            Some("5")
+        );
+    }
+    Ok(())
+}
