@@ -89,8 +89,9 @@ fn in_order(
             }
             Known::Done | Known::Failed(_) | Known::Skipped => {}
         }
-        // Others may say the same text, and its answer may be a stored one.
-        if place.said.tag.is_repeated() && place.said.unit.is_none() {
+        // Others may say the same text, its answer may be a stored one, and what was given up
+        // before may run late.
+        if place.said.tag.is_repeated() {
             continue;
         }
         let ran_at: Vec<_> = index.runs_at(&place).collect();
