@@ -403,8 +403,8 @@ asyncio.run(main())
     assert_eq!(line(&mut said)?, "served");
     assert_eq!(proxy.metric("trunkline_tcp_connections", "")?, Some(2_000.0));
     let grown = proxy.rss_bytes()?.saturating_sub(before);
-    // About 2 KiB each, and what the process needs once.
-    assert!(grown < 20 << 20, "{} bytes of memory a client", grown / 2_000);
+    // About 5 KiB each, and the allocator takes memory in steps of 4 MiB for each worker.
+    assert!(grown < 32 << 20, "{} bytes of memory a client", grown / 2_000);
     drop(ask);
     assert!(child.wait()?.success());
     wait_metric(&proxy, "trunkline_tcp_connections", "", |n| n == 0.0)?;
