@@ -51,8 +51,8 @@ fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violatio
     let mut link: Option<LinkId> = None;
     // What moves on is for another server, perhaps; it may have failed there.
     for place in places.iter().take_while(|place| !place.said.moves_on) {
-        // Of a text that is said again, an earlier one's run may come late: it does not say where the
-        // transaction is, and ran in its place if any of its runs did.
+        // Of a text that is said again, an earlier one's run may come late: it does not say where
+        // the transaction is, and ran in its place if any of its runs did.
         let is_there = |ran: &Execution| link.is_none_or(|link| ran.link == link);
         if place.said.tag.is_repeated() && index.runs(place).any(is_there) {
             continue;
