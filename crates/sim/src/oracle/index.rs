@@ -79,7 +79,7 @@ impl<'a> Index<'a> {
     /// again, those between its turn and its being answered.
     pub(super) fn runs_at(&self, place: &Place<'_>) -> impl DoubleEndedIterator<Item = usize> {
         let range = match place.said.tag.is_repeated() {
-            true => place.turn_us()..=place.exchange.answered_us().unwrap_or(0),
+            true => place.exchange.sent_us..=place.exchange.answered_us().unwrap_or(0),
             false => 0..=Micros::MAX,
         };
         let all = &self.run.facts.executions;
@@ -135,14 +135,6 @@ impl Place<'_> {
         let evidence = format!("{evidence}; the command was {:?}", self.exchange.text);
         let (client, tag) = (Some(self.client.client), Some(self.said.tag));
         Violation { breach, client, tag, at_us, evidence }
-    }
-
-    /// When it was its turn.
-    fn turn_us(&self) -> Micros {
-        let mut exchanges = self.session.exchanges.iter();
-        let number = exchanges.position(|exchange| std::ptr::eq(exchange, self.exchange));
-        let turn_us = number.and_then(|number| self.session.turn_us(number));
-        turn_us.unwrap_or(self.exchange.sent_us)
     }
 
     /// When its answer came, or else when it was sent.

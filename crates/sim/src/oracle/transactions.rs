@@ -11,7 +11,7 @@ use super::{
     history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
 };
-use crate::{LinkId, client::reply::Refused};
+use crate::{LinkId, client::reply::Refused, statement::Tag};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     let mut neighbours = Neighbours::new(index);
@@ -48,22 +48,27 @@ fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -
 /// All on one connection, but for a statement that begins it: until it was answered, it may have
 /// been tried elsewhere.
 fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
-    let mut link: Option<LinkId> = None;
+    let mut links: Vec<LinkId> = Vec::new();
     // What moves on is for another server, perhaps; it may have failed there.
     for place in places.iter().take_while(|place| !place.said.moves_on) {
         // Of a text that is said again, an earlier one's run may come late: it does not say where
         // the transaction is, and ran in its place if any of its runs did.
-        let is_there = |ran: &Execution| link.is_none_or(|link| ran.link == link);
+        let is_there = |ran: &Execution| links.is_empty() || links.contains(&ran.link);
         if place.said.tag.is_repeated() && index.runs(place).any(is_there) {
             continue;
         }
         let Some(ran) = index.runs(place).next_back() else {
             continue;
         };
-        if *link.get_or_insert(ran.link) != ran.link {
-            let evidence = format!("its transaction was on {link:?}, and it ran on {:?}", ran.link);
-            found.push(place.breach(Breach::TransactionScattered, ran.at_us, evidence));
-            return;
+        match links.as_slice() {
+            // Where it was tried first it may have run late.
+            [] => links.extend(index.runs(place).map(|ran| ran.link)),
+            known if known.contains(&ran.link) => links = vec![ran.link],
+            _ => {
+                let evidence = format!("it was on {links:?}, and it ran on {:?}", ran.link);
+                found.push(place.breach(Breach::TransactionScattered, ran.at_us, evidence));
+                return;
+            }
         }
     }
 }
@@ -143,6 +148,11 @@ impl Neighbours {
         else {
             return;
         };
+        // A text that everybody says is its own where it says it.
+        let is_foreign = |tag: Tag| {
+            let is_said = || places.iter().any(|place| place.said.tag == tag);
+            tag.client() != Some(client) && !is_said()
+        };
         for (link, (begin, end)) in spans {
             let on_link = self.by_link.get(&link).map_or(&[][..], Vec::as_slice);
             let from = on_link.partition_point(|at| *at < begin);
@@ -151,7 +161,7 @@ impl Neighbours {
                 .iter()
                 .take_while(|at| **at <= end)
                 .filter_map(|at| all.get(*at))
-                .find(|ran| ran.tag.is_some_and(|tag| tag.client() != Some(client)));
+                .find(|ran| ran.tag.is_some_and(is_foreign));
             if let Some(ran) = foreign {
                 let evidence = format!("within its transaction somebody else's: {ran:?}");
                 found.push(first.breach(Breach::Intruder, ran.at_us, evidence));
