@@ -15,14 +15,20 @@ use crate::backends::{self, Config, PASSWORD};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// The status and the body of an answer.
-fn request(proxy: &Trunkline, head: &str, token: &str, body: &str) -> Result<(u16, Value)> {
+/// The status and the body of an answer; without a token when that is empty.
+pub(super) fn request(
+    proxy: &Trunkline,
+    head: &str,
+    token: &str,
+    body: &str,
+) -> Result<(u16, Value)> {
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.http_port()))?;
     stream.set_read_timeout(Some(SOON))?;
-    let text = format!(
-        "{head} HTTP/1.0\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
+    let bearer = match token {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
+    let text = format!("{head} HTTP/1.0\r\n{bearer}Content-Length: {}\r\n\r\n{body}", body.len());
     stream.write_all(text.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

@@ -1,18 +1,11 @@
 //! Programs of others: the scheduler's, and those that are asked for over HTTP.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    time::Duration,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use trunkline_testkit::{TempFolder, Trunkline, wait_until};
 
-use super::begin;
+use super::{begin, http::request};
 use crate::backends;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -27,15 +20,7 @@ fn script(folder: &Path, name: &str, text: &str) -> Result<String> {
 }
 
 fn ask(proxy: &Trunkline, head: &str, body: &str) -> Result<(u16, serde_json::Value)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", proxy.http_port()))?;
-    stream.set_read_timeout(Some(SOON))?;
-    let text = format!("{head} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(text.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP")?;
-    let status = head.split(' ').nth(1).context("no status")?.parse()?;
-    Ok((status, serde_json::from_str(body)?))
+    request(proxy, head, "", body)
 }
 
 #[test]

@@ -52,6 +52,27 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
+    /// What is known when the first packet of a login was sent, which has the number before `seq`.
+    fn begun(
+        (login, greeting): (ServerLogin, Greeting),
+        (capabilities, collation): (Capabilities, u16),
+        plugin: Plugin,
+        seq: u8,
+    ) -> Box<Self> {
+        let long_nonce = Vec::new();
+        let switches = 0;
+        Box::new(Self {
+            login,
+            greeting,
+            capabilities,
+            collation,
+            plugin,
+            long_nonce,
+            switches,
+            seq,
+        })
+    }
+
     /// Answers a greeting as the packet numbered `seq`.
     fn respond(login: ServerLogin, greeting: Greeting, seq: u8, out: &mut Vec<u8>) -> Box<Self> {
         let capabilities = login.negotiate(greeting.capabilities);
@@ -72,16 +93,7 @@ impl Exchange {
         };
         let seq = response.put(out, seq);
         let collation = u16::from(charset);
-        Box::new(Self {
-            login,
-            greeting,
-            capabilities,
-            collation,
-            plugin,
-            long_nonce: Vec::new(),
-            switches: 0,
-            seq,
-        })
+        Self::begun((login, greeting), (capabilities, collation), plugin, seq)
     }
 
     pub(super) fn change_user(
@@ -103,16 +115,7 @@ impl Exchange {
         };
         let seq = request.put(out, 0, capabilities);
         let collation = login.collation;
-        Box::new(Self {
-            login,
-            greeting,
-            capabilities,
-            collation,
-            plugin,
-            long_nonce: Vec::new(),
-            switches: 0,
-            seq,
-        })
+        Self::begun((login, greeting), (capabilities, collation), plugin, seq)
     }
 
     fn put(&mut self, out: &mut Vec<u8>, payload: &[u8]) {

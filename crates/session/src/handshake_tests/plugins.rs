@@ -124,7 +124,7 @@ fn while_a_password_is_changed_both_are_right() {
 #[test]
 fn both_slow_hashes_are_tried() {
     // The stored one is the one before; the newest is of another password.
-    let salt_and_sum = "aaaaaaaaaaaaaaaaaaaaXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
+    let salt_and_sum = "aaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
     let newest = Password::from_hash(&format!("$A$005${salt_and_sum}")).expect("a hash");
     let users = retaining(Users::with("app", newest), "app", sha2_hash());
     let ended = Wire::login(&users, "caching_sha2_password", login_as("app", knows(PASSWORD)));
