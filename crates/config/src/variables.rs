@@ -106,10 +106,10 @@ settings! {
     io: IoDriver = IoDriver::Auto, Range::All, "", Restart, "0.1.0";
 
     /// A worker that has served so many percent more commands than the average of all in the last
-    /// second gives resting sessions to the least busy one: those without a transaction, a
-    /// prepared statement, compression, or anything else that holds them to a connection or to
-    /// their worker. 0 leaves sessions where they are.
-    rebalance_threshold: u32 = 0, Range::Numbers(0, 1_000), "percent", Live, "0.1.0";
+    /// second gives resting sessions to the least busy one: those without a transaction, an open
+    /// cursor, more than 64 prepared statements, compression, or anything else that holds them to
+    /// a connection or to their worker. 0 leaves sessions where they are.
+    rebalance_threshold: u32 = 10, Range::Numbers(0, 1_000), "percent", Live, "0.1.0";
 
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";

@@ -25,8 +25,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     if stores && adding.rng.chance(1, 2) {
         adding.give_some(plan, Adding::again);
     }
-    let moves = plan.configs.iter().any(|config| config.setting("rebalance_threshold") > 0);
-    if moves && plan.workers > 1 && adding.rng.chance(1, 2) {
+    if plan.workers > 1 && adding.rng.chance(1, 2) {
         adding.give_some(plan, Adding::long);
     }
     if rng.chance(1, 6) {

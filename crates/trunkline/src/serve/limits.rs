@@ -1,4 +1,4 @@
-//! How many files and sockets the process may open, and how exact its pauses are.
+//! What the process may open and what it asks of the kernel: files, pauses, dumps, pages.
 
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
@@ -53,6 +53,20 @@ pub fn sharpen_pauses() {
 /// Pauses are as exact as the system makes them.
 #[cfg(not(target_os = "linux"))]
 pub fn sharpen_pauses() {}
+
+/// Keeps the allocator's memory in small pages: with huge ones, which it asks for, each thread
+/// takes megabytes of which it uses a tenth, and no statement gets cheaper
+/// (`docs/decisions/0032`). Programs that this process starts inherit it.
+#[cfg(target_os = "linux")]
+pub fn forbid_huge_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!("huge pages can't be switched off: {error}");
+    }
+}
+
+/// Pages are as large as the system makes them.
+#[cfg(not(target_os = "linux"))]
+pub fn forbid_huge_pages() {}
 
 /// What an operator should hear when the limit is below what the configuration allows.
 pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {

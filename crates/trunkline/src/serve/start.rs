@@ -65,6 +65,7 @@ pub(super) async fn start(
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
     limits::sharpen_pauses();
+    limits::forbid_huge_pages();
     if !read.config.settings.core_dumps {
         limits::forbid_dumps();
     }
