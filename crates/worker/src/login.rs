@@ -98,7 +98,7 @@ impl Worker {
             is_paused: false,
             active_ms,
             session: None,
-            waiting_len: 0,
+            waiting_held: 0,
             has_place: has_room,
             timer_ms: 0,
             recent_commands: 0,
@@ -461,7 +461,7 @@ impl Worker {
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
-            self.waiting_bytes -= client.waiting_len;
+            self.waiting_bytes -= client.waiting_held;
             self.numbers.remove(&client.number);
             self.tell_home(client.number);
             if client.has_place {

@@ -116,7 +116,7 @@ impl Worker {
             && client.outbox.is_empty()
             && !client.is_paused
             && client.proof.is_none()
-            && client.waiting_len == 0
+            && client.waiting_held == 0
             && client.timer_ms == 0
             && self.stopping.is_none()
             && is_mobile(client)
@@ -213,7 +213,7 @@ impl Worker {
             active_ms,
             session: Some(Box::new(own)),
             has_place: true,
-            waiting_len: 0,
+            waiting_held: 0,
             timer_ms: 0,
             recent_commands: 0,
             is_mirror: false,

@@ -56,6 +56,11 @@ impl Outbox {
         self.buf.len().saturating_sub(self.written)
     }
 
+    /// Bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// Position in the stream of bytes, counted from the connection's begin, that the next
     /// appended byte will have.
     pub(crate) fn position(&self) -> u64 {

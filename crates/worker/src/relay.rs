@@ -90,9 +90,9 @@ impl Worker {
             return;
         };
         // Little comes and goes with every statement.
-        let len = Some(client.outbox.len()).filter(|len| *len > SCARCE_LEN_MAX).unwrap_or(0);
-        let before = std::mem::replace(&mut client.waiting_len, len);
-        self.waiting_bytes = self.waiting_bytes + len - before;
+        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.waiting_held, held);
+        self.waiting_bytes = self.waiting_bytes + held - before;
     }
 
     /// Stops reading from a server whose client does not keep up.
