@@ -18,8 +18,8 @@ const PACKET_MAX: usize = 128 << 20;
 const PIECE: &[u8] = b"''\\' /* -- # \xC3\xA9\xFF\xE2\x82 \" ` ? ;";
 /// How long one of them may take on a busy machine, in an unoptimised build.
 const LONG: Duration = Duration::from_secs(120);
-/// Copies of a statement that a proxy may hold at a time: as it came, joined, as it waits, and as it
-/// is sent; and what its allocator has not given back yet.
+/// Copies of a statement that a proxy may hold at a time: as it came, joined, as it waits, and as
+/// it is sent; and what its allocator has not given back yet.
 const COPIES_MAX: u64 = 6;
 
 /// A server and a proxy that take packets of 128 MiB.
