@@ -309,6 +309,14 @@ impl Trunkline {
         accounting::rss_bytes(self.pid())
     }
 
+    /// The most memory that it has had in RAM, in bytes.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn peak_rss_bytes(&self) -> Result<u64> {
+        accounting::peak_rss_bytes(self.pid())
+    }
+
     fn body(&self, path: &str) -> Result<String> {
         let (status, body) = self.http(path)?;
         if status != 200 {
