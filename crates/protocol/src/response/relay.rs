@@ -242,9 +242,9 @@ impl Relay {
         self.file_request.take()
     }
 
-    /// The client's file has been sent to the server; its next packet would have the number `seq`.
+    /// The client's file has been sent to the server, whose next packet has the number `seq`.
     pub fn file_sent(&mut self, seq: u8) {
-        if self.renumbers {
+        if self.stage == Stage::FileAnswer {
             self.next_seq = Some(seq);
         }
     }

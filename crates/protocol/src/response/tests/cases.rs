@@ -272,6 +272,15 @@ fn each_file_is_asked_for_once() {
         assert!(relay.feed(&bytes[waits_len..], &mut out).expect("well-formed").ended);
         assert_eq!(relay.take_file_request(), None);
     }
+    // Behind the file the numbers go on.
+    let bytes = Server::encode(&[file(), Event::Ok(done(2))], FORMATS[0]);
+    for (next, is_right) in [(4, true), (3, false), (77, false)] {
+        let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], true);
+        let (request, answer) = bytes.split_at(request_len);
+        relay.feed(request, &mut Vec::new()).expect("well-formed");
+        relay.file_sent(next);
+        assert_eq!(relay.feed(answer, &mut Vec::new()).is_ok(), is_right, "{next}");
+    }
 }
 
 #[test]
