@@ -123,9 +123,6 @@ fn check(run: &Run, flavour: Flavour) -> Result<()> {
     let direct = program(run, server.port(), &schema, Tls::Off).context("directly")?;
     compare::check_meaningful(&direct)?;
     for tls in [Tls::Off, Tls::On] {
-        if tls == Tls::On && !run.ecosystem_has_tls() {
-            continue;
-        }
         servers::fresh_schema(server, &schema)?;
         let through = program(run, proxy.port(), &schema, tls)
             .with_context(|| format!("through Trunkline, whose log is:\n{}", tail(&proxy)))?;
@@ -141,22 +138,6 @@ fn check(run: &Run, flavour: Flavour) -> Result<()> {
 enum Tls {
     Off,
     On,
-}
-
-impl Run {
-    /// Whether its program can be told to encrypt.
-    fn ecosystem_has_tls(&self) -> bool {
-        match self.ecosystem {
-            // Built without it, so that no second library has to be compiled; and with MariaDB's
-            // library, which Ruby's driver can't tell to encrypt.
-            Ecosystem::Rust | Ecosystem::Ruby => false,
-            Ecosystem::Python
-            | Ecosystem::Go
-            | Ecosystem::Node
-            | Ecosystem::Java
-            | Ecosystem::Php => true,
-        }
-    }
 }
 
 /// Whether any client of the proxy has encrypted its connection.

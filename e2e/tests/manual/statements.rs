@@ -169,7 +169,7 @@ pub fn run_on(server: &Server, flavour: Flavour) -> Result<()> {
 }
 
 /// What has tests of its own: what, on which server it can't be had, and the test's file and name.
-pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 24] = [
+pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 25] = [
     ("COM_CHANGE_USER", None, "protocol.rs", "a_changed_user_is_another_session"),
     (
         "COM_REGISTER_SLAVE, COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID, by a replica (on a connection of its own)",
@@ -239,6 +239,12 @@ pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 24] = [
         "session_changes_are_told_as_directly",
     ),
     ("`LOAD DATA LOCAL INFILE`", None, "infile.rs", "a_local_file_is_loaded_as_directly"),
+    (
+        "several of them in one text",
+        None,
+        "infile.rs",
+        "several_files_in_one_text_are_loaded_as_directly",
+    ),
     (
         "the same by a client that offers no files: the server's error",
         None,

@@ -201,6 +201,35 @@ pub const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "sqlx (Rust)",
+        version: "0.9.0",
+        get: concat!(
+            "mkdir -p shim/src src\ntouch src/lib.rs\ncat > shim/src/lib.rs <<'END'\n",
+            include_str!("../../suites/sqlx_test.rs"),
+            "END\ncat > shim/Cargo.toml <<'END'\n",
+            include_str!("../../suites/sqlx_test.toml"),
+            "END\ncat > Cargo.toml <<'END'\n",
+            include_str!("../../suites/sqlx.toml"),
+            "END\ncargo fetch -q\nrm -rf tests\n",
+            "cp -r \"${CARGO_HOME:-$HOME/.cargo}\"/registry/src/*/sqlx-0.9.0/tests tests\n",
+            "chmod -R u+w tests\nCARGO_TARGET_DIR=target cargo test --no-run\n",
+        ),
+        // What the package's tests find in their schema. Some find their own schemas.
+        run: concat!(
+            "export DATABASE_URL=mysql://$DB_USER:$DB_PASSWORD@$HOST:$PORT/$SCHEMA\n",
+            "sed '/^-- Create a user/,$d' tests/mysql/setup.sql | mariadb --no-defaults ",
+            "--skip-ssl --protocol=tcp -h$HOST -P$PORT -u$DB_USER -p$DB_PASSWORD $SCHEMA\n",
+            "(CARGO_TARGET_DIR=target cargo test --no-fail-fast -- --test-threads=4",
+            ") 2>&1 | sed -En '",
+            "s/^test (\\S+)( - .*)? \\.\\.\\. ok$/PASSED \\1/p",
+            ";s/^test (\\S+)( - .*)? \\.\\.\\. FAILED$/FAILED \\1/p",
+            ";s/^test (\\S+)( - .*)? \\.\\.\\. ignored.*$/SKIPPED \\1/p'\n",
+        ),
+        format: Format::Pytest,
+        skipped: &[],
+        differs: &[],
+    },
+    Suite {
         name: "DBD::MariaDB (Perl)",
         version: "1.22",
         get: concat!(

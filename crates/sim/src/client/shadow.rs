@@ -31,7 +31,7 @@ const SESSION_FLAGS: u16 = status::IN_TRANS
     | status::NO_BACKSLASH_ESCAPES
     | status::IN_TRANS_READONLY;
 /// Errors that the proxy makes: no server has run the statement, or nobody knows.
-pub(super) const PROXY_ERRORS: [u16; 7] = [2013, 9001, 1148, 1094, 1243, 1047, 1835];
+pub(super) const PROXY_ERRORS: [u16; 8] = [2013, 9001, 1148, 1094, 1243, 1047, 1835, 4031];
 /// Errors that a session's own state alone brings about: a transaction that only reads, one that
 /// is open, tables that are locked, no schema.
 const STATE_ERRORS: [u16; 5] = [1792, 1568, 1099, 1100, 1046];
