@@ -34,7 +34,7 @@ impl Store {
     /// # Errors
     /// Those of the database, such as a full disk.
     pub fn record(&mut self, row: RevisionRow<'_>) -> Result<Revision, SqlError> {
-        let content = self.content(row.module)?.filter(|text| text.len() <= CONTENT_BYTES_MAX);
+        let content = self.content(row.module)?;
         self.transaction(|tx| {
             tx.execute(
                 "INSERT INTO disk.config_history
@@ -110,10 +110,11 @@ impl Store {
     }
 
     /// The rows of a module as JSON: a list for each table, of a list for each row. Bytes are
-    /// `{"hex":…}`.
+    /// `{"hex":…}`. `None` when that is longer than [`CONTENT_BYTES_MAX`].
     fn content(&self, module: Module) -> Result<Option<String>, SqlError> {
-        let mut parts = Vec::new();
-        for (table, columns) in contents_of(module)? {
+        let mut content = String::from("[");
+        for (at, (table, columns)) in contents_of(module)?.into_iter().enumerate() {
+            content.push_str(if at == 0 { "[" } else { ",[" });
             let values: Vec<String> = columns
                 .split(',')
                 .map(|column| {
@@ -124,14 +125,26 @@ impl Store {
                 })
                 .collect();
             let sql = format!(
-                "SELECT json_group_array(json_array({})) FROM {} {}",
+                "SELECT json_array({}) FROM {} {}",
                 values.join(","),
                 Layer::Memory.table(table),
                 condition(module),
             );
-            parts.push(self.conn.query_row(&sql, [], |row| row.get::<_, String>(0))?);
+            let mut stmt = self.conn.prepare(&sql)?;
+            let mut rows = stmt.query([])?;
+            while let Some(row) = rows.next()? {
+                if !content.ends_with('[') {
+                    content.push(',');
+                }
+                content.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+                if content.len() > CONTENT_BYTES_MAX {
+                    return Ok(None);
+                }
+            }
+            content.push(']');
         }
-        Ok((!parts.is_empty()).then(|| format!("[{}]", parts.join(","))))
+        content.push(']');
+        Ok(Some(content).filter(|content| content.len() <= CONTENT_BYTES_MAX))
     }
 }
 

@@ -1,6 +1,11 @@
 //! The layers MEMORY, DISK and RUNTIME, and copies between them.
 
-use rusqlite::{Transaction, types::Value};
+use std::ops::ControlFlow;
+
+use rusqlite::{
+    Transaction,
+    types::{Value, ValueRef},
+};
 
 use crate::{
     Module, SqlError, Store,
@@ -47,6 +52,26 @@ pub struct Difference {
     pub is_in_first: bool,
     /// The row.
     pub row: Vec<Value>,
+}
+
+/// A row where it lies.
+#[derive(Clone, Copy)]
+pub struct StoredRow<'a> {
+    row: &'a rusqlite::Row<'a>,
+    width: usize,
+}
+
+impl<'a> StoredRow<'a> {
+    /// The value of the column at this place of the definition.
+    pub fn value(&self, at: usize) -> ValueRef<'a> {
+        self.row.get_ref(at).unwrap_or(ValueRef::Null)
+    }
+
+    /// All values, in the order of the columns.
+    pub fn values(&self) -> impl Iterator<Item = ValueRef<'a>> + use<'a> {
+        let row = *self;
+        (0..self.width).map(move |at| row.value(at))
+    }
 }
 
 impl Store {
@@ -180,6 +205,41 @@ impl Store {
         rows_of(&self.conn, &sql, definition.columns.len())
     }
 
+    /// Shows each row of a table in a layer, in the same order and without copies, until `visit`
+    /// says that it has seen enough.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn visit(
+        &self,
+        layer: Layer,
+        table: &str,
+        mut visit: impl FnMut(StoredRow<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let definition = definition(table)?;
+        let columns = definition.column_list();
+        let sql = format!("SELECT {columns} FROM {} ORDER BY rowid", layer.table(table));
+        let width = definition.columns.len();
+        let mut stmt = self.conn.prepare(&sql)?;
+        let mut found = stmt.query([])?;
+        while let Some(row) = found.next()? {
+            if visit(StoredRow { row, width }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many rows a table has in a layer.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn count(&self, layer: Layer, table: &str) -> Result<u64, SqlError> {
+        let sql = format!("SELECT count(*) FROM {}", layer.table(table));
+        let count: i64 = self.conn.query_row(&sql, [], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or_default())
+    }
+
     /// Variables of a layer whose names begin with `prefix`.
     ///
     /// # Errors
@@ -268,14 +328,20 @@ pub(crate) fn copy_in(
             [],
         )?;
     }
+    // A file may have been made by another version, with its columns in another order.
+    let is_alike = from != Layer::Disk && to != Layer::Disk;
     for table in module.tables() {
         let columns = definition(table)?.column_list();
         let (from, to) = (from.table(table), to.table(table));
         tx.execute(&format!("DELETE FROM {to}"), [])?;
-        rows += tx.execute(
-            &format!("INSERT INTO {to} ({columns}) SELECT {columns} FROM {from} ORDER BY rowid"),
-            [],
-        )?;
+        let insert = match is_alike {
+            // SQLite copies tables that are made alike as they lie, keys and all.
+            true => format!("INSERT INTO {to} SELECT * FROM {from}"),
+            false => {
+                format!("INSERT INTO {to} ({columns}) SELECT {columns} FROM {from} ORDER BY rowid")
+            }
+        };
+        rows += tx.execute(&insert, [])?;
     }
     Ok(u64::try_from(rows).unwrap_or(u64::MAX))
 }

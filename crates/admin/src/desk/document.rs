@@ -4,15 +4,16 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write,
+    sync::Arc,
 };
 
 use trunkline_config::{
-    Config, ConfigError, SECTIONS, parse_tables,
+    Config, ConfigError, Ready, SECTIONS, parse_tables,
     variable::{self, quoted},
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
-use super::user;
+use super::{routes, user};
 
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
@@ -61,16 +62,29 @@ impl From<SqlError> for MakeError {
 }
 
 /// Makes the configuration that would run if `loading` were loaded from MEMORY; the other modules
-/// are as they run.
+/// are as they run in `running`. Without that, all must be loaded.
 ///
 /// # Errors
 /// Every wrong row and column.
-pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
+pub fn make(
+    store: &Store,
+    loading: &[Module],
+    running: Option<&Config>,
+) -> Result<Made, MakeError> {
     let layer = |module: Module| match loading.contains(&module) {
         true => Layer::Memory,
         false => Layer::Runtime,
     };
-    let rows = Rows::read(store, layer)?;
+    // What there may be very many of is taken as it runs.
+    let kept = |module: Module| running.filter(|_| !loading.contains(&module));
+    let fast_routes = match kept(Module::MysqlQueryRules) {
+        Some(running) => Arc::clone(&running.fast_routes),
+        None => routes::fast_routes(store, layer(Module::MysqlQueryRules))?,
+    };
+    let users = kept(Module::MysqlUsers).map(|running| running.users.clone());
+    let reads_users = users.is_none();
+    let ready = Ready { users: users.unwrap_or_default(), fast_routes };
+    let rows = Rows::read(store, layer, Many { users: reads_users, fast_routes: false })?;
     let mut warnings = without_effect(store, loading)?;
     let mut left_out: Vec<(String, String)> = Vec::new();
     let mut document = rows.document(&left_out);
@@ -84,7 +98,7 @@ pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
             || tables.any(|table| warning.starts_with(table))
     };
     document.warnings.retain(concerns);
-    let errors = match parse_tables(&document.text, "tables") {
+    let errors = match parse_tables(&document.text, "tables", &ready) {
         Ok(config) => return Ok(Made { config, warnings: document.warnings }),
         Err(errors) => errors,
     };
@@ -97,7 +111,7 @@ pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
     }
     warnings.retain(concerns);
     let document = rows.document(&left_out);
-    match parse_tables(&document.text, "tables") {
+    match parse_tables(&document.text, "tables", &ready) {
         Ok(config) => Ok(Made { config, warnings }),
         Err(errors) => Err(MakeError::Rows(errors.iter().map(|e| document.explain(e)).collect())),
     }
@@ -108,7 +122,8 @@ pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
 /// # Errors
 /// Those of the database.
 pub fn text(store: &Store, layer: Layer) -> Result<String, SqlError> {
-    Ok(Rows::read(store, |_| layer)?.document(&[]).text)
+    let all = Many { users: true, fast_routes: true };
+    Ok(Rows::read(store, |_| layer, all)?.document(&[]).text)
 }
 
 /// Section and column of an error that says that a harmless column is not supported.
@@ -190,7 +205,7 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
         if !loading.contains(&module) {
             continue;
         }
-        if !store.rows(Layer::Memory, table)?.is_empty() {
+        if store.count(Layer::Memory, table)? > 0 {
             warnings.push(format!("{table}: its rows have no effect yet"));
         }
     }
@@ -212,6 +227,13 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
         }
     }
     Ok(warnings)
+}
+
+/// Which of the long tables are read.
+#[derive(Clone, Copy)]
+struct Many {
+    users: bool,
+    fast_routes: bool,
 }
 
 /// The rows that make a configuration.
@@ -241,7 +263,11 @@ struct Document {
 }
 
 impl Rows {
-    fn read(store: &Store, layer: impl Fn(Module) -> Layer) -> Result<Self, SqlError> {
+    fn read(store: &Store, layer: impl Fn(Module) -> Layer, many: Many) -> Result<Self, SqlError> {
+        let rows_if = |is_wanted: bool, layer: Layer, table: &str| match is_wanted {
+            true => store.rows(layer, table),
+            false => Ok(Vec::new()),
+        };
         let mut variables = Vec::new();
         for module in [Module::MysqlVariables, Module::AdminVariables, Module::TrunklineVariables] {
             let prefix = module.prefix().unwrap_or_default();
@@ -256,9 +282,9 @@ impl Rows {
             servers: store.rows(servers, "mysql_servers")?,
             ssl_params: store.rows(servers, "mysql_servers_ssl_params")?,
             replication: store.rows(servers, "mysql_replication_hostgroups")?,
-            users: store.rows(layer(Module::MysqlUsers), "mysql_users")?,
+            users: rows_if(many.users, layer(Module::MysqlUsers), "mysql_users")?,
             rules: store.rows(rules, "mysql_query_rules")?,
-            fast_routing: store.rows(rules, "mysql_query_rules_fast_routing")?,
+            fast_routing: rows_if(many.fast_routes, rules, routes::TABLE)?,
             firewall_users: store.rows(firewall, "mysql_firewall_whitelist_users")?,
             firewall_rules: store.rows(firewall, "mysql_firewall_whitelist_rules")?,
             limits: store.rows(firewall, "trunkline_limits")?,
@@ -281,7 +307,7 @@ impl Rows {
             ("replication", "mysql_replication_hostgroups", &self.replication),
             ("user", "mysql_users", &self.users),
             ("rule", "mysql_query_rules", &self.rules),
-            ("fast_routing", "mysql_query_rules_fast_routing", &self.fast_routing),
+            ("fast_routing", routes::TABLE, &self.fast_routing),
             ("firewall_user", "mysql_firewall_whitelist_users", &self.firewall_users),
             ("firewall_rule", "mysql_firewall_whitelist_rules", &self.firewall_rules),
             ("limit", "trunkline_limits", &self.limits),
@@ -506,9 +532,7 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
         ),
         "limit" => format!("trunkline_limits, {} {}", text("scope"), text("name")),
         "tcp_listener" => format!("trunkline_tcp_listeners, {}", text("address")),
-        _ => {
-            format!("mysql_query_rules_fast_routing, {}, {}", text("username"), text("schemaname"))
-        }
+        _ => format!("{}, {}, {}", routes::TABLE, text("username"), text("schemaname")),
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::Write,
     os::unix::fs::OpenOptionsExt,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -13,6 +14,7 @@ use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 use super::{
     Desk, FirstRow, Refused, Reply, Session,
     document::{self, MakeError},
+    fingerprint::Fingerprint,
     reply::texts,
 };
 use crate::sql::{Movement, Origin};
@@ -55,10 +57,11 @@ impl Desk {
         sql: &str,
         module: Module,
     ) -> Result<Reply, Refused> {
+        let running = Arc::clone(&self.runtime.snapshot().config);
         let made = self
             .with_store(move |store| {
                 check_admin(store, module)?;
-                document::make(store, &[module]).map_err(refusal)
+                document::make(store, &[module], Some(&running)).map_err(refusal)
             })
             .await?;
         let name = module.name();
@@ -167,28 +170,29 @@ impl Desk {
         let name = table.or(module.tables().first().copied()).unwrap_or("global_variables");
         let sum = self
             .with_store(move |store| {
-                let rows = match table {
-                    Some(table) => store.rows(layer, table)?,
-                    None => rows_of(store, module, layer)?,
-                };
-                Ok(fingerprint(&rows))
+                let mut sum = Fingerprint::default();
+                match table {
+                    Some(table) => sum.eat_table(store, layer, table)?,
+                    None => sum.eat_module(store, layer, module)?,
+                }
+                Ok(sum)
             })
             .await?;
-        let sums = vec![vec![name.to_owned(), shown(sum)]];
+        let sums = vec![vec![name.to_owned(), sum.to_string()]];
         Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
     }
 
     pub(super) async fn global_checksum(&self) -> Result<Reply, Refused> {
         let sum = self
             .with_store(|store| {
-                let mut rows = Vec::new();
+                let mut sum = Fingerprint::default();
                 for module in Module::ALL {
-                    rows.extend(rows_of(store, module, Layer::Runtime)?);
+                    sum.eat_module(store, Layer::Runtime, module)?;
                 }
-                Ok(fingerprint(&rows))
+                Ok(sum)
             })
             .await?;
-        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![shown(sum)]])))
+        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![sum.to_string()]])))
     }
 }
 
@@ -277,53 +281,12 @@ fn checksum_name(module: Module) -> Option<&'static str> {
 /// Notes that a module runs.
 pub(super) fn note_checksum(store: &mut Store, module: Module) -> Result<(), SqlError> {
     let Some(name) = checksum_name(module) else { return Ok(()) };
-    let sum = shown(fingerprint(&rows_of(store, module, Layer::Runtime)?));
-    store.note_checksum(name, unix_sec(), &sum)
-}
-
-/// All rows of a module, variables among them.
-fn rows_of(store: &Store, module: Module, layer: Layer) -> Result<Vec<Vec<Value>>, SqlError> {
-    let mut rows = Vec::new();
-    for table in module.tables() {
-        rows.extend(store.rows(layer, table)?);
-    }
-    if let Some(prefix) = module.prefix() {
-        let variables = store.variables(layer, prefix)?;
-        let pairs = variables.into_iter();
-        rows.extend(pairs.map(|(name, value)| vec![Value::Text(name), Value::Text(value)]));
-    }
-    Ok(rows)
-}
-
-fn shown(sum: u64) -> String {
-    format!("0x{sum:016X}")
+    let mut sum = Fingerprint::default();
+    sum.eat_module(store, Layer::Runtime, module)?;
+    store.note_checksum(name, unix_sec(), &sum.to_string())
 }
 
 /// Seconds of Unix time.
 pub(super) fn unix_sec() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// A number that differs when rows differ (FNV-1a); it compares layers and is no secret.
-fn fingerprint(rows: &[Vec<Value>]) -> u64 {
-    let mut sum = 0xCBF2_9CE4_8422_2325_u64;
-    let mut eat = |bytes: &[u8]| {
-        for byte in bytes {
-            sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
-        }
-    };
-    for row in rows {
-        for value in row {
-            match value {
-                Value::Null => eat(b"n"),
-                Value::Integer(number) => eat(number.to_string().as_bytes()),
-                Value::Real(number) => eat(number.to_string().as_bytes()),
-                Value::Text(text) => eat(text.as_bytes()),
-                Value::Blob(bytes) => eat(bytes),
-            }
-            eat(&[0]);
-        }
-        eat(&[1]);
-    }
-    sum
 }

@@ -7,11 +7,13 @@
 
 mod audit;
 pub(crate) mod document;
+mod fingerprint;
 mod load;
 mod numbers;
 mod present;
 mod programs;
 mod reply;
+mod routes;
 mod session;
 mod show;
 mod start;

@@ -11,7 +11,7 @@ use std::{io, sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::{RawQuery, State},
-    http::{StatusCode, Uri, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -21,7 +21,7 @@ use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report, S
 
 use crate::{
     desk::Desk,
-    exposition::{self, metrics_text},
+    exposition::{self, Form, metrics_body},
     source::{Health, StatusSource},
 };
 use guard::GuardedListener;
@@ -159,12 +159,18 @@ fn rows_of_each_worker(order: DigestOrder, limit: usize) -> DigestQuery {
     DigestQuery { order, rows_max: limit.saturating_mul(4) }
 }
 
-async fn metrics(source: Source, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
+async fn metrics(
+    source: Source,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
     let query = Query::parse(query.as_deref(), &["digests"]).map_err(Refusal::BadQuery)?;
     let digests = query.number("digests", 0, exposition::DIGESTS_MAX).map_err(Refusal::BadQuery)?;
     let asked = rows_of_each_worker(DigestOrder::SumTime, digests);
-    let body = metrics_text(&report(&source, asked).await?, digests);
-    Ok(([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], body).into_response())
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let form = Form::wanted(&accept.collect::<Vec<_>>().join(","));
+    let body = metrics_body(&report(&source, asked).await?, digests, form);
+    Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
 }
 
 async fn healthz(State(answering): Source) -> Response {
