@@ -1,6 +1,6 @@
 //! The layers MEMORY, DISK and RUNTIME, and copies between them.
 
-use std::ops::ControlFlow;
+use std::{borrow::Borrow, ops::ControlFlow};
 
 use rusqlite::{
     Transaction,
@@ -114,6 +114,37 @@ impl Store {
         })
     }
 
+    /// The same for one table, with rows that are made as they are written.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub fn fill_with(
+        &mut self,
+        schema: Schema,
+        table: &str,
+        rows: impl Iterator<Item = Vec<Value>>,
+    ) -> Result<(), SqlError> {
+        let name = format!("{}.{table}", schema.name());
+        self.transaction(|tx| {
+            tx.execute(&format!("DELETE FROM {name}"), [])?;
+            insert(tx, &name, rows)
+        })
+    }
+
+    /// Replaces all rows of a table by those of another one with the same columns.
+    ///
+    /// # Errors
+    /// Those of the database; nothing has changed then.
+    pub fn fill_like(&mut self, schema: Schema, table: &str, like: &str) -> Result<(), SqlError> {
+        let schema = schema.name();
+        self.transaction(|tx| {
+            tx.execute(&format!("DELETE FROM {schema}.{table}"), [])?;
+            let copy = format!("INSERT INTO {schema}.{table} SELECT * FROM {schema}.{like}");
+            tx.execute(&copy, [])?;
+            Ok(())
+        })
+    }
+
     /// Adds rows to a table of a schema.
     ///
     /// # Errors
@@ -125,7 +156,7 @@ impl Store {
         rows: &[Vec<Value>],
     ) -> Result<(), SqlError> {
         let name = format!("{}.{table}", schema.name());
-        self.transaction(|tx| insert(tx, &name, rows))
+        self.transaction(|tx| insert(tx, &name, rows.iter()))
     }
 
     /// Adds rows of which only some columns are given, to any tables of a layer; a row with the
@@ -348,15 +379,20 @@ pub(crate) fn copy_in(
 
 fn fill(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
     tx.execute(&format!("DELETE FROM {name}"), [])?;
-    insert(tx, name, rows)
+    insert(tx, name, rows.iter())
 }
 
-fn insert(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
-    let Some(width) = rows.first().map(Vec::len) else { return Ok(()) };
+fn insert(
+    tx: &Transaction<'_>,
+    name: &str,
+    rows: impl Iterator<Item = impl Borrow<Vec<Value>>>,
+) -> Result<(), SqlError> {
+    let mut rows = rows.peekable();
+    let Some(width) = rows.peek().map(|row| row.borrow().len()) else { return Ok(()) };
     let places = vec!["?"; width].join(",");
     let mut stmt = tx.prepare(&format!("INSERT INTO {name} VALUES ({places})"))?;
     for row in rows {
-        stmt.execute(rusqlite::params_from_iter(row))?;
+        stmt.execute(rusqlite::params_from_iter(row.borrow()))?;
     }
     Ok(())
 }
