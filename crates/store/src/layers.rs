@@ -233,7 +233,34 @@ impl Store {
         let definition = definition(table)?;
         let columns = definition.column_list();
         let sql = format!("SELECT {columns} FROM {} ORDER BY rowid", layer.table(table));
-        rows_of(&self.conn, &sql, definition.columns.len())
+        rows_of(&mut self.conn.prepare(&sql)?, [], definition.columns.len())
+    }
+
+    /// The rows of `mysql_users` with this name.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn rows_of_user(&self, layer: Layer, name: &str) -> Result<Vec<Vec<Value>>, SqlError> {
+        let definition = definition(USERS)?;
+        let columns = definition.column_list();
+        let table = layer.table(USERS);
+        let sql = format!("SELECT {columns} FROM {table} WHERE username = ?1 ORDER BY rowid");
+        let mut stmt = self.conn.prepare(&sql)?;
+        rows_of(&mut stmt, [name], definition.columns.len())
+    }
+
+    /// Copies the rows of one user from MEMORY to RUNTIME.
+    ///
+    /// # Errors
+    /// Those of the database; nothing has changed then.
+    pub fn copy_user(&mut self, name: &str) -> Result<(), SqlError> {
+        let (from, to) = (Layer::Memory.table(USERS), Layer::Runtime.table(USERS));
+        let insert = format!("INSERT INTO {to} SELECT * FROM {from} WHERE username = ?1");
+        self.transaction(|tx| {
+            tx.execute(&format!("DELETE FROM {to} WHERE username = ?1"), [name])?;
+            tx.execute(&insert, [name])?;
+            Ok(())
+        })
     }
 
     /// Shows each row of a table in a layer, in the same order and without copies, until `visit`
@@ -312,7 +339,8 @@ impl Store {
                     has.table(table),
                     lacks.table(table),
                 );
-                let rows = rows_of(&self.conn, &sql, definition.columns.len())?;
+                let mut stmt = self.conn.prepare(&sql)?;
+                let rows = rows_of(&mut stmt, [], definition.columns.len())?;
                 let found = rows.into_iter().map(|row| Difference { table, is_in_first, row });
                 differences.extend(found);
             }
@@ -332,6 +360,8 @@ impl Store {
     }
 }
 
+/// The table of users.
+const USERS: &str = "mysql_users";
 /// The table of variables.
 const VARIABLES: &str = "global_variables";
 
@@ -398,12 +428,11 @@ fn insert(
 }
 
 fn rows_of(
-    conn: &rusqlite::Connection,
-    sql: &str,
+    stmt: &mut rusqlite::Statement<'_>,
+    params: impl rusqlite::Params,
     width: usize,
 ) -> Result<Vec<Vec<Value>>, SqlError> {
-    let mut stmt = conn.prepare(sql)?;
-    let mut found = stmt.query([])?;
+    let mut found = stmt.query(params)?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         rows.push((0..width).map(|at| row.get(at)).collect::<Result<_, _>>()?);

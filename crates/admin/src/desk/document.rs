@@ -13,7 +13,10 @@ use trunkline_config::{
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
-use super::{routes, user};
+use super::{
+    hostgroups::{HostgroupRow, hostgroup_rows},
+    routes, user,
+};
 
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
@@ -85,7 +88,33 @@ pub fn make(
     let reads_users = users.is_none();
     let ready = Ready { users: users.unwrap_or_default(), fast_routes };
     let rows = Rows::read(store, layer, Many { users: reads_users, fast_routes: false })?;
-    let mut warnings = without_effect(store, loading)?;
+    finish(rows, &ready, loading, without_effect(store, loading)?)
+}
+
+/// The same for one user: all else is as it runs.
+///
+/// # Errors
+/// As [`make`], and when MEMORY has no such user.
+pub fn make_user(store: &Store, name: &str, running: &Config) -> Result<Made, MakeError> {
+    let mut rows =
+        Rows::read(store, |_| Layer::Runtime, Many { users: false, fast_routes: false })?;
+    rows.users = store.rows_of_user(Layer::Memory, name)?;
+    if rows.users.is_empty() {
+        return Err(MakeError::Rows(vec![format!("mysql_users has no user `{name}`")]));
+    }
+    let others = running.users.iter().filter(|user| user.name != name);
+    let ready =
+        Ready { users: others.cloned().collect(), fast_routes: Arc::clone(&running.fast_routes) };
+    finish(rows, &ready, &[Module::MysqlUsers], Vec::new())
+}
+
+/// From rows to a configuration, with the warnings that are about what is loaded.
+fn finish(
+    rows: Rows,
+    ready: &Ready,
+    loading: &[Module],
+    mut warnings: Vec<String>,
+) -> Result<Made, MakeError> {
     let mut left_out: Vec<(String, String)> = Vec::new();
     let mut document = rows.document(&left_out);
     document.warnings.append(&mut warnings);
@@ -98,7 +127,7 @@ pub fn make(
             || tables.any(|table| warning.starts_with(table))
     };
     document.warnings.retain(concerns);
-    let errors = match parse_tables(&document.text, "tables", &ready) {
+    let errors = match parse_tables(&document.text, "tables", ready) {
         Ok(config) => return Ok(Made { config, warnings: document.warnings }),
         Err(errors) => errors,
     };
@@ -111,7 +140,7 @@ pub fn make(
     }
     warnings.retain(concerns);
     let document = rows.document(&left_out);
-    match parse_tables(&document.text, "tables", &ready) {
+    match parse_tables(&document.text, "tables", ready) {
         Ok(config) => Ok(Made { config, warnings }),
         Err(errors) => Err(MakeError::Rows(errors.iter().map(|e| document.explain(e)).collect())),
     }
@@ -133,70 +162,6 @@ fn harmless(error: &ConfigError) -> Option<(&'static str, &'static str)> {
     let is_unknown = error.message.contains("is not supported yet");
     let found = HARMLESS.into_iter().find(|known| *known == (section, column));
     found.filter(|_| is_unknown)
-}
-
-/// A row of `mysql_hostgroup_attributes`, as far as it has an effect.
-struct HostgroupRow {
-    id: Value,
-    splits_reads: bool,
-    pipeline: Option<String>,
-    comment: Value,
-    /// Members of `hostgroup_settings` and columns that were set and have no effect.
-    without_effect: Vec<String>,
-}
-
-impl HostgroupRow {
-    fn read(table: &Table, row: &[Value]) -> Self {
-        let fields = Fields { table, row };
-        let mut read = Self {
-            id: fields.value("hostgroup_id").cloned().unwrap_or(Value::Null),
-            splits_reads: false,
-            pipeline: None,
-            comment: fields.value("comment").cloned().unwrap_or(Value::Null),
-            without_effect: Vec::new(),
-        };
-        for (column, value) in table.columns.iter().zip(row) {
-            let is_read = matches!(column.name, "hostgroup_id" | "hostgroup_settings" | "comment");
-            if !is_read && !is_default(value, column.default) {
-                read.without_effect.push(column.name.to_owned());
-            }
-        }
-        // The table itself lets no text in that is not JSON.
-        let settings = serde_json::from_str(&fields.text("hostgroup_settings"));
-        let settings: serde_json::Map<String, serde_json::Value> = settings.unwrap_or_default();
-        for (name, value) in settings {
-            match name.as_str() {
-                "read_write_split" => read.splits_reads = value == "auto",
-                "pipeline" => {
-                    let word = value.as_str().map(str::to_owned);
-                    read.pipeline = Some(word.unwrap_or_else(|| value.to_string()));
-                }
-                _ => read.without_effect.push(name),
-            }
-        }
-        read
-    }
-
-    fn document(&self) -> String {
-        let mut text = format!("[[hostgroup]]\nhostgroup_id = {}\n", shown(&self.id));
-        if let Some(pipeline) = &self.pipeline {
-            let _ = writeln!(text, "pipeline = {}", quoted(pipeline));
-        }
-        match shown(&self.comment) {
-            comment if comment.is_empty() => {}
-            comment => {
-                let _ = writeln!(text, "comment = {}", quoted(&comment));
-            }
-        }
-        text
-    }
-}
-
-fn hostgroup_rows(store: &Store, layer: Layer) -> Result<Vec<HostgroupRow>, SqlError> {
-    let name = "mysql_hostgroup_attributes";
-    let Some(table) = trunkline_store::tables::find(name) else { return Ok(Vec::new()) };
-    let rows = store.rows(layer, name)?;
-    Ok(rows.iter().map(|row| HostgroupRow::read(&table, row)).collect())
 }
 
 fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlError> {
@@ -337,10 +302,8 @@ impl Rows {
             }
         }
         for row in &self.hostgroups {
-            if row.pipeline.is_none() && shown(&row.comment).is_empty() {
-                continue;
-            }
-            document.text.push_str(&row.document());
+            let Some(entry) = row.document() else { continue };
+            document.text.push_str(&entry);
             let subject = hostgroup_subject(&shown(&row.id));
             document.subjects.entry("hostgroup").or_default().push(subject);
         }
@@ -468,18 +431,18 @@ impl UserRows {
 }
 
 /// One row by the names of its columns.
-struct Fields<'a> {
-    table: &'a Table,
-    row: &'a [Value],
+pub(super) struct Fields<'a> {
+    pub(super) table: &'a Table,
+    pub(super) row: &'a [Value],
 }
 
 impl Fields<'_> {
-    fn value(&self, name: &str) -> Option<&Value> {
+    pub(super) fn value(&self, name: &str) -> Option<&Value> {
         let at = self.table.columns.iter().position(|column| column.name == name)?;
         self.row.get(at)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         self.value(name).map_or_else(String::new, shown)
     }
 
@@ -491,7 +454,7 @@ impl Fields<'_> {
     }
 }
 
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
         Value::Integer(number) => number.to_string(),
@@ -572,7 +535,7 @@ fn line(section: &str, name: &str, value: &Value, default: Option<&str>) -> Line
     }
 }
 
-fn is_default(value: &Value, default: Option<&str>) -> bool {
+pub(super) fn is_default(value: &Value, default: Option<&str>) -> bool {
     match (value, default) {
         (Value::Null, None | Some("NULL")) => true,
         (Value::Integer(number), Some(default)) => default.parse() == Ok(*number),

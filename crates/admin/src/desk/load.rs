@@ -13,7 +13,7 @@ use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
     Desk, FirstRow, Refused, Reply, Session,
-    document::{self, MakeError},
+    document::{self, Made, MakeError},
     fingerprint::Fingerprint,
     reply::texts,
 };
@@ -64,7 +64,44 @@ impl Desk {
                 document::make(store, &[module], Some(&running)).map_err(refusal)
             })
             .await?;
-        let name = module.name();
+        let what = Loaded { module, user: None };
+        let reply = self.serve_by(session, sql, made, what).await?;
+        if module == Module::AdminVariables {
+            self.renew_accounts().await?;
+            self.renew_ports().await?;
+        }
+        if module == Module::Scheduler {
+            self.renew_jobs().await?;
+        }
+        Ok(reply)
+    }
+
+    /// `LOAD MYSQL USER name TO RUNTIME`: one of very many, without a look at the others.
+    pub(super) async fn load_user(
+        &self,
+        session: &Session,
+        sql: &str,
+        name: String,
+    ) -> Result<Reply, Refused> {
+        let _one_at_a_time = self.loading.lock().await;
+        let running = Arc::clone(&self.runtime.snapshot().config);
+        let wanted = name.clone();
+        let made = self
+            .with_store(move |store| document::make_user(store, &wanted, &running).map_err(refusal))
+            .await?;
+        let what = Loaded { module: Module::MysqlUsers, user: Some(name) };
+        self.serve_by(session, sql, made, what).await
+    }
+
+    /// Serves by a configuration, and notes what of it was loaded.
+    async fn serve_by(
+        &self,
+        session: &Session,
+        sql: &str,
+        made: Made,
+        what: Loaded,
+    ) -> Result<Reply, Refused> {
+        let name = what.module.name();
         let changes = self
             .runtime
             .apply(made.config, format!("{name} (memory)"))
@@ -76,35 +113,25 @@ impl Desk {
         let info = said(changes.len(), &made.warnings);
         let (author, command) = (session.author(), sql.trim().to_owned());
         self.with_store(move |store| {
-            let waiting = needs_restart(store, module)?;
-            store.copy(module, Layer::Memory, Layer::Runtime)?;
-            let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            store.put_variables(Layer::Runtime, pairs)?;
-            note_checksum(store, module)?;
+            what.copy(store)?;
+            note_checksum(store, what.module)?;
             let row = RevisionRow {
                 changed_at: unix_sec(),
                 author: &author,
-                module,
+                module: what.module,
                 command: &command,
                 changes: &noted(&changes),
+                // What is loaded of a user says nothing of the other rows of MEMORY.
+                content: if what.user.is_some() { Layer::Runtime } else { Layer::Memory },
             };
             let noted = store.record(row);
             if let Err(error) = noted {
                 // It runs already; what can't be noted is said, and no reason to fail.
-                tracing::error!(
-                    "{} runs, but config_history has no row of it: {error}",
-                    module.name()
-                );
+                tracing::error!("{name} runs, but config_history has no row of it: {error}");
             }
             Ok(())
         })
         .await?;
-        if module == Module::AdminVariables {
-            self.renew_accounts().await?;
-        }
-        if module == Module::Scheduler {
-            self.renew_jobs().await?;
-        }
         let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
         Ok(Reply::Ok { affected: 0, info, warnings })
     }
@@ -193,6 +220,26 @@ impl Desk {
             })
             .await?;
         Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![sum.to_string()]])))
+    }
+}
+
+/// What was loaded.
+struct Loaded {
+    module: Module,
+    /// One user alone.
+    user: Option<String>,
+}
+
+impl Loaded {
+    /// RUNTIME shows it. What waits for a restart stays there as it runs.
+    fn copy(&self, store: &mut Store) -> Result<(), SqlError> {
+        if let Some(name) = &self.user {
+            return store.copy_user(name);
+        }
+        let waiting = needs_restart(store, self.module)?;
+        store.copy(self.module, Layer::Memory, Layer::Runtime)?;
+        let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        store.put_variables(Layer::Runtime, pairs)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod api;
 mod guard;
+mod ports;
 mod query;
 mod rest;
 
@@ -23,8 +24,10 @@ use crate::{
     desk::Desk,
     exposition::{self, Form, metrics_body},
     source::{Health, StatusSource},
+    status::status_text,
 };
 use guard::GuardedListener;
+pub use ports::keep_ports;
 use query::Query;
 
 /// How long a request waits for the workers' numbers.
@@ -43,6 +46,7 @@ pub const SESSIONS_MAX: usize = 10_000;
 pub const SESSIONS_DEFAULT: usize = 50;
 
 const ROUTES: &str = "\
+GET /                           what `trunkline status` shows
 GET /metrics                    metrics for Prometheus; ?digests=N adds the N heaviest digests
 GET /healthz                    200 while the process works, 503 with the reason otherwise
 GET /readyz                     200 while new clients are welcome; turns first at a graceful stop
@@ -103,6 +107,7 @@ pub async fn serve(
 
 fn router(source: Arc<dyn StatusSource>, desk: Option<Arc<Desk>>, report_time: Duration) -> Router {
     Router::new()
+        .route("/", get(home))
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -171,6 +176,14 @@ async fn metrics(
     let form = Form::wanted(&accept.collect::<Vec<_>>().join(","));
     let body = metrics_body(&report(&source, asked).await?, digests, form);
     Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
+}
+
+/// The page for people.
+async fn home(source: Source) -> Result<Response, Refusal> {
+    let asked = rows_of_each_worker(DigestOrder::SumTime, STATUS_DIGESTS);
+    let report = report(&source, asked).await?;
+    let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((kind, format!("{}\n{ROUTES}", status_text(&report))).into_response())
 }
 
 async fn healthz(State(answering): Source) -> Response {
