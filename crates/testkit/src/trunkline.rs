@@ -52,6 +52,7 @@ pub struct Trunkline {
     http_port: u16,
     /// In database mode.
     admin_port: Option<u16>,
+    binary: PathBuf,
     folder: TempFolder,
 }
 
@@ -97,7 +98,8 @@ impl Trunkline {
         let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));
         process.wait_ready(READY_TIMEOUT, || is_ready().then_some(()))?;
         let process = Mutex::new(process);
-        Ok(Trunkline { process, port, http_port, admin_port: None, folder })
+        let binary = binary.to_owned();
+        Ok(Trunkline { process, port, http_port, admin_port: None, binary, folder })
     }
 
     /// Runs `trunkline serve -D FOLDER -c FILE` with an empty folder, which begins with the
@@ -107,13 +109,22 @@ impl Trunkline {
     /// # Errors
     /// As there.
     pub fn start_database(config: &str) -> Result<Trunkline> {
+        Trunkline::start_database_binary(&trunkline_binary()?, config)
+    }
+
+    /// As [`Trunkline::start_database`], from a binary of one's own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_database_binary(binary: &Path, config: &str) -> Result<Trunkline> {
         let folder = TempFolder::new("proxy")?;
         let (port, http_port, admin_port) = (free_port()?, free_port()?, free_port()?);
         let text = complete(config, port, http_port, folder.path());
         let text = format!("admin_listen = \"127.0.0.1:{admin_port}\"\n{text}");
         std::fs::write(folder.path().join("trunkline.toml"), text)?;
-        let process = Mutex::new(spawn_database(folder.path(), &[])?);
-        let started = Trunkline { process, port, http_port, admin_port: Some(admin_port), folder };
+        let process = Mutex::new(spawn_database(binary, folder.path(), &[])?);
+        let (admin_port, binary) = (Some(admin_port), binary.to_owned());
+        let started = Trunkline { process, port, http_port, admin_port, binary, folder };
         started.wait_database()?;
         Ok(started)
     }
@@ -127,7 +138,7 @@ impl Trunkline {
         {
             let mut process = self.process();
             process.kill()?;
-            *process = spawn_database(self.folder.path(), arguments)?;
+            *process = spawn_database(&self.binary, self.folder.path(), arguments)?;
         }
         self.wait_database()
     }
@@ -331,8 +342,8 @@ impl Trunkline {
 }
 
 /// Starts it in database mode with the files of `folder`.
-fn spawn_database(folder: &Path, arguments: &[&str]) -> Result<Process> {
-    let mut command = Command::new(trunkline_binary()?);
+fn spawn_database(binary: &Path, folder: &Path, arguments: &[&str]) -> Result<Process> {
+    let mut command = Command::new(binary);
     command.arg("serve").arg("-D").arg(folder.join("data"));
     command.arg("-c").arg(folder.join("trunkline.toml")).args(arguments);
     command.current_dir(folder);

@@ -10,34 +10,40 @@ use crate::desk::host_and_port;
 /// A number of a server.
 type Sum = fn(&ServerRow) -> u64;
 /// Labels and values.
-type Series<'a> = Vec<(Vec<(&'a str, String)>, u64)>;
+type Rows = Vec<(Vec<(&'static str, String)>, u64)>;
 
 /// Writes them all.
-pub(super) fn proxysql(out: &mut Exposition, report: &Report) {
+pub(super) fn proxysql(out: &mut Exposition<'_>, report: &Report) {
     process(out, report);
     traffic(out, report);
     pool(out, &report.servers);
 }
 
-fn put(out: &mut Exposition, name: &str, kind: MetricKind, help: &str, series: &Series<'_>) {
-    out.head_lines(name, kind, help);
-    for (labels, value) in series {
-        let labels: Vec<(&str, &str)> =
+fn put(
+    out: &mut Exposition<'_>,
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+    rows: &Rows,
+) {
+    out.begin(name, kind, help);
+    for (labels, value) in rows {
+        let labels: Vec<(&'static str, &str)> =
             labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        out.sample(name, "", &labels, value);
+        out.sample(&labels, *value);
     }
 }
 
-fn one(value: u64) -> Series<'static> {
+fn one(value: u64) -> Rows {
     vec![(Vec::new(), value)]
 }
 
-fn by<'a>(label: &'a str, values: &[(&str, u64)]) -> Series<'a> {
+fn by(label: &'static str, values: &[(&str, u64)]) -> Rows {
     let series = values.iter();
     series.map(|(name, value)| (vec![(label, (*name).to_owned())], *value)).collect()
 }
 
-fn process(out: &mut Exposition, report: &Report) {
+fn process(out: &mut Exposition<'_>, report: &Report) {
     let process = &report.process;
     let uptime = process.now_unix_sec.saturating_sub(process.started_unix_sec);
     let counter = MetricKind::Counter;
@@ -53,7 +59,7 @@ fn process(out: &mut Exposition, report: &Report) {
     put(out, "proxysql_query_cache_entries", gauge, "Cached results.", &entries);
 }
 
-fn traffic(out: &mut Exposition, report: &Report) {
+fn traffic(out: &mut Exposition<'_>, report: &Report) {
     let counters = &report.counters;
     let counter = MetricKind::Counter;
     let gauge = MetricKind::Gauge;
@@ -103,11 +109,11 @@ fn traffic(out: &mut Exposition, report: &Report) {
     put(out, "proxysql_backend_query_time_seconds_total", counter, help, &seconds);
 }
 
-fn pool(out: &mut Exposition, servers: &[ServerRow]) {
+fn pool(out: &mut Exposition<'_>, servers: &[ServerRow]) {
     let counter = MetricKind::Counter;
     let gauge = MetricKind::Gauge;
     let series = |more: &[(&'static str, Sum)], label: &'static str| {
-        let mut series: Series<'static> = Vec::new();
+        let mut series: Rows = Vec::new();
         for row in servers {
             let (host, port) = host_and_port(&row.address);
             for (value, of) in more {

@@ -20,7 +20,7 @@ use tokio::{
 };
 use trunkline_admin::{
     desk::{Desk, FileReader},
-    glb,
+    glb, keep_ports,
     port::AdminListener,
     scheduler::keep_scheduling,
 };
@@ -126,6 +126,9 @@ pub(super) async fn start(
         serve_http(listener, Arc::clone(&reporter), desk.clone())?;
     }
     if let Some(desk) = desk {
+        let own = snapshot.settings.http_listen;
+        let source = Arc::clone(&reporter) as _;
+        tokio::spawn(keep_ports(Arc::clone(&desk), source, desk.ports(), own));
         serve_admin(&desk, admin);
     }
     let notifier = Notifier::of_environment();
