@@ -246,11 +246,9 @@ impl Relay {
         self.file_seq
     }
 
-    /// The client's file has been sent to the server; its next packet would have the number `seq`.
+    /// The client's file has been sent to the server; its next packet has the number `seq`.
     pub fn file_sent(&mut self, seq: u8) {
-        if self.renumbers {
-            self.next_seq = Some(seq);
-        }
+        self.next_seq = Some(seq);
     }
 
     /// The sequence number for an ERR packet that breaks the response off towards the client, for

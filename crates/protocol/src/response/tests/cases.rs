@@ -267,6 +267,23 @@ fn the_server_waits_for_the_clients_file_after_its_request() {
 }
 
 #[test]
+fn the_answer_behind_a_file_has_the_number_behind_the_files_last() {
+    let answered = |number: u8| {
+        let bytes = Server::encode(&[Event::File(b"x".to_vec())], FORMATS[0]);
+        let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], true);
+        let mut out = Vec::new();
+        relay.feed(&bytes, &mut out).expect("well-formed");
+        assert_eq!(relay.file_seq(), 2);
+        relay.file_sent(5);
+        let len = out.len();
+        let fed = relay.feed(&[7, 0, 0, number, 0, 0, 0, 2, 0, 0, 0], &mut out);
+        (fed.map(|fed| fed.ended).map_err(drop), out.len() - len)
+    };
+    assert_eq!(answered(5), (Ok(true), 11));
+    assert_eq!(answered(77), (Err(()), 0));
+}
+
+#[test]
 fn a_response_can_be_broken_off_between_packets_only() {
     let events = [columns(&["a"]), row(b"\x05hello"), Event::End(done(2))];
     for (server, client) in [(0, 0), (0, 2), (2, 0), (2, 2)] {
