@@ -28,6 +28,7 @@ mod failover;
 mod guards;
 mod infile;
 mod kill;
+mod lag;
 mod pinning;
 mod prepared;
 mod routing;

@@ -12,7 +12,7 @@ use trunkline_stats::{
     hostgroup_shown, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
-use trunkline_topology::Address;
+use trunkline_topology::{Address, ServerState};
 
 use super::{Desk, DigestKey, Refused, Reply, is_secret, load::unix_sec, present};
 
@@ -135,7 +135,12 @@ impl Desk {
             .iter()
             .map(|row| {
                 let (host, port) = host_and_port(&row.address);
-                (i64::from(row.hostgroup), host, port, state_name(row.state))
+                // As in ProxySQL the reason of a shun stands in the statistics.
+                let state = match row.state {
+                    ServerState::Lagging => ServerState::Shunned,
+                    other => other,
+                };
+                (i64::from(row.hostgroup), host, port, state_name(state))
             })
             .collect();
         self.with_store(move |store| {
