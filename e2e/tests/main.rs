@@ -29,6 +29,7 @@ mod guards;
 mod huge;
 mod infile;
 mod kill;
+mod lag;
 mod pinning;
 mod prepared;
 mod routing;

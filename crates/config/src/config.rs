@@ -49,6 +49,8 @@ pub struct ServerEntry {
     pub weight: u32,
     /// The most connections to this server over all workers.
     pub max_connections: u32,
+    /// The most that it may lag behind what it replicates, s; 0 for no limit.
+    pub max_replication_lag: u32,
     /// Whether new connections to it are compressed.
     pub compression: ServerCompression,
     /// Whether new connections to it are encrypted.
@@ -125,6 +127,7 @@ pub(crate) fn status_word(status: ServerState) -> &'static str {
         ServerState::Shunned => "SHUNNED",
         ServerState::OfflineSoft => "OFFLINE_SOFT",
         ServerState::OfflineHard => "OFFLINE_HARD",
+        ServerState::Lagging => "SHUNNED_REPLICATION_LAG",
     }
 }
 

@@ -183,6 +183,8 @@ impl Item for ServerEntry {
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.plain("weight", self.weight, new.weight);
         columns.plain("max_connections", self.max_connections, new.max_connections);
+        let lags = (self.max_replication_lag, new.max_replication_lag);
+        columns.plain("max_replication_lag", lags.0, lags.1);
         let (old, now) = (compression_word(self.compression), compression_word(new.compression));
         columns.plain("compression", old, now);
         columns.plain("tls", tls_word(self.tls), tls_word(new.tls));

@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    const SECTION_KEYS: &str = "hostgroup address weight max_connections compression status comment name \
+    const SECTION_KEYS: &str = "hostgroup address weight max_connections max_replication_lag compression status comment name \
         password password_hash password_file default_hostgroup default_schema \
         transaction_persistent fast_forward active writer_hostgroup reader_hostgroup \
         read_write_split id username schemaname flagIN client_addr proxy_addr proxy_port digest \

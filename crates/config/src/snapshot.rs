@@ -314,6 +314,9 @@ fn build_hostgroups(
                 if states_before.get(&entry.key) != Some(&entry.status) {
                     server.health.set_state(entry.status);
                 }
+                if entry.max_replication_lag == 0 {
+                    server.health.set_lagging(false);
+                }
                 if server.tls != tls.of(entry) {
                     server.health.retire_connections();
                     // What failed may have been what has changed.
@@ -328,6 +331,7 @@ fn build_hostgroups(
             resolved: resolve(&entry.key.address, &resolved_before),
             weight: entry.weight,
             max_connections: entry.max_connections,
+            max_replication_lag: entry.max_replication_lag,
             compression: entry.compression,
             tls: tls.of(entry),
             health,

@@ -457,6 +457,26 @@ settings! {
     /// server has refused one of these users.
     server_users_interval: u64 = 60_000, Range::Numbers(1_000, DAY_MS), "ms", Live, "0.1.0";
 
+    /// Whose account asks servers how far they lag behind: a user of the configuration with a
+    /// password that opens servers, which may be inactive for clients. Its account there needs
+    /// `REPLICATION CLIENT` (MariaDB: `SLAVE MONITOR`). Empty: the first active user with a password
+    /// that opens servers.
+    monitor_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// How often servers with a `max_replication_lag` are asked.
+    monitor_replication_lag_interval: u64 = 10_000, Range::Numbers(100, 604_800_000), "ms", Live,
+        "0.1.0";
+
+    /// How long the answer may take. Without one it stays as it was.
+    monitor_replication_lag_timeout: u64 = 1_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
+
+    /// Answers beyond `max_replication_lag`, one after the other, before a server is taken out. The
+    /// first within it brings it back.
+    monitor_replication_lag_count: u32 = 1, Range::Numbers(1, 10), "", Live, "0.1.0";
+
+    /// What counts as the lag of a replica whose replication does not run.
+    monitor_slave_lag_when_null: u64 = 60, Range::Numbers(0, 604_800), "s", Live, "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 

@@ -44,6 +44,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
 /// One row of an answer; `None` is NULL.
 pub(crate) type Row = Vec<Option<Vec<u8>>>;
 
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Answer {
+    /// The names of its columns.
+    pub(crate) columns: Vec<Vec<u8>>,
+    /// Its rows, with a value for each column.
+    pub(crate) rows: Vec<Row>,
+}
+
 /// How a server is met.
 #[derive(Clone)]
 pub(crate) struct Way {
@@ -194,6 +203,11 @@ impl Conversation {
         sql: &str,
         len_max: usize,
     ) -> Result<Vec<Row>, LearnError> {
+        Ok(self.ask(sql, len_max).await?.rows)
+    }
+
+    /// The same with the names of the columns.
+    pub(crate) async fn ask(&mut self, sql: &str, len_max: usize) -> Result<Answer, LearnError> {
         self.received = 0;
         self.received_max = len_max;
         let mut out = Vec::new();
@@ -203,18 +217,20 @@ impl Conversation {
         if first.first() == Some(&err::HEADER) {
             return Err(refused(&first));
         }
-        let columns = Reader::new(&first).lenenc_int("number of columns").map_err(malformed)?;
-        // The definitions, and the packet that ends them.
-        for _ in 0..=columns {
-            self.packet().await?;
+        let count = Reader::new(&first).lenenc_int("number of columns").map_err(malformed)?;
+        let mut answer = Answer::default();
+        for _ in 0..count {
+            let (_, definition) = self.packet().await?;
+            answer.columns.push(name_of(&definition)?);
         }
-        let mut rows = Vec::new();
+        // The packet that ends the definitions.
+        self.packet().await?;
         loop {
             let (_, payload) = self.packet().await?;
             match payload.first() {
                 Some(&err::HEADER) => return Err(refused(&payload)),
-                Some(&eof::HEADER) if payload.len() < 9 => return Ok(rows),
-                Some(_) | None => rows.push(row(&payload, columns)?),
+                Some(&eof::HEADER) if payload.len() < 9 => return Ok(answer),
+                Some(_) | None => answer.rows.push(row(&payload, count)?),
             }
         }
     }
@@ -328,6 +344,15 @@ fn refused(payload: &[u8]) -> LearnError {
 
 fn malformed(wrong: impl std::fmt::Display) -> LearnError {
     LearnError::new(format!("its answer is malformed: {wrong}"))
+}
+
+/// A column's name in its definition: behind catalog, schema and both names of the table.
+fn name_of(definition: &[u8]) -> Result<Vec<u8>, LearnError> {
+    let mut reader = Reader::new(definition);
+    for _ in 0..4 {
+        reader.lenenc_bytes("column definition").map_err(malformed)?;
+    }
+    Ok(reader.lenenc_bytes("column name").map_err(malformed)?.to_vec())
 }
 
 fn row(payload: &[u8], columns: u64) -> Result<Row, LearnError> {

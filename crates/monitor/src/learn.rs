@@ -35,6 +35,14 @@ impl Account {
         users.find_map(|user| Self::of_user(user))
     }
 
+    /// Who asks about replication: the user of `monitor_account`, or as [`of`](Self::of).
+    pub(crate) fn of_monitor(snapshot: &Snapshot) -> Option<Self> {
+        match snapshot.settings.monitor_account.as_str() {
+            "" => Self::of(snapshot),
+            name => Self::named(snapshot, name),
+        }
+    }
+
     /// The account of the user called `name`, active or not; `None` where its password is not
     /// known.
     pub fn named(snapshot: &Snapshot, name: &str) -> Option<Self> {

@@ -6,6 +6,7 @@
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords
 //! that only servers can check),
+//! [`lag`] (replicas that lag too much),
 //! [`check`] (whether servers of TCP listeners can be connected to).
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,8 @@ pub mod grants;
 
 pub mod asking;
 
+pub mod lag;
+
 mod conversation;
 
 pub mod check;
@@ -32,6 +35,7 @@ pub use check::keep_checking;
 pub use grants::{UsersRead, keep_reading_users};
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};
+pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};
 pub use resolve::{Resolution, resolve};
 pub use watch::{keep_learning, keep_resolving};

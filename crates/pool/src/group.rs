@@ -361,7 +361,16 @@ pub(crate) mod tests {
         let compression = Default::default();
         let resolved = Vec::new();
         let tls = Default::default();
-        Arc::new(Server { key, resolved, weight, max_connections, compression, tls, health })
+        Arc::new(Server {
+            key,
+            resolved,
+            weight,
+            max_connections,
+            max_replication_lag: 0,
+            compression,
+            tls,
+            health,
+        })
     }
 
     pub(crate) const GROUP: HostgroupId = HostgroupId(1);

@@ -76,17 +76,20 @@ pub struct Plan {
     pub plant: Option<trunkline_worker::plants::Plant>,
 }
 
-/// Looks at each server now and then, and takes out those that do not answer or lag too much, as
-/// operators' tools do by way of the admin port.
+/// Looks at each server now and then: takes out those that do not answer, as operators' tools do by
+/// way of the admin port, and those that lag by more than their `max_replication_lag`, as the
+/// product's monitor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorSpec {
     /// How often.
     pub every_us: Micros,
-    /// The most that a reader may lag.
-    pub lag_max_us: Micros,
     /// Looks without an answer, one after the other, before a server is taken out.
     pub misses_max: u32,
 }
+
+/// Servers tell their lag in whole seconds. A run lasts two of them, so that here this stands for
+/// one, µs.
+pub const LAG_UNIT_US: Micros = 1_000;
 
 impl Plan {
     /// Names of the users of all configurations, each once.

@@ -10,7 +10,9 @@ use trunkline_sim::{
     plan::{Fault, Limits, Plan},
     run,
     server::ServerFault,
-    statement::{Act, BeginForm, Setting, Statement, Tag, Template},
+    statement::{
+        Act, BeginForm, Scope, SetValue, Setting, Statement, Tag, Template, Upload, Value, Variable,
+    },
 };
 
 /// Takes writes.
@@ -278,6 +280,50 @@ fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
 }
 
 #[test]
+fn a_statement_goes_on_when_another_connection_of_its_session_is_lost() {
+    let upload = Upload { key: 100, skipped: 0, is_there: true };
+    for (act, text) in [(Act::Insert, "INSERT INTO log"), (Act::Load(upload), "LOAD DATA")] {
+        let at = |pause_us, deed| Step { pause_us, deed };
+        // With rows to be fetched from a reader, something takes its time on the writer.
+        let mut plan = world(
+            &[("default_query_timeout", 0)],
+            vec![vec![
+                at(0, Deed::Prepare { slot: 0, template: Template::Numbers, tag: tag(1) }),
+                at(
+                    0,
+                    Deed::Execute {
+                        slot: 0,
+                        tag: tag(2),
+                        value: 9,
+                        cursor: true,
+                        long_data: false,
+                    },
+                ),
+                at(0, Deed::Fetch { slot: 0, rows: 2 }),
+                at(300_000, say(3, act)),
+                at(0, say(4, Act::Database)),
+            ]],
+        );
+        let client = plan.clients.first_mut().expect("one client");
+        client.capabilities.insert(Capabilities::LOCAL_FILES);
+        let host = plan.cluster.primary;
+        let slow = ServerFault::Slow { host, factor: 5_000, for_us: 600_000 };
+        plan.faults.push((250_000, Fault::Server(slow)));
+        for reader in (0..plan.cluster.hosts.len()).map(HostId).filter(|it| *it != host) {
+            plan.faults.extend((0..8).map(|nth| (320_000, Fault::CutHost(reader, nth))));
+        }
+        plan.faults.sort_by_key(|(at, _)| *at);
+        let outcome = run(&plan, true);
+        assert_eq!(outcome.violations, []);
+        assert_eq!(sent(&outcome, text).len(), 1, "{}", outcome.trace);
+        // The next one is told.
+        let trace = outcome.trace.to_string();
+        let lost = trace.find(r"it held the session\'s cursor");
+        assert!(lost.is_some() && lost > trace.find("DATABASE() AS v"), "{trace}");
+    }
+}
+
+#[test]
 fn a_compressed_connection_serves_on_after_it_has_changed_workers() {
     let scripts = (0..6).map(|place| {
         let say = |number, act| {
@@ -300,4 +346,35 @@ fn a_compressed_connection_serves_on_after_it_has_changed_workers() {
     assert_eq!(outcome.violations, []);
     let handed_over = outcome.faults.get("hand_over").copied().unwrap_or_default();
     assert!(handed_over > 10, "{handed_over}");
+}
+
+#[test]
+fn what_is_only_prepared_holds_nobody_without_autocommit() {
+    let autocommit_off = Setting::Variable {
+        scope: Scope::Plain,
+        variable: Variable::Autocommit,
+        value: SetValue::Literal(Value::Flag(false)),
+    };
+    let at = |pause_us, deed| Step { pause_us, deed };
+    // While the first rests, the second needs the only connection.
+    let mut plan = world(
+        &[("default_query_timeout", 0), ("connect_timeout_server_max", 500)],
+        vec![
+            vec![
+                at(0, say(1, Act::Set(vec![autocommit_off]))),
+                at(0, Deed::Prepare { slot: 0, template: Template::Put, tag: tag(2) }),
+                at(2_000_000, say(3, Act::Commit)),
+            ],
+            vec![at(400_000, Deed::Query(vec![Statement::new(Tag::new(1, 1), Act::Insert)]))],
+        ],
+    );
+    plan.workers = 1;
+    for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
+        server.max_connections = 1;
+    }
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    assert_eq!(sent(&outcome, "REPLACE INTO kv").len(), 1, "{}", outcome.trace);
+    assert_eq!(sent(&outcome, "INSERT INTO log").len(), 1, "{}", outcome.trace);
+    assert_eq!(told(&outcome, "Max connect timeout"), Vec::<String>::new());
 }

@@ -303,6 +303,8 @@ pub(crate) enum StateName {
     Shunned,
     OfflineSoft,
     OfflineHard,
+    #[serde(rename = "SHUNNED_REPLICATION_LAG")]
+    Lagging,
 }
 
 /// The name that ProxySQL gives to a server's state.
@@ -312,12 +314,18 @@ pub fn state_name(state: ServerState) -> &'static str {
         ServerState::Shunned => "SHUNNED",
         ServerState::OfflineSoft => "OFFLINE_SOFT",
         ServerState::OfflineHard => "OFFLINE_HARD",
+        ServerState::Lagging => "SHUNNED_REPLICATION_LAG",
     }
 }
 
 /// Every state a server can be in.
-pub const STATES: [ServerState; 4] =
-    [ServerState::Online, ServerState::Shunned, ServerState::OfflineSoft, ServerState::OfflineHard];
+pub const STATES: [ServerState; 5] = [
+    ServerState::Online,
+    ServerState::Shunned,
+    ServerState::OfflineSoft,
+    ServerState::OfflineHard,
+    ServerState::Lagging,
+];
 
 impl ServerRow {
     pub(crate) fn new(gauges: ServerGauges, stats: ServerStats) -> Self {

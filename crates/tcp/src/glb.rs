@@ -100,6 +100,7 @@ pub fn changed(mut config: Config, hostgroup: HostgroupId, request: &Request) ->
                 key,
                 weight,
                 max_connections: max,
+                max_replication_lag: 0,
                 compression: ServerCompression::Off,
                 tls: ServerTlsWish::default(),
                 status: ServerState::Online,

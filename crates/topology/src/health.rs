@@ -1,6 +1,6 @@
 //! What the data plane and the control plane both know of a server, as atomics.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Whether a server takes statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,9 @@ pub enum ServerState {
     OfflineSoft = 2,
     /// Takes nothing; its connections are closed.
     OfflineHard = 3,
+    /// Lags by more than it may: takes no new statements until it has caught up; those that run
+    /// may end, transactions too.
+    Lagging = 4,
 }
 
 /// Why a hostgroup could not serve a statement, in the words of the refusal.
@@ -42,7 +45,10 @@ pub enum RefusalCause {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ServerHealth {
+    /// What an operator said, or that it is shunned.
     state: AtomicU8,
+    /// Whether it lags by more than it may, whatever else is said of it.
+    is_lagging: AtomicBool,
     /// Connections open or being opened, over all workers: the global cap counts here.
     connections: AtomicU32,
     /// Statements sent and not answered yet, over all workers.
@@ -66,21 +72,46 @@ impl ServerHealth {
     /// The state at `now_ms`; a shun whose time is over counts as online.
     pub fn state(&self, now_ms: u64) -> ServerState {
         match self.state.load(Relaxed) {
-            0 => ServerState::Online,
-            1 if now_ms >= self.shunned_until_ms.load(Relaxed) => ServerState::Online,
+            0 => self.online(),
+            1 if now_ms >= self.shunned_until_ms.load(Relaxed) => self.online(),
             1 => ServerState::Shunned,
             2 => ServerState::OfflineSoft,
             _ => ServerState::OfflineHard,
         }
     }
 
-    /// Whether an operator or the monitor took it out: it takes no new statements.
-    pub fn is_offline(&self) -> bool {
-        self.state.load(Relaxed) >= ServerState::OfflineSoft as u8
+    /// What one is that nobody took out and that answers.
+    fn online(&self) -> ServerState {
+        match self.is_lagging.load(Relaxed) {
+            true => ServerState::Lagging,
+            false => ServerState::Online,
+        }
     }
 
-    /// Sets what an operator or the monitor decided; a change bumps the epoch.
+    /// Whether an operator or the monitor took it out: it takes no new statements.
+    pub fn is_offline(&self) -> bool {
+        self.state.load(Relaxed) >= ServerState::OfflineSoft as u8 || self.is_lagging()
+    }
+
+    /// Whether it lags by more than it may.
+    pub fn is_lagging(&self) -> bool {
+        self.is_lagging.load(Relaxed)
+    }
+
+    /// Sets whether it lags by more than it may, and says whether that is news; a server that
+    /// begins to has its epoch bumped.
+    pub fn set_lagging(&self, is_lagging: bool) -> bool {
+        let is_news = self.is_lagging.swap(is_lagging, Relaxed) != is_lagging;
+        if is_news && is_lagging {
+            self.epoch.fetch_add(1, Relaxed);
+        }
+        is_news
+    }
+
+    /// Sets what an operator or the monitor decided; a change bumps the epoch. That a server lags
+    /// is said by [`set_lagging`](Self::set_lagging).
     pub fn set_state(&self, state: ServerState) {
+        debug_assert!(state != ServerState::Lagging);
         if self.state.swap(state as u8, Relaxed) != state as u8 {
             self.epoch.fetch_add(1, Relaxed);
         }
@@ -212,6 +243,24 @@ mod tests {
         assert!(health.is_offline());
         health.set_state(ServerState::Online);
         health.shun(300);
+        assert!(!health.is_offline());
+    }
+
+    #[test]
+    fn one_that_lags_takes_nothing_new_and_stays_what_it_is_otherwise() {
+        let health = ServerHealth::default();
+        assert!(health.set_lagging(true) && !health.set_lagging(true));
+        assert_eq!((health.state(0), health.epoch()), (ServerState::Lagging, 1));
+        assert!(health.is_offline());
+        health.shun(100);
+        assert_eq!(health.state(99), ServerState::Shunned);
+        assert_eq!(health.state(100), ServerState::Lagging);
+        health.set_state(ServerState::OfflineSoft);
+        assert_eq!(health.state(100), ServerState::OfflineSoft);
+        health.set_state(ServerState::Online);
+        assert_eq!(health.state(100), ServerState::Lagging);
+        assert!(health.set_lagging(false));
+        assert_eq!(health.state(0), ServerState::Online);
         assert!(!health.is_offline());
     }
 }

@@ -35,6 +35,8 @@ pub struct Server {
     pub weight: u32,
     /// The most connections to this server over all workers.
     pub max_connections: u32,
+    /// The most that it may lag behind what it replicates, s; 0 for no limit.
+    pub max_replication_lag: u32,
     /// Whether new connections to it are compressed.
     pub compression: ServerCompression,
     /// Whether and how new connections to it are encrypted.

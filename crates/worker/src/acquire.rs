@@ -187,19 +187,22 @@ impl Worker {
         let Some((conn_id, turn)) = reads_of_past(statement).place(session) else {
             return false;
         };
+        let account = session.account;
+        let (is_read, hostgroup) = (statement.is_read, statement.hostgroup);
+        self.drop_outdated_of(id);
         let Some(conn) = self.conns.get(conn_id) else {
             return false;
         };
         let is_untouched = conn.turn == turn && conn.last_client == Some(id);
-        let may_run_there = statement.is_read || conn.hostgroup == statement.hostgroup;
+        let may_run_there = is_read || conn.hostgroup == hostgroup;
         if conn.list != ConnState::Idle
             || !is_untouched
             || !may_run_there
-            || conn.account != session.account
+            || conn.account != account
         {
             return false;
         }
-        let (slot, account) = (conn.slot, conn.account);
+        let slot = conn.slot;
         let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
         if taken {
             self.lease(id, conn_id);

@@ -136,6 +136,13 @@ impl Worker {
             }
             return;
         };
+        if statement.stage.conn().is_some_and(|conn| conn != loss.conn) {
+            // It runs elsewhere, and is answered from there; the next one hears of the loss.
+            if holds_more {
+                session.lost = Some(text);
+            }
+            return;
+        }
         if let Some(error) = statement.prepare_error.take() {
             // It would have been the answer anyway.
             let text = String::from_utf8_lossy(&error.message).into_owned();

@@ -42,9 +42,10 @@ pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcom
     }
 }
 
-/// Whether a transaction is open after a statement.
+/// Whether a transaction is open after a command with this purpose.
 pub(crate) fn is_in_transaction(
     session: &Session,
+    purpose: &Purpose,
     analysis: Option<&Analysis>,
     outcome: &Outcome,
 ) -> bool {
@@ -53,8 +54,9 @@ pub(crate) fn is_in_transaction(
         return is_open;
     }
     // An error does not say it: it stays as it was, or as earlier statements of the same command
-    // have left it, and one may have begun where statements begin them.
-    let may_begin = !analysis.is_some_and(reads_no_table);
+    // have left it, and one may have begun where statements begin them. What is only prepared
+    // begins none, and servers say nothing of it.
+    let may_begin = *purpose != Purpose::Prepare && !analysis.is_some_and(reads_no_table);
     is_open || session.is_in_transaction() || may_begin && session.state.is_autocommit_off()
 }
 

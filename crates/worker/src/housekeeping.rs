@@ -286,6 +286,21 @@ impl Worker {
         }
     }
 
+    /// The same for those where the last statement of this session left something to be read: what
+    /// reads it is a statement like others, and new ones are not for such servers.
+    pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let places = session.map(|session| [session.last_conn, session.insert_conn]);
+        for (conn_id, _) in places.into_iter().flatten().flatten() {
+            let conn = self.conns.get(conn_id).filter(|conn| conn.list == ConnState::Idle);
+            let slot = conn.and_then(|conn| Some((conn.epoch, self.pool.slot(conn.slot)?)));
+            if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
+            {
+                self.drop_conn(conn_id);
+            }
+        }
+    }
+
     /// Keeps an idle connection alive, and notices when it is not.
     fn ping(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {

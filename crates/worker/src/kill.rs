@@ -223,9 +223,11 @@ impl Worker {
         }
     }
 
-    /// The worker that a request was to go to has ended, and its clients with it.
+    /// The worker that a request was to go to has stopped, and its clients with it; but those that
+    /// had moved away from there may go on, and it alone knew where they are.
     pub fn kill_undelivered(&mut self, asker: KillAsker) {
-        self.answer_kill(asker, KillAnswer::Unknown);
+        let text = "the worker that knows this session has stopped".to_owned();
+        self.answer_kill(asker, KillAnswer::failed(text));
     }
 
     /// Tells the one who asked, wherever that is.

@@ -66,6 +66,10 @@ impl Worker {
         self.learn(id, conn_id, &statement, &outcome);
         if was_told_timed_out(&statement, &outcome) {
             self.note_timed_out(id);
+        } else if let (false, Some(error)) = (was_run, &outcome.error) {
+            // Its server may have been told to run it all the same, and says why it could not.
+            let text = String::from_utf8_lossy(&error.message);
+            self.note_told(id, error.code, &error.sqlstate, &text);
         }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
@@ -142,7 +146,8 @@ impl Worker {
             session.status = flags & LASTING_STATUS;
             session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
         }
-        let in_transaction = crate::held::is_in_transaction(session, analysis, outcome);
+        let in_transaction =
+            crate::held::is_in_transaction(session, &statement.purpose, analysis, outcome);
         // One that fails leaves its own error.
         let reads_warnings = outcome.error.is_none()
             && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));

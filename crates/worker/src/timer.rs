@@ -248,7 +248,12 @@ impl Worker {
     /// told to interrupt it.
     pub(crate) fn note_timed_out(&mut self, id: ClientId) {
         let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
-        self.note_error(id, code, &sqlstate, message);
+        self.note_told(id, code, &sqlstate, message);
+    }
+
+    /// The same of another error that stands for what the server has answered last.
+    pub(crate) fn note_told(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        self.note_error(id, code, state, text);
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         for lease in session.into_iter().flat_map(|session| &mut session.leases) {
             lease.pins.unpin(PinReason::Warnings);

@@ -20,10 +20,9 @@ use super::{
 
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
-const HARMLESS: [(&str, &str); 8] = [
+const HARMLESS: [(&str, &str); 7] = [
     ("server", "gtid_port"),
     ("server", "max_latency_ms"),
-    ("server", "max_replication_lag"),
     ("user", "schema_locked"),
     ("rule", "reconnect"),
     ("rule", "sticky_conn"),

@@ -8,7 +8,7 @@ use trunkline_stats::{
     CacheSums, DigestQuery, MirrorRow, Report, SessionQuery, SessionRow, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
-use trunkline_topology::Address;
+use trunkline_topology::{Address, ServerState};
 
 use super::{Desk, Refused, is_secret, present};
 
@@ -131,7 +131,12 @@ impl Desk {
             .iter()
             .map(|row| {
                 let (host, port) = host_and_port(&row.address);
-                (i64::from(row.hostgroup), host, port, state_name(row.state))
+                // As in ProxySQL the reason of a shun stands in the statistics.
+                let state = match row.state {
+                    ServerState::Lagging => ServerState::Shunned,
+                    other => other,
+                };
+                (i64::from(row.hostgroup), host, port, state_name(state))
             })
             .collect();
         self.with_store(move |store| {

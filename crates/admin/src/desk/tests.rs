@@ -334,7 +334,7 @@ fn attributes_of_users_say_what_columns_do_not() {
 fn columns_without_effect_are_loaded_with_a_warning_where_that_is_safe() {
     let mut fixture = Fixture::new();
     fixture.done(
-        "INSERT INTO mysql_servers (hostname, max_replication_lag, status)
+        "INSERT INTO mysql_servers (hostname, max_latency_ms, status)
          VALUES ('a', 30, 'SHUNNED')",
     );
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");

@@ -154,7 +154,7 @@ fn pool(out: &mut Exposition<'_>, servers: &[ServerRow]) {
     let help = "Median latency of statements.";
     put(out, "proxysql_connpool_conns_latency_us", gauge, help, &latency);
     let status = series(&[("", |row| state_number(row.state))], "");
-    let help = "1 ONLINE, 2 SHUNNED, 3 OFFLINE_SOFT, 4 OFFLINE_HARD.";
+    let help = "1 ONLINE, 2 SHUNNED, 3 OFFLINE_SOFT, 4 OFFLINE_HARD, 5 SHUNNED_REPLICATION_LAG.";
     put(out, "proxysql_connpool_conns_status", gauge, help, &status);
 }
 

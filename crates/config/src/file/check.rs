@@ -85,6 +85,7 @@ pub(super) fn check(
     check_hostgroups(entries, report);
     check_users(entries, report);
     check_server_users(entries, settings, report);
+    check_account("monitor_account", &settings.monitor_account, entries, report);
     check_replication(entries, report);
     check_tcp_listeners(entries, settings, report);
     check_rules(entries, settings, report)
@@ -141,25 +142,31 @@ fn check_users(entries: &Entries, report: &mut Report<'_>) {
     }
 }
 
-/// Who reads servers' grant tables must be able to log in there.
+/// Whoever `setting` names must be able to log in to servers.
+fn check_account(setting: &str, account: &str, entries: &Entries, report: &mut Report<'_>) {
+    if account.is_empty() {
+        return;
+    }
+    let mut users = entries.users.iter().map(|(user, _)| &user.value);
+    let message = match users.find(|user| user.name == account) {
+        None => Some(format!("{setting}: there is no user `{account}`")),
+        Some(user) => {
+            let opens = user.backend.is_some() || user.password.clear().is_some();
+            (!opens).then(|| format!("{setting}: the password of `{account}` opens no server"))
+        }
+    };
+    if let Some(message) = message {
+        report.add(0, setting, message);
+    }
+}
+
+/// Who reads servers' grant tables must be able to log in there, and there must be servers.
 fn check_server_users(entries: &Entries, settings: &Settings, report: &mut Report<'_>) {
     let (account, hostgroup) = (&settings.server_users_account, settings.server_users_hostgroup);
     if account.is_empty() {
         return;
     }
-    let mut users = entries.users.iter().map(|(user, _)| &user.value);
-    let message = match users.find(|user| user.name == *account) {
-        None => Some(format!("server_users_account: there is no user `{account}`")),
-        Some(user) => {
-            let opens = user.backend.is_some() || user.password.clear().is_some();
-            (!opens).then(|| {
-                format!("server_users_account: the password of `{account}` opens no server")
-            })
-        }
-    };
-    if let Some(message) = message {
-        report.add(0, "server_users_account", message);
-    }
+    check_account("server_users_account", account, entries, report);
     if entries.is_empty(HostgroupId(hostgroup)) {
         let message = format!("server_users_hostgroup {hostgroup} has no [[server]]");
         report.add(0, "server_users_hostgroup", message);

@@ -17,7 +17,10 @@ use crate::{
 };
 
 /// Columns of ProxySQL's `mysql_servers` that come with later features.
-const LATER: [&str; 3] = ["gtid_port", "max_replication_lag", "max_latency_ms"];
+const LATER: [&str; 2] = ["gtid_port", "max_latency_ms"];
+
+/// The largest `max_replication_lag`, as in ProxySQL: four years, s.
+const LAG_MAX_SEC: u32 = 126_144_000;
 
 /// The default port of `hostname` without `port`.
 const DEFAULT_PORT: u32 = 3_306;
@@ -31,6 +34,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
     let address = read_address(table, report);
     let weight = table.number(report, "weight", 0..=10_000_000);
     let max_connections = table.number(report, "max_connections", 0..=1_000_000);
+    let max_replication_lag = table.number(report, "max_replication_lag", 0..=LAG_MAX_SEC);
     let status = table.value(report, "status", |given| read_status(read_text(given)?));
     let compression = table.value(report, "compression", read_compression);
     let tls = read_tls(table, report);
@@ -47,6 +51,7 @@ pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut
         key: ServerKey { hostgroup, address },
         weight: weight.unwrap_or(1),
         max_connections: max_connections.unwrap_or(1_000),
+        max_replication_lag: max_replication_lag.unwrap_or(0),
         compression: compression.unwrap_or_default(),
         tls,
         status: status.unwrap_or(ServerState::Online),

@@ -182,7 +182,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_replication_lag_count",
         default: "1",
         values: Values::Numbers(1, 10),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_replication_lag_count"),
         meaning: "consecutive over-limit samples before SHUNNED_REPLICATION_LAG",
     },
     Variable {
@@ -196,14 +196,14 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_replication_lag_interval",
         default: "10000",
         values: Values::Numbers(100, 604_800_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_replication_lag_interval"),
         meaning: "ms",
     },
     Variable {
         name: "mysql-monitor_replication_lag_timeout",
         default: "1000",
         values: Values::Numbers(100, 600_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_replication_lag_timeout"),
         meaning: "ms",
     },
     Variable {
@@ -217,7 +217,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_slave_lag_when_null",
         default: "60",
         values: Values::Numbers(0, 604_800),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_slave_lag_when_null"),
         meaning: "seconds assumed when Seconds_Behind_Master is NULL",
     },
     Variable {

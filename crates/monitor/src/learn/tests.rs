@@ -15,6 +15,7 @@ fn server(hostgroup: u32, port: u16) -> Arc<Server> {
         resolved: vec![([127, 0, 0, 1], port).into()],
         weight: 1,
         max_connections: 1,
+        max_replication_lag: 0,
         compression: Default::default(),
         tls: Default::default(),
         health: Arc::new(ServerHealth::default()),

@@ -131,6 +131,10 @@ impl ModelClient {
         if let Some(slot) = self.slots.get_mut(&slot) {
             slot.cursor = rows.into();
         }
+        if let Some(part) = reply.first() {
+            let place = Some((statement, self.shadow.session().schema));
+            self.shadow.settle_unbegun(place, &answer_of(part), done_of(part));
+        }
         let said = self.shadow.cursor_opened(statement, &mut self.units);
         learned.statements.push(Said { is_prepared: true, ..said });
         learned.mismatch = match opened {

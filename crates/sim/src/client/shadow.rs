@@ -4,6 +4,8 @@
 //! what the reply says of the tables; then the rest of the reply (which tag, which form, which
 //! state) follows, and has to be what came.
 
+mod failing;
+
 use std::collections::BTreeMap;
 
 use trunkline_protocol::packet::{greeting::Flavor, status};
@@ -18,7 +20,7 @@ use crate::{
     Micros,
     oracle::facts::Gtid,
     oracle::history::{Access, Begins, Ends, Mismatch, MismatchKind, OwnRead, OwnWrite, Said},
-    session::{DATA_ERRORS, ModelSession, Replied},
+    session::{ModelSession, Replied},
     statement::{
         self, Act, Answer, Cell, Failure, PreparedSql, Rows, Schema, Setting, Statement, Tag,
         Upload,
@@ -32,6 +34,9 @@ const SESSION_FLAGS: u16 = status::IN_TRANS
     | status::IN_TRANS_READONLY;
 /// Errors that the proxy makes: no server has run the statement, or nobody knows.
 pub(super) const PROXY_ERRORS: [u16; 8] = [2013, 9001, 1148, 1094, 1243, 1047, 1835, 4031];
+/// Those of them behind which nobody knows whether a write was done. That one which was told
+/// another has not run is for the oracle to see (`writes`).
+const UNSURE: [u16; 2] = [2013, 1835];
 /// Errors that a session's own state alone brings about: a transaction that only reads, one that
 /// is open, tables that are locked, no schema.
 const STATE_ERRORS: [u16; 5] = [1792, 1568, 1099, 1100, 1046];
@@ -51,8 +56,9 @@ pub(super) struct Shadow {
     traces_us: Option<Micros>,
     /// The last statement was one that leaves `FOUND_ROWS()`.
     has_found_rows: bool,
-    /// A deadlock has undone the transaction, and no reply has said so since: an error has no
-    /// flags, so the proxy does not know it, and says the old ones where it answers itself.
+    /// A statement has failed and undone the transaction, or begun one, and no reply has said so
+    /// since: an error has no flags, so the proxy does not know it, and says the old ones where it
+    /// answers itself.
     is_status_stale: bool,
     /// The session as it is if a statement that was interrupted had not begun: the next reply says
     /// which of the two it is.
@@ -213,13 +219,9 @@ impl Shadow {
         let mut said = self.said(statement);
         let was_in_transaction = self.session.is_in_transaction();
         said.moves_on = self.moves_on(statement);
-        self.is_status_stale = match &answer {
-            Answer::Failed(failure) if failure.code == 1213 => was_in_transaction,
-            Answer::Failed(_) => self.is_status_stale,
-            Answer::Done(_) | Answer::Rows(_) => false,
-        };
         let (mismatch, error_expected) = match &answer {
             Answer::Failed(failure) => {
+                let status = self.session.status();
                 let before = said.moves_on.then(|| self.session.clone());
                 let judged = self.judge_failure(statement, schema, &answer, failure);
                 if let Some(mut left) = before {
@@ -229,9 +231,11 @@ impl Shadow {
                     left.fail(failure.clone());
                     self.unbegun = Some(Box::new(left));
                 }
+                self.is_status_stale |= self.session.status() != status;
                 judged
             }
             Answer::Done(_) | Answer::Rows(_) => {
+                self.is_status_stale = false;
                 let expected = self.session.run_in(statement, schema, &mut Replied::new(&answer));
                 let mismatch = self
                     .compare(statement, &expected, part, &answer, at_us)
@@ -243,7 +247,7 @@ impl Shadow {
         said.gtid = done_of(part).and_then(|done| Gtid::read(done.gtids.as_deref()?));
         let mismatch = mismatch.or_else(|| self.gtid_mismatch(statement, &said, &answer));
         let is_without_effect = match &answer {
-            Answer::Failed(failure) => !PROXY_ERRORS.contains(&failure.code),
+            Answer::Failed(failure) => !UNSURE.contains(&failure.code),
             Answer::Done(done) => done.affected == 0,
             Answer::Rows(_) => true,
         };
@@ -258,38 +262,6 @@ impl Shadow {
         }
         self.has_held |= self.session.holds_anything() || pins_for_good(&statement.act);
         Judged { said, mismatch: mismatch.or(data), error_expected }
-    }
-
-    /// Whether a statement that was interrupted had begun its transaction shows in the flags of the
-    /// next reply: one that waited for a connection has not.
-    pub(super) fn settle_unbegun(
-        &mut self,
-        statement: Option<(&Statement, Option<Schema>)>,
-        answer: &Answer,
-        done: Option<&Done>,
-    ) {
-        let Some(mut unbegun) = self.unbegun.take() else {
-            return;
-        };
-        let Some(done) = done else {
-            if let Answer::Failed(failure) = answer {
-                unbegun.fail(failure.clone());
-                self.unbegun = Some(unbegun);
-            }
-            return;
-        };
-        let status_of = |session: &ModelSession| {
-            let mut tried = session.clone();
-            if let Some((statement, schema)) = statement {
-                tried.run_in(statement, schema, &mut Replied::new(answer));
-            }
-            tried.status() & SESSION_FLAGS
-        };
-        let flags = done.status & SESSION_FLAGS;
-        if status_of(&self.session) != flags && status_of(&unbegun) == flags {
-            self.session = *unbegun;
-            self.unit = None;
-        }
     }
 
     /// A session that asks for the names of its commits is told them.
@@ -313,54 +285,6 @@ impl Shadow {
             kind: MismatchKind::State,
             evidence: "expected the name of the commit".to_owned(),
         })
-    }
-
-    /// Whether a statement ends a transaction that only reads, and begins something else.
-    fn moves_on(&self, statement: &Statement) -> bool {
-        self.session.status() & status::IN_TRANS_READONLY != 0
-            && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. })
-    }
-
-    /// An error is what the session itself brings about, or else something happened to it.
-    fn judge_failure(
-        &mut self,
-        statement: &Statement,
-        schema: Option<Schema>,
-        answer: &Answer,
-        failure: &Failure,
-    ) -> (Option<Mismatch>, Option<u16>) {
-        let mut tried = self.session.clone();
-        let expected = tried.run_in(statement, schema, &mut Replied::new(answer));
-        if let Answer::Failed(expected) = &expected
-            && expected.code == failure.code
-        {
-            self.session = tried;
-            let is_of_data = DATA_ERRORS.contains(&failure.code);
-            let mismatch = (expected.message != failure.message).then(|| Mismatch {
-                kind: MismatchKind::Foreign,
-                evidence: format!("expected {:?}, got {:?}", expected.message, failure.message),
-            });
-            return (mismatch, (!is_of_data).then_some(failure.code));
-        }
-        // Whether its cause is true is for the oracle. The session goes on as it was; what the
-        // proxy says is told like a server's error.
-        let before = self.session.clone();
-        if PROXY_ERRORS.contains(&failure.code) {
-            self.session.fail(failure.clone());
-        } else {
-            let data = &mut Replied::new(answer);
-            self.session.fail_from_outside(statement, schema, failure.clone(), data);
-        }
-        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
-            let mut unbegun = before;
-            unbegun.fail(failure.clone());
-            self.unbegun = Some(Box::new(unbegun));
-        }
-        if STATE_ERRORS.contains(&failure.code) {
-            let evidence = format!("expected {expected:?}, got {failure:?}");
-            return (Some(Mismatch { kind: MismatchKind::State, evidence }), None);
-        }
-        (None, None)
     }
 
     fn compare(

@@ -351,6 +351,9 @@ impl Look<'_, '_> {
         error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
             || error.code == 2013 && is_session_killed(index, session, at_us)
             || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
+            || self.exchange.kill.is_some()
+                && error.message.ends_with("the worker that knows this session has stopped")
+                && index.facts().has_cause(CauseKind::Stopping, 0, at_us)
     }
 
     fn is_out_of_time(&self, error: &Refused, at_us: Micros) -> bool {

@@ -17,6 +17,8 @@ pub struct Facts {
     pub settings: Vec<Setting>,
     /// When server entries took no new statements, by the word of an operator or the monitor.
     pub closed: Vec<Closed>,
+    /// When server entries lagged by more than they may, by what the monitor saw of the servers.
+    pub lagging: Vec<Closed>,
     /// Which host was the primary from when on, in order.
     pub primaries: Vec<(Micros, HostId)>,
     /// What is in `log` on the primary at the end: the tags of inserts, one for each row.
@@ -273,8 +275,9 @@ impl Facts {
     ) -> bool {
         let of_entry = |closed: &&Closed| (closed.hostgroup, closed.host) == (hostgroup, host);
         let mut at_us = from_us;
-        // They follow each other in the order of time.
-        for closed in self.closed.iter().filter(of_entry) {
+        let mut times: Vec<_> = self.closed.iter().chain(&self.lagging).filter(of_entry).collect();
+        times.sort_by_key(|closed| closed.from_us);
+        for closed in times {
             if closed.from_us <= at_us && at_us < closed.until_us {
                 at_us = closed.until_us;
             }

@@ -52,9 +52,10 @@ fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violatio
     // What moves on is for another server, perhaps; it may have failed there.
     for place in places.iter().take_while(|place| !place.said.moves_on) {
         // Of a text that is said again, an earlier one's run may come late: it does not say where
-        // the transaction is, and ran in its place if any of its runs did.
+        // the transaction is, and ran in its place if any of its runs did, and if it ran at all.
         let is_there = |ran: &Execution| links.is_empty() || links.contains(&ran.link);
-        if place.said.tag.is_repeated() && index.runs(place).any(is_there) {
+        let has_run = place.exchange.known(place.part) == Known::Done;
+        if place.said.tag.is_repeated() && (!has_run || index.runs(place).any(is_there)) {
             continue;
         }
         let Some(ran) = index.runs(place).next_back() else {

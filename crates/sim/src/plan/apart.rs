@@ -14,9 +14,10 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     if rng.chance(1, 3) {
         plan.monitor = Some(MonitorSpec {
             every_us: rng.pick(&[5_000, 50_000, 200_000]).copied().unwrap_or(50_000),
-            lag_max_us: rng.pick(&[1_000, 20_000, 100_000]).copied().unwrap_or(20_000),
             misses_max: rng.pick(&[1, 3]).copied().unwrap_or(1),
         });
+        let lag_max = rng.pick(&[1, 20, 100]).copied().unwrap_or(20);
+        limit_lag(&mut rng.split("lag", 0), plan, lag_max);
     }
     if !rng.chance(1, 4) {
         return;
@@ -25,6 +26,20 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
         let at = rng.below(SPAN_US);
         let fault = part(rng, plan);
         plan.faults.push((at, fault));
+    }
+}
+
+/// Readers may lag by so much.
+fn limit_lag(rng: &mut Rng, plan: &mut Plan, lag_max: u32) {
+    let looks = rng.pick(&[1, 1, 3]).copied().unwrap_or(1);
+    let unknown = rng.pick(&[60, 0, 1_000]).copied().unwrap_or(60);
+    for config in &mut plan.configs {
+        config.settings.insert("monitor_replication_lag_count", looks);
+        config.settings.insert("monitor_slave_lag_when_null", unknown);
+        let is_writers = |group| config.users.iter().any(|user| user.hostgroup == group);
+        for server in config.servers.iter_mut().filter(|server| !is_writers(server.hostgroup)) {
+            server.lag_max = lag_max;
+        }
     }
 }
 

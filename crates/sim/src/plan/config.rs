@@ -41,6 +41,8 @@ pub struct ServerSpec {
     pub max_connections: u32,
     /// `OFFLINE_SOFT`.
     pub is_drained: bool,
+    /// `max_replication_lag`, in units of [`LAG_UNIT_US`](super::LAG_UNIT_US); 0 for none.
+    pub lag_max: u32,
     /// How the proxy's connections there are compressed, as the file says it.
     pub compression: Option<&'static str>,
     /// Whether they are encrypted, as the file says it.
@@ -139,6 +141,9 @@ impl ConfigSpec {
                 server.weight,
                 server.max_connections
             );
+            if server.lag_max > 0 {
+                let _ = writeln!(out, "max_replication_lag = {}", server.lag_max);
+            }
             if server.is_drained {
                 out.push_str("status = \"OFFLINE_SOFT\"\n");
             }

@@ -163,6 +163,7 @@ fn draw_config(rng: &mut Rng, cluster: &ClusterSpec) -> ConfigSpec {
         weight: rng.pick(&[1, 1, 5]).copied().unwrap_or(1),
         max_connections: places(rng),
         is_drained: false,
+        lag_max: 0,
         compression: None,
         tls: None,
     };
@@ -248,6 +249,7 @@ fn vary(rng: &mut Rng, config: &mut ConfigSpec, cluster: &ClusterSpec) {
                     weight: 1,
                     max_connections: 4,
                     is_drained: false,
+                    lag_max: 0,
                     compression: None,
                     tls: None,
                 });

@@ -56,6 +56,7 @@ fn mirror(rng: &mut Rng, plan: &mut Plan) {
             weight: 1,
             max_connections,
             is_drained: false,
+            lag_max: 0,
             compression: None,
             tls: server_tls,
         });

@@ -5,6 +5,7 @@
 //! only the tables know comes from [`Data`], which for a shadow says what the reply said.
 
 mod changes;
+mod failing;
 mod locks;
 mod replied;
 mod run;

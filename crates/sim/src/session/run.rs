@@ -48,42 +48,6 @@ impl ModelSession {
         }
     }
 
-    /// A statement failed, of itself or because its server says so.
-    pub fn fail(&mut self, failure: Failure) -> Answer {
-        let Failure { code, message, .. } = &failure;
-        self.has_fresh_warnings = true;
-        self.warnings = vec![Warning { level: "Error", code: *code, message: message.clone() }];
-        self.row_count = -1;
-        self.trackers.discard();
-        Answer::Failed(failure)
-    }
-
-    /// A statement failed because of others: a deadlock (1213), which undoes the transaction, a
-    /// wait that was too long (1205), a kill (1317), a server that only reads (1290).
-    pub fn fail_from_outside(
-        &mut self,
-        statement: &Statement,
-        schema: Option<Schema>,
-        failure: Failure,
-        data: &mut dyn Data,
-    ) -> Answer {
-        let waits = !self.claims(&statement.act, schema).is_empty();
-        match (&statement.act, failure.code) {
-            (Act::LockTables { .. }, _) if schema.is_some() => {
-                // What it does first, it has done.
-                self.end_transaction(data, true);
-                self.use_next();
-                self.table_lock = None;
-            }
-            (_, 1213) => self.end_transaction(data, false),
-            (Act::GetLock { .. }, _) => {}
-            // Without autocommit a transaction has begun, though the statement is undone.
-            (_, 1205 | 1317 | 1907) if waits => _ = self.touch(false),
-            _ => {}
-        }
-        self.fail(failure)
-    }
-
     /// Whether a statement changes tables that are not temporary.
     pub fn writes_tables(&self, act: &Act) -> bool {
         match act {
@@ -270,7 +234,7 @@ impl ModelSession {
     /// A statement uses tables: it is a transaction of its own, or part of one, or without
     /// autocommit the first of one. What `SET TRANSACTION` said is used up, unless it bars the
     /// statement.
-    fn touch(&mut self, writes: bool) -> Result<(), Failure> {
+    pub(super) fn touch(&mut self, writes: bool) -> Result<(), Failure> {
         let read_only = self.reads_only();
         if read_only && writes {
             return Err(only_reads());

@@ -77,6 +77,7 @@ impl World<'_> {
         for (kind, host) in causes {
             self.facts.causes.push(Cause { from_us: now, until_us, kind, host });
         }
+        self.forget_lags();
         self.note_entries();
     }
 

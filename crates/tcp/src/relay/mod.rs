@@ -425,7 +425,7 @@ impl Relay {
             match slot.server.health.state(now_ms) {
                 ServerState::OfflineHard => true,
                 ServerState::Shunned => marked == OnMarkedDown::ShutdownSessions,
-                ServerState::Online | ServerState::OfflineSoft => false,
+                ServerState::Online | ServerState::OfflineSoft | ServerState::Lagging => false,
             }
         };
         self.cut(is_lost, |totals| totals.cut += 1);

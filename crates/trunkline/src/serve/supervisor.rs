@@ -18,7 +18,7 @@ use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Knowledge, Question, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
-    keep_learning, keep_reading_users, keep_resolving, resolve,
+    keep_learning, keep_measuring_lag, keep_reading_users, keep_resolving, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -116,6 +116,7 @@ impl Supervisor {
         let (_, none) = mpsc::channel(1);
         let questions = std::mem::replace(&mut parts.questions, none);
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
+        tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone()));
         tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
         tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
         resolve_now.notify_one();

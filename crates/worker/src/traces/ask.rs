@@ -37,6 +37,7 @@ impl Worker {
         mut statement: Statement,
         text_len: usize,
     ) {
+        self.drop_outdated_of(id);
         if statement.purpose == Purpose::Execute {
             return self.follow_past_prepared(id, route, statement);
         }

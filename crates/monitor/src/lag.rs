@@ -1,0 +1,266 @@
+//! Takes replicas out that lag by more than their `max_replication_lag`, and brings them back.
+//!
+//! What is decided is in [`trunkline_topology::LagWatch`]; here servers are asked.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Semaphore, watch::Receiver},
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+use trunkline_config::Snapshot;
+use trunkline_net::TlsSetup;
+use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_topology::{
+    Address, LagLimit, LagWatch, Replication, Server, ServerHealth, ServerKey, ServerState,
+};
+
+use crate::{
+    Account, LearnError,
+    conversation::{self, Answer, Way},
+};
+
+/// Servers asked together.
+const LOOKS_MAX: usize = 64;
+/// Bytes of one answer: a row for each source, with its last errors.
+const ANSWER_LEN_MAX: usize = 4 << 20;
+/// All sources of a MariaDB replica.
+const MARIADB: &str = "SHOW ALL SLAVES STATUS";
+/// All channels of a MySQL replica, 8.0.22 and later.
+const MYSQL: &str = "SHOW REPLICA STATUS";
+/// The same, of older ones.
+const OLDER_MYSQL: &str = "SHOW SLAVE STATUS";
+/// The column, by its names in the order of the statements above.
+const COLUMNS: [&[u8]; 2] = [b"Seconds_Behind_Master", b"Seconds_Behind_Source"];
+
+/// Asks the servers that have a `max_replication_lag` every `monitor_replication_lag_interval`,
+/// and when the configuration changes. Ends with whoever publishes snapshots.
+pub async fn keep_measuring_lag(
+    mut snapshots: Receiver<Arc<Snapshot>>,
+    tls: Receiver<Arc<TlsSetup>>,
+) {
+    let mut lags = Lags::default();
+    loop {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let begun = Instant::now();
+        lags.renew(&snapshot);
+        let pause = Duration::from_millis(snapshot.settings.monitor_replication_lag_interval);
+        let tls = Arc::clone(&tls.borrow());
+        let round = async {
+            if lags.watches.is_empty() {
+                // Until there is somebody to ask.
+                return std::future::pending().await;
+            }
+            lags.round(&snapshot, &tls).await;
+            sleep_until(begun + pause).await;
+        };
+        tokio::select! {
+            changed = snapshots.changed() => if changed.is_err() { return },
+            () = round => {}
+        }
+    }
+}
+
+/// One server entry with a limit.
+struct Watched {
+    server: Arc<Server>,
+    watch: LagWatch,
+}
+
+/// What the loop remembers.
+#[derive(Default)]
+struct Lags {
+    watches: HashMap<ServerKey, Watched>,
+    /// What was logged last of a server that did not answer.
+    trouble: HashMap<Address, String>,
+}
+
+impl Lags {
+    /// Takes over the servers of a snapshot.
+    fn renew(&mut self, snapshot: &Snapshot) {
+        let mut before = std::mem::take(&mut self.watches);
+        for server in snapshot.mysql_servers().filter(|server| server.max_replication_lag > 0) {
+            let is_same = |it: &Watched| Arc::ptr_eq(&it.server.health, &server.health);
+            let old = before.remove(&server.key).filter(is_same);
+            let watch = old.map(|watched| watched.watch).unwrap_or_default();
+            let watched = Watched { server: Arc::clone(server), watch };
+            self.watches.insert(server.key.clone(), watched);
+        }
+        let is_watched = |address: &Address| self.watches.keys().any(|key| key.address == *address);
+        self.trouble.retain(|address, _| is_watched(address));
+    }
+
+    /// Asks each server once, and judges its entries.
+    async fn round(&mut self, snapshot: &Snapshot, tls: &Arc<TlsSetup>) {
+        let account = Account::of_monitor(snapshot);
+        let time_max = Duration::from_millis(snapshot.settings.monitor_replication_lag_timeout);
+        let mut servers: HashMap<&Address, &Arc<Server>> = HashMap::new();
+        for watched in self.watches.values().filter(|it| can_be_asked(&it.server.health)) {
+            servers.insert(&watched.server.key.address, &watched.server);
+        }
+        let turns = Arc::new(Semaphore::new(LOOKS_MAX));
+        let mut looks = JoinSet::new();
+        for server in servers.into_values() {
+            let (server, account) = (Arc::clone(server), account.clone());
+            let (way, turns) = (Way::to(&server, tls), Arc::clone(&turns));
+            looks.spawn(async move {
+                // The semaphore is never closed, so that there always is a permit in the end.
+                let _turn = turns.acquire().await;
+                let seen = match timeout(time_max, look_at(&server, account, &way)).await {
+                    Ok(seen) => seen,
+                    Err(_) => {
+                        let time_ms = time_max.as_millis();
+                        Err(LearnError::new(format!("no answer within {time_ms} ms")))
+                    }
+                };
+                (server.key.address.clone(), seen)
+            });
+        }
+        while let Some(looked) = looks.join_next().await {
+            // A look that panicked is none.
+            let Ok((address, seen)) = looked else { continue };
+            self.report(&address, &seen);
+            if let Ok(seen) = seen {
+                self.judge(snapshot, &address, seen);
+            }
+        }
+    }
+
+    /// Logs once that a server's lag is not known, and why.
+    fn report(&mut self, address: &Address, seen: &Result<Replication, LearnError>) {
+        let Err(error) = seen else {
+            self.trouble.remove(address);
+            return;
+        };
+        let reason = error.to_string();
+        if self.trouble.get(address) != Some(&reason) {
+            tracing::warn!(server = %address, "its replication lag is not known: {reason}");
+            self.trouble.insert(address.clone(), reason);
+        }
+    }
+
+    fn judge(&mut self, snapshot: &Snapshot, address: &Address, seen: Replication) {
+        let settings = &snapshot.settings;
+        for watched in self.watches.values_mut().filter(|it| it.server.key.address == *address) {
+            let max_sec = watched.server.max_replication_lag;
+            let limit = LagLimit {
+                max_sec: max_sec.into(),
+                unknown_sec: settings.monitor_slave_lag_when_null,
+                looks: settings.monitor_replication_lag_count,
+            };
+            let health = &watched.server.health;
+            let is_out = watched.watch.look(health.is_lagging(), seen, &limit);
+            if !health.set_lagging(is_out) {
+                continue;
+            }
+            let hostgroup = watched.server.key.hostgroup;
+            match is_out {
+                true => tracing::warn!(
+                    "server {address} in hostgroup {hostgroup} takes no new statements: {}, and \
+                     max_replication_lag is {max_sec} s",
+                    words(seen)
+                ),
+                false => tracing::info!(
+                    "server {address} in hostgroup {hostgroup} takes statements again: {}",
+                    words(seen)
+                ),
+            }
+        }
+    }
+}
+
+fn words(seen: Replication) -> String {
+    match seen {
+        Replication::Independent => "it follows no other server".to_owned(),
+        Replication::Behind(lag_sec) => format!("it is {lag_sec} s behind"),
+        Replication::Unknown => "its replication does not run".to_owned(),
+    }
+}
+
+/// Whether an operator lets it serve at all; one that is shunned may answer by now.
+fn can_be_asked(health: &ServerHealth) -> bool {
+    match health.state(u64::MAX) {
+        ServerState::Online | ServerState::Shunned | ServerState::Lagging => true,
+        ServerState::OfflineSoft | ServerState::OfflineHard => false,
+    }
+}
+
+async fn look_at(
+    server: &Server,
+    account: Option<Account>,
+    way: &Way,
+) -> Result<Replication, LearnError> {
+    let account = account.ok_or_else(|| {
+        LearnError::new("nobody can ask: no user has a password that opens servers")
+    })?;
+    let mut conversation = conversation::connect(server).await?;
+    let (greeting, header, payload) = conversation.greeting().await?;
+    conversation.log_in(&account, way, header, payload).await?;
+    let answer = match greeting.flavor() {
+        Flavor::MariaDb => conversation.ask(MARIADB, ANSWER_LEN_MAX).await?,
+        Flavor::MySql => match conversation.ask(MYSQL, ANSWER_LEN_MAX).await {
+            Err(error) if error.to_string().starts_with("error 1064") => {
+                conversation.ask(OLDER_MYSQL, ANSWER_LEN_MAX).await?
+            }
+            answered => answered?,
+        },
+    };
+    // The answer has come: how the server takes the farewell changes nothing.
+    drop(conversation.quit().await);
+    replication_of(&answer)
+}
+
+/// What a server that shows these rows says: of several sources the one that it is behind most.
+fn replication_of(answer: &Answer) -> Result<Replication, LearnError> {
+    let place = answer.columns.iter().position(|name| COLUMNS.contains(&name.as_slice()));
+    let place = place.ok_or_else(|| LearnError::new("its answer has no column for the lag"))?;
+    let mut most = Replication::Independent;
+    for row in &answer.rows {
+        let Some(text) = row.get(place).and_then(Option::as_deref) else {
+            return Ok(Replication::Unknown);
+        };
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let Some(lag_sec) = number else {
+            let text = String::from_utf8_lossy(text);
+            return Err(LearnError::new(format!("its lag is no number: `{text}`")));
+        };
+        most = match most {
+            Replication::Behind(before) => Replication::Behind(before.max(lag_sec)),
+            Replication::Independent | Replication::Unknown => Replication::Behind(lag_sec),
+        };
+    }
+    Ok(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(column: &[u8], values: &[Option<&str>]) -> Result<Replication, String> {
+        let row = |value: &Option<&str>| {
+            let value = value.map(|text| text.as_bytes().to_vec());
+            vec![Some(b"Waiting for source".to_vec()), value]
+        };
+        let columns = vec![b"Slave_IO_State".to_vec(), column.to_vec()];
+        let answer = Answer { columns, rows: values.iter().map(row).collect() };
+        replication_of(&answer).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_worst_of_several_sources_counts() {
+        for column in COLUMNS {
+            assert_eq!(said(column, &[]), Ok(Replication::Independent));
+            assert_eq!(said(column, &[Some("0")]), Ok(Replication::Behind(0)));
+            let several = [Some("3"), Some("70"), Some("5")];
+            assert_eq!(said(column, &several), Ok(Replication::Behind(70)));
+            assert_eq!(said(column, &[Some("3"), None]), Ok(Replication::Unknown));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_not_understood_is_none() {
+        assert!(said(b"Lag", &[Some("3")]).expect_err("no column").contains("no column"));
+        assert!(said(COLUMNS[0], &[Some("-1")]).expect_err("no number").contains("`-1`"));
+    }
+}

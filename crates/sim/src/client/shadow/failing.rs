@@ -1,0 +1,94 @@
+//! What an error means for the session, and what nobody knows behind one until the next reply.
+
+use trunkline_protocol::packet::status;
+
+use super::{PROXY_ERRORS, SESSION_FLAGS, STATE_ERRORS, Shadow};
+use crate::{
+    client::reply::Done,
+    oracle::history::{Mismatch, MismatchKind},
+    session::{DATA_ERRORS, ModelSession, Replied},
+    statement::{Act, Answer, Failure, Schema, Statement},
+};
+
+impl Shadow {
+    /// Whether a statement that was interrupted had begun its transaction shows in the flags of the
+    /// next reply: one that waited for a connection has not.
+    pub(in crate::client) fn settle_unbegun(
+        &mut self,
+        statement: Option<(&Statement, Option<Schema>)>,
+        answer: &Answer,
+        done: Option<&Done>,
+    ) {
+        let Some(mut unbegun) = self.unbegun.take() else {
+            return;
+        };
+        // An error, or a text.
+        let Some(done) = done else {
+            if let Answer::Failed(failure) = answer {
+                unbegun.fail(failure.clone());
+            }
+            self.unbegun = Some(unbegun);
+            return;
+        };
+        let status_of = |session: &ModelSession| {
+            let mut tried = session.clone();
+            if let Some((statement, schema)) = statement {
+                tried.run_in(statement, schema, &mut Replied::new(answer));
+            }
+            tried.status() & SESSION_FLAGS
+        };
+        let flags = done.status & SESSION_FLAGS;
+        if status_of(&self.session) != flags && status_of(&unbegun) == flags {
+            self.session = *unbegun;
+            self.unit = None;
+        }
+    }
+
+    /// Whether a statement ends a transaction that only reads, and begins something else.
+    pub(super) fn moves_on(&self, statement: &Statement) -> bool {
+        self.session.status() & status::IN_TRANS_READONLY != 0
+            && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. })
+    }
+
+    /// An error is what the session itself brings about, or else something happened to it.
+    pub(super) fn judge_failure(
+        &mut self,
+        statement: &Statement,
+        schema: Option<Schema>,
+        answer: &Answer,
+        failure: &Failure,
+    ) -> (Option<Mismatch>, Option<u16>) {
+        let mut tried = self.session.clone();
+        let expected = tried.run_in(statement, schema, &mut Replied::new(answer));
+        if let Answer::Failed(expected) = &expected
+            && expected.code == failure.code
+        {
+            self.session = tried;
+            let is_of_data = DATA_ERRORS.contains(&failure.code);
+            let mismatch = (expected.message != failure.message).then(|| Mismatch {
+                kind: MismatchKind::Foreign,
+                evidence: format!("expected {:?}, got {:?}", expected.message, failure.message),
+            });
+            return (mismatch, (!is_of_data).then_some(failure.code));
+        }
+        // Whether its cause is true is for the oracle. The session goes on as it was; what the
+        // proxy says is told like a server's error.
+        let before = self.session.clone();
+        if PROXY_ERRORS.contains(&failure.code) {
+            self.session.fail(failure.clone());
+        } else {
+            let data = &mut Replied::new(answer);
+            self.session.fail_from_outside(statement, schema, failure.clone(), data);
+        }
+        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
+            let mut unbegun = before;
+            unbegun.fail(failure.clone());
+            self.unbegun = Some(Box::new(unbegun));
+        }
+        if STATE_ERRORS.contains(&failure.code) {
+            let evidence = format!("expected {expected:?}, got {failure:?}");
+            return (Some(Mismatch { kind: MismatchKind::State, evidence }), None);
+        }
+        (None, None)
+    }
+}
