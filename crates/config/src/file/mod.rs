@@ -29,6 +29,7 @@ use crate::{
 
 pub(crate) use report::did_you_mean;
 pub use rows::{TableRow, table_rows};
+pub use user::USERS_FILE;
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
 ///
@@ -88,9 +89,12 @@ pub fn parse(
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_tables(text: &str, source_name: &str) -> Result<Config, Vec<ConfigError>> {
-    let no_files = |path: &str| Err(format!("tables have no file `{path}`"));
-    parse_from(Origin::Tables, text, source_name, &no_files)
+pub fn parse_tables(
+    text: &str,
+    source_name: &str,
+    files: &dyn FileSource,
+) -> Result<Config, Vec<ConfigError>> {
+    parse_from(Origin::Tables, text, source_name, files)
 }
 
 /// Where a text comes from.
