@@ -5,7 +5,7 @@
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords
-//! that only servers can check),
+//! that only servers can check), [`naming`] (what clients' hosts are called),
 //! [`check`] (whether servers of TCP listeners can be connected to).
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,8 @@ pub mod grants;
 
 pub mod asking;
 
+pub mod naming;
+
 mod conversation;
 
 pub mod check;
@@ -33,5 +35,6 @@ pub use grants::{UsersRead, keep_reading_users};
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use learn::{Account, LearnError, Learned, learn};
+pub use naming::{HostQuestion, SystemResolver, keep_naming};
 pub use resolve::{Resolution, resolve};
 pub use watch::{keep_learning, keep_resolving};
