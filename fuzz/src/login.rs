@@ -209,7 +209,8 @@ fn client_step(step: Step) -> bool {
         | Step::Decrypt(_)
         | Step::VerifyHash { .. }
         | Step::AskServer { .. }
-        | Step::LookUp => true,
+        | Step::LookUp
+        | Step::NameHost => true,
         Step::Accepted(identity) => {
             assert!(identity.user.active, "an inactive user was let in");
             false

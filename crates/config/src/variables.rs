@@ -169,8 +169,9 @@ settings! {
     failed_login_delay_max: u64 = 300_000, Range::Numbers(1, DAY_MS), "ms", Live, "0.1.0";
 
     /// Listeners with their own list of who may connect: entries of `listen`, each with `=` and
-    /// networks (`10.0.0.0/8,192.0.2.7`) behind it; `localhost` is who comes over a Unix socket.
-    /// Others are refused with error 1130. Listeners without an entry take everybody.
+    /// networks (`10.0.0.0/8,192.0.2.7`) or names of hosts (`app-%.example.com`) behind it;
+    /// `localhost` is who comes over a Unix socket. Others are refused with error 1130. Listeners
+    /// without an entry take everybody.
     listen_allow: Vec<ListenAllow> = Vec::new(), Range::All, "", Live, "0.1.0";
 
     /// Networks of balancers that may tell their clients' addresses by the PROXY protocol, versions
@@ -206,6 +207,11 @@ settings! {
 
     /// File with the password of an encrypted private key, in one line.
     tls_key_password_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Takes private keys, and the password of one, from files that everybody may read or the group
+    /// may change, and a configuration file that everybody may change. Such files are refused
+    /// otherwise.
+    allow_open_files: bool = false, Range::All, "", Live, "0.1.0";
 
     /// Folder where the self-signed certificate and its key are kept. Empty is the data folder in
     /// database mode, and the configuration file's path with `.tls` behind it in file mode.

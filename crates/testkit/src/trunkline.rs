@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::accounting;
 use crate::folder::TempFolder;
 use crate::http::http_get;
+use crate::namespace::{Overlay, overlaid};
 use crate::port::{free_port, is_listening};
 use crate::process::{Process, Signal};
 use crate::sql::SqlClient;
@@ -84,15 +85,32 @@ impl Trunkline {
     /// # Errors
     /// As there.
     pub fn start_binary(binary: &Path, config: &str, env: &[(&str, &str)]) -> Result<Trunkline> {
+        let mut command = Command::new(binary);
+        command.envs(env.iter().copied());
+        Trunkline::start_command(command, config, &[])
+    }
+
+    /// As [`Trunkline::start`], with files that the proxy sees in place of the system's: where
+    /// [`can_overlay`](crate::can_overlay) says so.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_overlaid(config: &str, overlays: &[Overlay]) -> Result<Trunkline> {
+        Trunkline::start_command(Command::new(trunkline_binary()?), config, overlays)
+    }
+
+    fn start_command(mut command: Command, config: &str, over: &[Overlay]) -> Result<Trunkline> {
         let folder = TempFolder::new("proxy")?;
         let (port, http_port) = (free_port()?, free_port()?);
         let file = folder.path().join("trunkline.toml");
         let text = complete(config, port, http_port, folder.path());
         let has_http = text.contains(&format!(":{http_port}\""));
         std::fs::write(&file, text)?;
-        let mut command = Command::new(binary);
-        command.args(["serve", "-c"]).arg(&file).envs(env.iter().copied());
+        command.args(["serve", "-c"]).arg(&file);
         command.current_dir(folder.path());
+        if !over.is_empty() {
+            command = overlaid(&command, over);
+        }
         let log = folder.path().join("log");
         let mut process = Process::spawn("trunkline", command, &log, Some(folder.path()))?;
         let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));

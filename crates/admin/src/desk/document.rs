@@ -8,7 +8,7 @@ use std::{
 };
 
 use trunkline_config::{
-    Config, ConfigError, Ready, SECTIONS, parse_tables,
+    Config, ConfigError, FileSource, Ready, SECTIONS, USERS_FILE, parse_tables,
     variable::{self, quoted},
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
@@ -126,7 +126,7 @@ fn finish(
             || tables.any(|table| warning.starts_with(table))
     };
     document.warnings.retain(concerns);
-    let errors = match parse_tables(&document.text, "tables", ready) {
+    let errors = match parse_tables(&document.text, "tables", ready, &SystemUsers) {
         Ok(config) => return Ok(Made { config, warnings: document.warnings }),
         Err(errors) => errors,
     };
@@ -139,9 +139,25 @@ fn finish(
     }
     warnings.retain(concerns);
     let document = rows.document(&left_out);
-    match parse_tables(&document.text, "tables", ready) {
+    match parse_tables(&document.text, "tables", ready, &SystemUsers) {
         Ok(config) => Ok(Made { config, warnings }),
         Err(errors) => Err(MakeError::Rows(errors.iter().map(|e| document.explain(e)).collect())),
+    }
+}
+
+/// The one file that tables need: who the system's users are, as `unix_user` names them.
+struct SystemUsers;
+
+impl FileSource for SystemUsers {
+    fn read(&self, path: &str) -> Result<String, String> {
+        Err(format!("tables have no file `{path}`"))
+    }
+
+    fn read_rules(&self, path: &str) -> Result<String, String> {
+        match path == USERS_FILE {
+            true => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+            false => self.read(path),
+        }
     }
 }
 
@@ -328,7 +344,8 @@ impl Document {
         let _ = writeln!(self.text, "[[{section}]]");
         for (column, value) in table.columns.iter().zip(row) {
             let is_skipped = skipped.contains(&column.name)
-                || section == "user" && matches!(column.name, "frontend" | "backend");
+                || section == "user" && matches!(column.name, "frontend" | "backend")
+                || section == "user" && column.name == "password" && has_no_password(&fields);
             if is_skipped {
                 continue;
             }
@@ -500,6 +517,18 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
 
 fn hostgroup_subject(id: &str) -> String {
     format!("mysql_hostgroup_attributes, hostgroup_id {id}")
+}
+
+/// Whether a user has no password here, rather than an empty one, which would let everybody in: its
+/// attributes say how else it is known.
+fn has_no_password(fields: &Fields<'_>) -> bool {
+    let is_empty = match fields.value("password") {
+        None | Some(Value::Null) => true,
+        Some(Value::Text(text)) => text.is_empty(),
+        Some(Value::Blob(bytes)) => bytes.is_empty(),
+        Some(Value::Integer(_) | Value::Real(_)) => false,
+    };
+    is_empty && user::is_known_otherwise(&fields.text("attributes"))
 }
 
 /// What becomes of one value.

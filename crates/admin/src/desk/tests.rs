@@ -325,9 +325,9 @@ fn attributes_of_users_say_what_columns_do_not() {
     let [user] = users.as_slice() else { panic!("{users:?}") };
     assert_eq!(user.allow_from.to_string(), "localhost,10.0.0.0/8");
     assert!(user.retained_password.is_some());
-    fixture.done("UPDATE mysql_users SET attributes = '{\"allow_from\": [\"nowhere\"]}'");
+    fixture.done("UPDATE mysql_users SET attributes = '{\"allow_from\": [\"10.0.0.1/8\"]}'");
     let error = fixture.refused("LOAD MYSQL USERS TO RUNTIME");
-    assert!(error.contains("`nowhere` is not a network"), "{error}");
+    assert!(error.contains("`10.0.0.1/8` is not a network"), "{error}");
 }
 
 #[test]

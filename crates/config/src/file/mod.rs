@@ -34,6 +34,7 @@ use crate::{
 pub use fast::RouteRows;
 pub(crate) use report::did_you_mean;
 pub use rows::{TableRow, table_rows};
+pub use user::USERS_FILE;
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
 ///
@@ -97,9 +98,9 @@ pub fn parse_tables(
     text: &str,
     source_name: &str,
     ready: &Ready,
+    files: &dyn FileSource,
 ) -> Result<Config, Vec<ConfigError>> {
-    let no_files = |path: &str| Err(format!("tables have no file `{path}`"));
-    parse_from(Origin::Tables(ready), text, source_name, &no_files)
+    parse_from(Origin::Tables(ready), text, source_name, files)
 }
 
 /// Parts of a configuration that were made before, and so are not in the text of
