@@ -52,9 +52,13 @@ fn statements_and_changes_are_lines_of_json() -> Result<()> {
     admin.sql("PROXYSQL FLUSH LOGS")?;
     client.sql("SELECT 'shown' AS logged")?;
     client.sql("SELECT 'not shown'")?;
+    client.execute("SELECT ? AS logged, ? + 1", &["a \"text\"", "41"])?;
     admin.sql("PROXYSQL FLUSH LOGS")?;
     let found = lines(&query)?;
-    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[1]["query"], "SELECT ? AS logged, ? + 1");
+    assert_eq!(found[1]["parameters"][0]["value"], "a \"text\"");
+    assert_eq!(found[1]["parameters"][1]["value"], "41");
     assert_eq!(found[0]["query"], "SELECT 'shown' AS logged");
 
     drop(client);

@@ -6,6 +6,7 @@
 //! other. What the programs do is `e2e/drivers/scenario.json`; what may differ is
 //! `e2e/drivers/KNOWN.md`.
 
+mod admin;
 mod clients;
 mod compare;
 mod known;
@@ -174,11 +175,22 @@ fn can_run(ecosystem: Ecosystem) -> Result<Result<(), String>> {
 
 /// Runs the program to its end; its lines.
 fn program(run: &Run, port: u16, schema: &str, tls: Tls) -> Result<Vec<Line>> {
+    scenario(run, "scenario.json", port, [USER, PASSWORD, schema], tls)
+}
+
+/// The same with a scenario of this name, and user, password and schema.
+fn scenario(
+    run: &Run,
+    name: &str,
+    port: u16,
+    [user, password, schema]: [&str; 3],
+    tls: Tls,
+) -> Result<Vec<Line>> {
     let folder = TempFolder::new("driver")?;
     let mut command = run.ecosystem.command(&tree());
-    command.arg(run.driver).arg(tree().join("scenario.json")).current_dir(folder.path());
+    command.arg(run.driver).arg(tree().join(name)).current_dir(folder.path());
     command.env("DRIVER_HOST", "127.0.0.1").env("DRIVER_PORT", port.to_string());
-    command.env("DRIVER_USER", USER).env("DRIVER_PASSWORD", PASSWORD);
+    command.env("DRIVER_USER", user).env("DRIVER_PASSWORD", password);
     let tls = if tls == Tls::On { "on" } else { "off" };
     command.env("DRIVER_SCHEMA", schema).env("DRIVER_TLS", tls);
     let log = folder.path().join("log");

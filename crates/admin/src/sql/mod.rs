@@ -73,7 +73,10 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
         "SHOW" | "DESCRIBE" | "DESC" => show::parse(&text, &words)?.map(Statement::Show),
         "EXPLAIN" => command::explain(&text, &words).or_else(|| show::explain(&words)),
         "SET" => Some(set::parse(&text, &words)?),
-        "USE" => rest.first().map(|name| Statement::Use(text::unquoted(name).to_owned())),
+        "USE" => {
+            let name = text.spelled().get(1).map(|name| text::unquoted(name).to_owned());
+            name.map(Statement::Use)
+        }
         "BEGIN" | "COMMIT" | "ROLLBACK" | "LOCK" | "UNLOCK" => Some(Statement::NoEffect),
         "START" if rest.first().is_some_and(|word| word == "TRANSACTION") => {
             Some(Statement::NoEffect)
