@@ -459,8 +459,8 @@ settings! {
 
     /// Whose account asks servers how far they lag behind: a user of the configuration with a
     /// password that opens servers, which may be inactive for clients. Its account there needs
-    /// `REPLICATION CLIENT` (MariaDB: `SLAVE MONITOR`). Empty: the first active user with a password
-    /// that opens servers.
+    /// `REPLICATION CLIENT` (MariaDB: `SLAVE MONITOR`). Empty: the first active user with a
+    /// password that opens servers.
     monitor_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
     /// How often servers with a `max_replication_lag` are asked.

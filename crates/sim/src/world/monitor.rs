@@ -1,7 +1,7 @@
-//! Who looks after the servers: takes those out that do not answer, by the states of server entries
-//! as an operator's tool does, and those that lag too much, by the product's own decision
-//! ([`LagWatch`]) on what the model's replication says. The oracle is told of lags by a count of its
-//! own; that nothing begins on an entry that is out is for it (`routing`).
+//! Who looks after the servers: takes those out that do not answer, by the states of server
+//! entries as an operator's tool does, and those that lag too much, by the product's own decision
+//! ([`LagWatch`]) on what the model's replication says. The oracle is told of lags by a count of
+//! its own; that nothing begins on an entry that is out is for it (`routing`).
 
 use std::collections::BTreeSet;
 
