@@ -100,6 +100,7 @@ impl Trunkline {
     }
 
     fn start_command(mut command: Command, config: &str, over: &[Overlay]) -> Result<Trunkline> {
+        let binary = PathBuf::from(command.get_program());
         let folder = TempFolder::new("proxy")?;
         let (port, http_port) = (free_port()?, free_port()?);
         let file = folder.path().join("trunkline.toml");
@@ -116,7 +117,6 @@ impl Trunkline {
         let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));
         process.wait_ready(READY_TIMEOUT, || is_ready().then_some(()))?;
         let process = Mutex::new(process);
-        let binary = binary.to_owned();
         Ok(Trunkline { process, port, http_port, admin_port: None, binary, folder })
     }
 

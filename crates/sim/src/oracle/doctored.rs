@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use super::{
     Breach, Oracle, Rest, Run,
     facts::{
-        Cause, CauseKind, ClosedBy, Effect, Execution, Facts, Gtid, LinkFact, RuleFact, Setting,
-        Split, UserFact,
+        Cause, CauseKind, Closed, ClosedBy, Effect, Execution, Facts, Gtid, LinkFact, RuleFact,
+        Setting, Split, UserFact,
     },
     history::{
         Access, Answer, Begins, ClientHistory, EndedBy, Ending, Ends, Exchange, LoginOutcome,
@@ -397,6 +397,21 @@ fn statements_where_they_may_not_go() {
     before.until_us = 1_020;
     world.facts.settings.insert(0, before);
     world.check(&[]);
+}
+
+#[test]
+fn a_read_on_a_replica_that_lags_too_much() {
+    let check = |from_us, until_us, expected: &[Breach]| {
+        let mut world = world();
+        let read = Said::new(tag(1), Access::Read);
+        world.says(1_000, read, done()).runs(1_050, 2, tag(1), Effect::None);
+        world.facts.lagging.push(Closed { hostgroup: 20, host: READER, from_us, until_us });
+        world.check(expected);
+    };
+    check(900, Micros::MAX, &[Breach::Misrouted]);
+    // On its way before it was seen, or behind it.
+    check(1_010, Micros::MAX, &[]);
+    check(900, 1_040, &[]);
 }
 
 #[test]

@@ -75,6 +75,9 @@ fn objection(
             // One that has not heard its number may have this one, and logs in.
             let mut unheard = index.sessions().map(|(_, session)| session);
             let is_unheard = unheard.any(|session| session.number.is_none() && was_there(&session));
+            // One that has gone may be there until that is noticed.
+            let lingers = |it: &&SessionHistory| it.begun_us <= at_us && it.user != asker.user;
+            let is_so = is_so || named.iter().any(lingers);
             (!is_so && !is_unheard).then(|| format!("session {} is its own", kill.number))
         }
         Some(1317) => {

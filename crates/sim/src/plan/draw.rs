@@ -63,11 +63,9 @@ impl Plan {
         }
         features::draw(&mut root.split("features", 0), &mut plan, !is_calm);
         let mut rng = root.split("rebalance", 0);
-        if rng.chance(1, 3) {
-            let threshold = rng.pick(&[1, 20]).copied().unwrap_or(20);
-            for config in &mut plan.configs {
-                config.settings.insert("rebalance_threshold", threshold);
-            }
+        let threshold = rng.weighted(&[(3, 20), (2, 1), (1, 0)]).copied().unwrap_or(20);
+        for config in &mut plan.configs {
+            config.settings.insert("rebalance_threshold", threshold);
         }
         if !is_calm {
             apart::draw(&mut root.split("apart", 0), &mut plan);

@@ -25,7 +25,10 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     if stores && adding.rng.chance(1, 2) {
         adding.give_some(plan, Adding::again);
     }
-    if plan.workers > 1 && adding.rng.chance(1, 2) {
+    let moves = plan.configs.iter().any(|config| config.setting("rebalance_threshold") > 0);
+    let mut of_moves = adding.rng.split("moves", 0);
+    if moves && plan.workers > 1 && of_moves.chance(2, 3) {
+        let mut adding = Adding { rng: &mut of_moves, tags: adding.tags };
         adding.give_some(plan, Adding::long);
     }
     if rng.chance(1, 6) {

@@ -4,6 +4,11 @@ use super::{Data, ModelSession, Warning};
 use crate::statement::{Act, Answer, Failure, Schema, Statement};
 
 impl ModelSession {
+    /// Whether two are alike in what only a transaction's beginning tells apart.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (self.status(), self.next) == (other.status(), other.next)
+    }
+
     /// A statement failed, of itself or because its server says so.
     pub fn fail(&mut self, failure: Failure) -> Answer {
         let Failure { code, message, .. } = &failure;

@@ -22,25 +22,45 @@ impl Shadow {
         let Some(mut unbegun) = self.unbegun.take() else {
             return;
         };
-        // An error, or a text.
+        // What the session is behind it, and the error that it ends with of itself.
+        let behind = |session: &ModelSession| {
+            let mut tried = session.clone();
+            let run =
+                statement.map(|(it, schema)| tried.run_in(it, schema, &mut Replied::new(answer)));
+            let code = match run {
+                Some(Answer::Failed(failure)) => Some(failure.code),
+                Some(Answer::Done(_) | Answer::Rows(_)) | None => None,
+            };
+            (tried, code)
+        };
         let Some(done) = done else {
+            // An error, or a text.
             if let Answer::Failed(failure) = answer {
+                let is_of = |session: &ModelSession| behind(session).1 == Some(failure.code);
+                if STATE_ERRORS.contains(&failure.code) && is_of(&unbegun) && !is_of(&self.session)
+                {
+                    self.session = *unbegun;
+                    self.unit = None;
+                    return;
+                }
                 unbegun.fail(failure.clone());
             }
             self.unbegun = Some(unbegun);
             return;
         };
-        let status_of = |session: &ModelSession| {
-            let mut tried = session.clone();
-            if let Some((statement, schema)) = statement {
-                tried.run_in(statement, schema, &mut Replied::new(answer));
-            }
-            tried.status() & SESSION_FLAGS
-        };
         let flags = done.status & SESSION_FLAGS;
-        if status_of(&self.session) != flags && status_of(&unbegun) == flags {
-            self.session = *unbegun;
-            self.unit = None;
+        let fits = |(session, code): &(ModelSession, Option<u16>)| {
+            code.is_none() && session.status() & SESSION_FLAGS == flags
+        };
+        let (begun, other) = (behind(&self.session), behind(&unbegun));
+        match (fits(&begun), fits(&other)) {
+            (true, true) if !begun.0.is_like(&other.0) => self.unbegun = Some(Box::new(other.0)),
+            // Where nothing tells them apart any more, this one may be the transaction's first.
+            (_, true) => {
+                self.session = *unbegun;
+                self.unit = None;
+            }
+            (true | false, false) => {}
         }
     }
 
@@ -80,7 +100,7 @@ impl Shadow {
             let data = &mut Replied::new(answer);
             self.session.fail_from_outside(statement, schema, failure.clone(), data);
         }
-        if self.session.status() != before.status() && matches!(failure.code, 1317 | 1907) {
+        if !self.session.is_like(&before) && matches!(failure.code, 1317 | 1907) {
             let mut unbegun = before;
             unbegun.fail(failure.clone());
             self.unbegun = Some(Box::new(unbegun));
