@@ -459,3 +459,34 @@ fn a_certificates_end_is_told_before_it_comes() -> Result<()> {
     assert!(enter(&proxy, "tls_ends", &anybody()?).is_ok());
     Ok(())
 }
+
+#[test]
+fn unix_sockets_may_be_encrypted() -> Result<()> {
+    let test = "unix_sockets_may_be_encrypted";
+    let Some(server) = backends::mariadb(test)? else { return Ok(()) };
+    let proxy = proxy_for(server, "tls_unix", "require_secure_transport = true")?;
+    let mut programs = Vec::new();
+    match find_program("mariadb") {
+        None => skipped(test, "there is no mariadb client"),
+        Some(program) => programs.push((Command::new(program), "--ssl")),
+    }
+    match MySqlTree::find() {
+        Err(reason) => skipped(test, &reason),
+        Ok(tree) => programs.push((tree.command("usr/bin/mysql"), "--ssl-mode=REQUIRED")),
+    }
+    let mut count = 0.0;
+    for (mut program, encrypted) in programs {
+        program.args(["--no-defaults", "-utls_unix", "-Ne", "SELECT 5", encrypted]);
+        program.arg(format!("--socket={}", proxy.socket().display()));
+        program.arg(format!("--password={PASSWORD}"));
+        assert_eq!(run(program)?, "5\n", "{encrypted}");
+        count += 1.0;
+        let labels = "result=\"tls13\"";
+        let metric = "trunkline_client_tls_handshakes_total";
+        wait_metric(&proxy, metric, labels, |n| n == count)?;
+    }
+    // They need not be: nobody can listen there.
+    let mut plain = Wire::login(Endpoint::Unix(proxy.socket()), "tls_unix", PASSWORD, "")?;
+    assert_eq!(plain.value("SELECT 6")?.as_deref(), Some("6"));
+    Ok(())
+}

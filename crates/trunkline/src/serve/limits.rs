@@ -108,6 +108,17 @@ pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String>
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_with_passwords_leaves_no_dump() {
+        use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+        let before = dumpable_behavior().expect("a behaviour");
+        forbid_dumps();
+        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
+        // The other tests are of the same process.
+        set_dumpable_behavior(before).expect("as before");
+    }
+
     #[test]
     fn only_a_limit_that_is_too_low_is_a_warning() {
         let text = "max_connections = 100
