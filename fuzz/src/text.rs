@@ -65,11 +65,11 @@ fn other_literals(text: &[u8], modes: Modes) {
             }
             _ => continue,
         };
-        other.extend_from_slice(&text[at..token.offset]);
+        other.extend_from_slice(text.get(at..token.offset).unwrap_or_default());
         other.extend_from_slice(literal);
         at = token.end();
     }
-    other.extend_from_slice(&text[at..]);
+    other.extend_from_slice(text.get(at..).unwrap_or_default());
     let is_read_by_all = tokens.is_complete() && !tokens.is_ambiguous();
     if !digest.is_clean || !is_read_by_all || other.len() > settings.max_query_length {
         return;
