@@ -76,6 +76,11 @@ impl Packing {
         self.waiting_len() == 0 && self.packed.is_empty()
     }
 
+    /// Whether it is in its worker's list of those to unpack.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
     /// Its connection goes to another worker, whose list it is not in.
     pub(crate) fn leave_list(mut self: Box<Self>) -> Box<Self> {
         self.is_listed = false;

@@ -145,6 +145,8 @@ impl Worker {
             moved.give_up();
             return None;
         };
+        // One that came listed would never be listed here, and what waits never be unpacked.
+        debug_assert!(moved.packing.as_ref().is_none_or(|packing| !packing.is_listed()));
         let account = self.accounts.intern(moved.login);
         let state = self.states.intern(moved.state);
         let since_ms = self.now.ms();

@@ -104,6 +104,8 @@ struct Written {
     value: Option<u64>,
     /// When it was certainly there: when the client was told so, and nothing took it away.
     certain_us: Option<Micros>,
+    /// When it ran last.
+    ran_us: Option<Micros>,
 }
 
 /// A read on the primary sees the last acknowledged write, or a later one.
@@ -115,7 +117,8 @@ fn own_row(
 ) {
     if let Some(OwnWrite { row, value }) = place.said.write {
         let certain_us = certain_us(index, place);
-        let written = Written { value, certain_us };
+        let ran_us = index.ran(place.said.tag).map(|ran| ran.at_us).max();
+        let written = Written { value, certain_us, ran_us };
         rows.entry(row).or_default().writes.push(written);
         return;
     }
@@ -142,8 +145,12 @@ fn own_row(
     let Some(last) = writes.iter().rposition(is_before) else {
         return;
     };
-    let newer = writes.get(last..).unwrap_or_default();
-    if !newer.iter().any(|write| write.value == seen) {
+    let (older, newer) = writes.split_at_checked(last).unwrap_or_default();
+    // What a connection that was cut had under way may have run behind what was said later.
+    let last_us = newer.first().and_then(|write| write.ran_us);
+    let is_late = |write: &&Written| write.certain_us.is_none() && write.ran_us > last_us;
+    let mut seeable = newer.iter().chain(older.iter().filter(is_late));
+    if !seeable.any(|write| write.value == seen) {
         let host = ran.host.0;
         let evidence =
             format!("host {host} is the primary, row {row:?} showed {seen:?}, after {newer:?}");
