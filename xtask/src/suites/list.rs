@@ -137,7 +137,7 @@ pub const SUITES: &[Suite] = &[
               tar xf mysql_connector_python-9.7.0.tar.gz --strip-components=1\n\
               rm -rf lib\nmkdir lib\nln -s \"$PWD\"/venv/lib/python3.*/site-packages/mysql lib/mysql\n",
         // Those about time-outs wait for minutes.
-        run: "(timeout 900 venv/bin/python unittests.py --use-external-server --skip-install \
+        run: "(timeout 1800 venv/bin/python unittests.py --use-external-server --skip-install \
               -H $HOST -P $PORT --user $DB_USER --password $DB_PASSWORD --verbosity 2 \
               -r '^(?!.*timeout)' || true) 2>&1 | sed -En \
               's/^(\\S+) \\.\\.\\. ok$/PASSED \\1/p\n\
