@@ -16,6 +16,7 @@ mod cpus;
 mod limits;
 mod log;
 mod notify;
+mod questions;
 mod reporter;
 mod signals;
 

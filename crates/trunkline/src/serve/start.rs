@@ -10,14 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use tokio::{
-    net::TcpListener,
-    sync::{
-        Notify,
-        mpsc::{self, error::TrySendError},
-        watch,
-    },
-};
+use tokio::{net::TcpListener, sync::watch};
 use trunkline_admin::{
     desk::{Desk, FileReader},
     glb, keep_ports,
@@ -26,23 +19,22 @@ use trunkline_admin::{
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
-    self as monitor, Account, Facts, Knowledge, Question, SystemResolver,
-    greeting::is_leader_known, greeting_for_clients, keep_naming, learn, resolve,
+    Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup};
+use trunkline_proxy::TlsSetup;
 use trunkline_stats::{Configuration, Process};
-use trunkline_topology::HostAnswer;
 
 use crate::{
     config_file::{Read, counted, summary},
     import::rows_of,
     serve::{
         control::Control,
-        cpus, limits,
+        limits,
         log::Log,
         notify::Notifier,
         origin::{Database, Origin},
+        questions::{self, Asked},
         reporter::{Reporter, unix_sec},
         signals::Signals,
         supervisor::{Parts, Supervisor},
@@ -51,9 +43,6 @@ use crate::{
 
 /// The most time that the first clients wait for what name servers and servers say.
 pub(super) const PREPARATION_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// The most time that a login waits for the name of its host.
-const HOST_NAME_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Brings everything up, in the order that lets nothing begin that something later would undo.
 /// `None` when a signal asked for the end meanwhile.
@@ -67,12 +56,7 @@ pub(super) async fn start(
     let mut signals = Signals::listen().context("no signals")?;
     let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
-    let open_files = limits::raise_open_files();
-    limits::sharpen_pauses();
-    limits::forbid_huge_pages();
-    if !read.config.settings.core_dumps {
-        limits::forbid_dumps();
-    }
+    let open_files = settle_process(&read.config.settings);
     warn(&read, open_files);
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
@@ -90,24 +74,8 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
-    let users_wanted = Arc::new(Notify::new());
-    let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
-    let (named, host_questions) = mpsc::channel(QUESTIONS_MAX);
-    tokio::spawn(keep_naming(Arc::new(SystemResolver), host_questions, HOST_NAME_TIME_MAX));
-    let options = PlaneOptions {
-        snapshot: Arc::clone(&snapshot),
-        greeting: Arc::clone(&greeting),
-        tls: Arc::clone(&tls),
-        workers,
-        on_thread: on_thread(&snapshot),
-        ask_server: Arc::new(move |question| ask(&asked, question)),
-        look_up_host: Arc::new(move |question| name_host(&named, question)),
-        look_up_users: {
-            let wanted = Arc::clone(&users_wanted);
-            Arc::new(move || wanted.notify_one())
-        },
-    };
-    let plane = DataPlane::start(options).map_err(|reason| anyhow!(reason))?;
+    let (plane, Asked { users_wanted, questions }) =
+        questions::begin_plane(&snapshot, &greeting, &tls, workers)?;
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
     for address in &listen {
         tracing::info!("listening on {address}");
@@ -129,15 +97,7 @@ pub(super) async fn start(
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
     let desk = database.map(|database| Arc::new(desk_of(database, control)));
-    if let Some(listener) = http {
-        serve_http(listener, Arc::clone(&reporter), desk.clone())?;
-    }
-    if let Some(desk) = desk {
-        let own = snapshot.settings.http_listen;
-        let source = Arc::clone(&reporter) as _;
-        tokio::spawn(keep_ports(Arc::clone(&desk), source, desk.ports(), own));
-        serve_admin(&desk, admin);
-    }
+    open_ports(http, admin, &reporter, desk.as_ref(), &snapshot.settings)?;
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     Ok(Some(Supervisor::new(Parts {
@@ -160,28 +120,34 @@ pub(super) async fn start(
     })))
 }
 
-/// Passwords that may wait to be tried on servers, and look-ups that may wait for their turn.
-const QUESTIONS_MAX: usize = 4_096;
-
-/// Has a password tried on a server; with too many waiting it is wrong.
-fn ask(asked: &mpsc::Sender<Question>, question: LoginQuestion) {
-    let LoginQuestion { name, hostgroup, clear, answer } = question;
-    let question = Question { name, hostgroup, clear, answer };
-    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
-        asked.try_send(question)
-    {
-        (question.answer)(false);
+/// What the process asks of the system; how many files it may open.
+fn settle_process(settings: &Settings) -> Option<u64> {
+    let open_files = limits::raise_open_files();
+    limits::sharpen_pauses();
+    limits::forbid_huge_pages();
+    if !settings.core_dumps {
+        limits::forbid_dumps();
     }
+    open_files
 }
 
-/// Has a host's name looked up; with too many waiting that fails.
-fn name_host(asked: &mpsc::Sender<monitor::HostQuestion>, question: HostQuestion) {
-    let HostQuestion { addr, answer } = question;
-    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
-        asked.try_send(monitor::HostQuestion { addr, answer })
-    {
-        (question.answer)(HostAnswer::Failed("too many look-ups are waiting".to_owned()));
+/// Answers over HTTP and on the admin port until the process ends.
+fn open_ports(
+    http: Option<TcpListener>,
+    admin: Vec<AdminListener>,
+    reporter: &Arc<Reporter>,
+    desk: Option<&Arc<Desk>>,
+    settings: &Settings,
+) -> Result<()> {
+    if let Some(listener) = http {
+        serve_http(listener, Arc::clone(reporter), desk.cloned())?;
     }
+    if let Some(desk) = desk {
+        let source = Arc::clone(reporter) as _;
+        tokio::spawn(keep_ports(Arc::clone(desk), source, desk.ports(), settings.http_listen));
+        serve_admin(desk, admin);
+    }
+    Ok(())
 }
 
 /// Reads certificates and keys; what is wrong with them ends the start.
@@ -332,13 +298,6 @@ fn workers(snapshot: &Snapshot) -> usize {
         }
         (workers, _) => workers,
     }
-}
-
-/// What each worker's thread does first.
-fn on_thread(snapshot: &Snapshot) -> Arc<dyn Fn(usize) + Send + Sync> {
-    let wanted = snapshot.settings.worker_cpus.clone();
-    let allowed = cpus::allowed();
-    Arc::new(move |worker| cpus::bind_worker(&wanted, worker, &allowed))
 }
 
 /// Answers over HTTP until the process ends.

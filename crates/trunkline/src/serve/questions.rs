@@ -1,0 +1,87 @@
+//! The data plane begins, and with it whoever answers what its workers ask: a password to be tried
+//! on a server, what a host is called, what users the servers have.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Result, anyhow};
+use tokio::sync::{
+    Notify,
+    mpsc::{self, error::TrySendError},
+};
+use trunkline_config::Snapshot;
+use trunkline_monitor::{self as monitor, Question, SystemResolver, keep_naming};
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_proxy::{DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup};
+use trunkline_topology::HostAnswer;
+
+use super::cpus;
+
+/// The most time that a login waits for the name of its host.
+const HOST_NAME_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Questions whose answers are up to the supervisor.
+pub(super) struct Asked {
+    /// Workers want to know what users the servers have now.
+    pub users_wanted: Arc<Notify>,
+    /// Passwords to be tried on servers.
+    pub questions: mpsc::Receiver<Question>,
+}
+
+/// Starts the workers. Names of hosts are looked up from here on.
+pub(super) fn begin_plane(
+    snapshot: &Arc<Snapshot>,
+    greeting: &Arc<Greeting>,
+    tls: &Arc<TlsSetup>,
+    workers: usize,
+) -> Result<(DataPlane, Asked)> {
+    let users_wanted = Arc::new(Notify::new());
+    let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
+    let (named, host_questions) = mpsc::channel(QUESTIONS_MAX);
+    tokio::spawn(keep_naming(Arc::new(SystemResolver), host_questions, HOST_NAME_TIME_MAX));
+    let plane = DataPlane::start(PlaneOptions {
+        snapshot: Arc::clone(snapshot),
+        greeting: Arc::clone(greeting),
+        tls: Arc::clone(tls),
+        workers,
+        on_thread: on_thread(snapshot),
+        ask_server: Arc::new(move |question| ask(&asked, question)),
+        look_up_host: Arc::new(move |question| name_host(&named, question)),
+        look_up_users: {
+            let wanted = Arc::clone(&users_wanted);
+            Arc::new(move || wanted.notify_one())
+        },
+    });
+    let plane = plane.map_err(|reason| anyhow!(reason))?;
+    Ok((plane, Asked { users_wanted, questions }))
+}
+
+/// What each worker's thread does first.
+fn on_thread(snapshot: &Snapshot) -> Arc<dyn Fn(usize) + Send + Sync> {
+    let wanted = snapshot.settings.worker_cpus.clone();
+    let allowed = cpus::allowed();
+    Arc::new(move |worker| cpus::bind_worker(&wanted, worker, &allowed))
+}
+
+/// Passwords that may wait to be tried on servers, and look-ups that may wait for their turn.
+const QUESTIONS_MAX: usize = 4_096;
+
+/// Has a password tried on a server; with too many waiting it is wrong.
+fn ask(asked: &mpsc::Sender<Question>, question: LoginQuestion) {
+    let LoginQuestion { name, hostgroup, clear, answer } = question;
+    let question = Question { name, hostgroup, clear, answer };
+    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
+        asked.try_send(question)
+    {
+        (question.answer)(false);
+    }
+}
+
+/// Has a host's name looked up; with too many waiting that fails.
+fn name_host(asked: &mpsc::Sender<monitor::HostQuestion>, question: HostQuestion) {
+    let HostQuestion { addr, answer } = question;
+    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
+        asked.try_send(monitor::HostQuestion { addr, answer })
+    {
+        (question.answer)(HostAnswer::Failed("too many look-ups are waiting".to_owned()));
+    }
+}
