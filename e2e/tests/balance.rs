@@ -10,7 +10,7 @@ use serde_json::Value;
 use trunkline_testkit::{Trunkline, wait_until};
 
 use crate::backends::{self, PASSWORD, TIMEOUT, proxy_for};
-use crate::wire::Wire;
+use crate::wire::{Shape, Wire, code};
 
 /// Sessions of one worker that are kept busy.
 const BUSY: usize = 12;
@@ -52,8 +52,33 @@ fn check(client: &mut Wire, own: u64, inserted: u64, turn: u64) -> Result<()> {
     Ok(())
 }
 
-/// A session with its number and its last insert id.
-type Known = (u64, u64, Wire);
+/// A statement that was prepared before the session moved, with the types of its parameters.
+struct Stmt(u32);
+
+impl Stmt {
+    fn prepare(client: &mut Wire) -> Result<Stmt> {
+        let text = b"SELECT ? + a FROM t WHERE id = ?";
+        let reply = client.exchange(code::STMT_PREPARE, text, Shape::Prepare)?;
+        let id = reply.get(5..9).with_context(|| reply.escape_ascii().to_string())?;
+        Ok(Stmt(u32::from_le_bytes(id.try_into()?)))
+    }
+
+    /// Runs it; drivers send the types with the first execution only.
+    fn run(&self, client: &mut Wire, own: u64, inserted: u64, is_first: bool) -> Result<()> {
+        let types: &[u8] = if is_first { &[1, 8, 0, 8, 0] } else { &[0] };
+        let mut body = [&self.0.to_le_bytes()[..], &[0, 1, 0, 0, 0, 0], types].concat();
+        body.extend_from_slice(&own.to_le_bytes());
+        body.extend_from_slice(&inserted.to_le_bytes());
+        let reply = client.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+        let want = (own + 7).to_le_bytes();
+        let has_sum = reply.windows(want.len()).any(|part| part == want);
+        ensure!(has_sum, "{own} + 7 is not in {}", reply.escape_ascii());
+        Ok(())
+    }
+}
+
+/// A session with its number, its last insert id and a statement that it prepared.
+type Known = (u64, u64, Stmt, Wire);
 
 /// Sessions with state of their own.
 fn log_in(proxy: &Trunkline) -> Result<Vec<Known>> {
@@ -66,18 +91,34 @@ fn log_in(proxy: &Trunkline) -> Result<Vec<Known>> {
         let id = client.value("SELECT CONNECTION_ID()")?.context("an id")?.parse::<u64>()?;
         client.one("SET sql_mode = 'ANSI_QUOTES'")?;
         client.one(&format!("SET time_zone = '+00:{:02}', @mine = {id}", id % 60))?;
-        client.one("INSERT INTO t (a) VALUES (DEFAULT)")?;
+        client.one("INSERT INTO t (a) VALUES (7)")?;
         let inserted = client.value("SELECT LAST_INSERT_ID()")?.context("an id")?;
-        known.push((id, inserted.parse::<u64>()?, client));
+        let inserted = inserted.parse::<u64>()?;
+        let stmt = Stmt::prepare(&mut client)?;
+        stmt.run(&mut client, id, inserted, true)?;
+        known.push((id, inserted, stmt, client));
     }
     Ok(known)
+}
+
+/// Wherever clients are now, `KILL` finds them by their numbers.
+fn numbers_find_them(proxy: &Trunkline, numbers: &[u64], clients: &mut [Wire]) -> Result<()> {
+    let mut killer = Wire::login(proxy, "moving", PASSWORD, "")?;
+    for id in numbers {
+        assert!(killer.one(&format!("KILL {id}"))?.is_ok(), "{id}");
+    }
+    for client in clients {
+        client.drain_to_end()?;
+    }
+    assert_eq!(killer.fails(&format!("KILL {}", numbers[0]))?.code, 1094);
+    Ok(())
 }
 
 #[test]
 fn sessions_move_to_the_less_busy_worker_and_stay_what_they_are() -> Result<()> {
     let servers = backends::each("sessions_move_to_the_less_busy_worker")?;
     for (server, io) in servers.into_iter().zip(["epoll", "io_uring"].into_iter().cycle()) {
-        let settings = format!("io = \"{io}\"\nrebalance_threshold = 20");
+        let settings = format!("io = \"{io}\"");
         let proxy = proxy_for(server, "moving", &settings)?;
         let known = log_in(&proxy)?;
         let places = workers(&proxy)?;
@@ -94,12 +135,13 @@ fn sessions_move_to_the_less_busy_worker_and_stay_what_they_are() -> Result<()> 
             busy.into_iter().partition(|(id, ..)| numbers.contains(id));
         let threads: Vec<_> = working
             .into_iter()
-            .map(|(id, inserted, mut client)| {
+            .map(|(id, inserted, stmt, mut client)| {
                 let (is_over, done) = (Arc::clone(&is_over), Arc::clone(&done));
                 thread::spawn(move || -> Result<Wire> {
                     let mut turn = 0;
                     while !is_over.load(Ordering::Relaxed) {
                         check(&mut client, id, inserted, turn)?;
+                        stmt.run(&mut client, id, inserted, false)?;
                         turn += 1;
                         done.fetch_add(1, Ordering::Relaxed);
                     }
@@ -127,18 +169,11 @@ fn sessions_move_to_the_less_busy_worker_and_stay_what_they_are() -> Result<()> 
         assert!((2.0..60.0).contains(&moved), "{moved} moves");
         assert!(done.load(Ordering::Relaxed) > 100);
 
-        // Wherever they are now, their numbers find them.
-        let mut killer = Wire::login(&proxy, "moving", PASSWORD, "")?;
-        for id in &numbers {
-            assert!(killer.one(&format!("KILL {id}"))?.is_ok(), "{id}");
-        }
-        for client in &mut clients {
-            client.drain_to_end()?;
-        }
-        assert_eq!(killer.fails(&format!("KILL {}", numbers[0]))?.code, 1094);
+        numbers_find_them(&proxy, &numbers, &mut clients)?;
         // Who had no part in it rests where it was.
-        for (id, inserted, mut client) in idle.into_iter().chain(spare) {
+        for (id, inserted, stmt, mut client) in idle.into_iter().chain(spare) {
             check(&mut client, id, inserted, 1)?;
+            stmt.run(&mut client, id, inserted, false)?;
         }
     }
     Ok(())

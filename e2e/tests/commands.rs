@@ -103,12 +103,18 @@ fn session_changes_are_told_as_directly() -> Result<()> {
 /// What a client tells of itself: to whom its connection is its own, and nobody else.
 #[test]
 fn connection_attributes_say_who_is_connected() -> Result<()> {
-    if !is_available(Flavour::MySql, "connection_attributes_say_who_is_connected") {
-        return Ok(());
+    for flavour in [Flavour::MariaDb, Flavour::MySql] {
+        if is_available(flavour, "connection_attributes_say_who_is_connected") {
+            check_attributes(flavour)?;
+        }
     }
+    Ok(())
+}
+
+fn check_attributes(flavour: Flavour) -> Result<()> {
     let options =
         Options { args: vec!["--performance-schema=ON".to_owned()], ..Options::default() };
-    let server = crate::stage::start(Flavour::MySql, options)?;
+    let server = crate::stage::start(flavour, options)?;
     server.create_user("alone", PASSWORD, AuthPlugin::ServerDefault)?;
     let forwarded = "[[user]]\nname = \"alone\"\npassword = \"app's secret\"\n\
                      default_hostgroup = 0\nfast_forward = true\n";
@@ -116,8 +122,11 @@ fn connection_attributes_say_who_is_connected() -> Result<()> {
         Trunkline::start(&format!("{}{forwarded}", crate::stage::one_server(&server, 1, 4)))?;
     let told = |user: &str| -> Result<BTreeMap<String, String>> {
         let mut wanted = login(user, PASSWORD, "", MODERN);
-        wanted.attributes =
-            vec![(b"program_name".to_vec(), b"e2e".to_vec()), (b"long".to_vec(), vec![b'x'; 300])];
+        wanted.attributes = vec![
+            (b"program_name".to_vec(), b"e2e".to_vec()),
+            (b"client_addr".to_vec(), b"192.0.2.7".to_vec()),
+            (b"long".to_vec(), vec![b'x'; 300]),
+        ];
         let mut client = Wire::login_with(&proxy, wanted)?;
         client.one("SELECT 1")?;
         let rows = server.sql(&format!(
@@ -141,6 +150,8 @@ fn connection_attributes_say_who_is_connected() -> Result<()> {
     let own = told("alone")?;
     ensure!(of(&own, "program_name").as_deref() == Some("e2e"), "{own:?}");
     ensure!(of(&own, "long").is_some_and(|value| value.len() == 300), "{own:?}");
-    ensure!(own.len() == 2, "{own:?}");
+    // Where it comes from is the proxy's word.
+    ensure!(of(&own, "client_addr").as_deref() == Some("127.0.0.1"), "{own:?}");
+    ensure!(own.len() == 3, "{own:?}");
     Ok(())
 }

@@ -55,6 +55,11 @@ const LOAD: &str = "LOAD DATA LOCAL INFILE '/no/such/file of mine' INTO TABLE t"
 /// Sends a statement that asks for a file; the number that the file's first packet has.
 fn ask(wire: &mut Wire, statement: &str) -> Result<u8> {
     wire.send(code::QUERY, statement.as_bytes())?;
+    next_asked(wire)
+}
+
+/// The number that the first packet of the next file has.
+fn next_asked(wire: &mut Wire) -> Result<u8> {
     loop {
         let (header, packet) = wire.packet()?;
         if packet.first() == Some(&0xFB) {
@@ -114,6 +119,60 @@ fn a_local_file_is_loaded_as_directly() -> Result<()> {
                 ensure!(last.len() == 2, "{last:?}");
             }
             server.sql(&format!("TRUNCATE {schema}.t"))?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs a text that asks for these files, each in packets of its length. With the end of the last
+/// one comes the next command.
+fn load_each(wire: &mut Wire, text: &str, files: &[&(&str, usize)]) -> Result<Vec<Outcome>> {
+    wire.send(code::QUERY, text.as_bytes())?;
+    for (place, (file, len)) in files.iter().enumerate() {
+        let seq = next_asked(wire).with_context(|| format!("file {place}"))?;
+        let (mut bytes, seq) = packets(file.as_bytes(), *len, seq);
+        bytes.extend(Header { payload_len: 0, seq }.bytes());
+        if place + 1 == files.len() {
+            bytes.extend(b"\x09\0\0\0\x03SELECT 7");
+        }
+        wire.send_raw(&bytes)?;
+    }
+    let mut outcomes = Vec::new();
+    for _ in 0..2 {
+        let answer = wire.reply_bytes(Shape::Results)?;
+        outcomes.extend(wire.outcomes(&answer)?);
+    }
+    Ok(outcomes)
+}
+
+/// Each of several files goes to the server that asked, whatever lies between them.
+#[test]
+fn several_files_in_one_text_are_loaded_as_directly() -> Result<()> {
+    on_both("several_files_in_one_text_are_loaded_as_directly", |server, proxy, schema| {
+        let big: String = (0..3_000).map(|row| format!("{row}\tx\n")).collect();
+        let texts = [
+            format!("{LOAD}; {LOAD}"),
+            format!("SELECT 1, 2; {LOAD}; {LOAD}; SELECT COUNT(*) FROM t"),
+            format!("{LOAD}; SELECT b FROM t LIMIT 3; {LOAD}; DO 1; {LOAD}"),
+        ];
+        let files = [("1\ta\n2\tb\n", 3), ("", 1), (&big, 40), ("7\tz", 1_000)];
+        for capabilities in [MODERN, PLAIN] {
+            let mut direct = connect(server, schema, capabilities)?;
+            let mut client = connect(proxy, schema, capabilities)?;
+            for (text, shift) in texts.iter().flat_map(|text| (0..4).map(move |n| (text, n))) {
+                let count = text.matches(LOAD).count();
+                let chosen: Vec<_> = files.iter().cycle().skip(shift).take(count).collect();
+                let mut answers = Vec::new();
+                for (way, wire) in [("directly", &mut direct), ("through", &mut client)] {
+                    server.sql(&format!("TRUNCATE {schema}.t"))?;
+                    let answer = load_each(wire, text, &chosen)
+                        .with_context(|| format!("{way}: {text}, from file {shift} on"))?;
+                    let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+                    answers.push((rows, answer));
+                }
+                ensure!(answers[0] == answers[1], "{text}: {answers:?}");
+                ensure!(client.value("SELECT 5")?.as_deref() == Some("5"));
+            }
         }
         Ok(())
     })

@@ -26,6 +26,7 @@ mod balance;
 mod concurrency;
 mod failover;
 mod guards;
+mod huge;
 mod infile;
 mod kill;
 mod lag;

@@ -4,10 +4,11 @@ use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, SqlClient, Trunkline, error_code, wait_until};
 
 use crate::stage::{
-    FLAVOURS, SOON, before, client, fails, is_available, new_schema, pins, shared_server, text,
-    wait_pins,
+    FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, pins,
+    shared_server, text, wait_pins,
 };
 use crate::ties::{TIES, Tie};
+use crate::wire::{Endpoint, Shape, Wire, code};
 
 fn outcome(client: &mut SqlClient, statement: &str) -> String {
     match client.sql(statement) {
@@ -80,7 +81,7 @@ fn ties(flavour: Flavour) -> Result<()> {
          CREATE PROCEDURE take() DO GET_LOCK('e2e', 0);
          CREATE ROLE IF NOT EXISTS e2e_role",
     )?;
-    let app = crate::stage::USER;
+    let app = USER;
     server.sql(&format!("GRANT SELECT ON *.* TO e2e_role; GRANT e2e_role TO {app}@'%'"))?;
     let proxy = before(server, 1, 2)?;
     for tie in TIES.iter().filter(|tie| tie.only.is_none_or(|only| only == flavour)) {
@@ -235,6 +236,40 @@ fn transactions(proxy: &Trunkline, schema: &str) -> Result<()> {
     })?;
     ensure!(text(&mut other, COUNT)? == "1");
     wait_pins(proxy, &[])
+}
+
+/// `RELEASE` ends the session behind its answer, and nobody else's.
+#[test]
+fn a_released_session_ends_as_directly() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_released_session_ends_as_directly") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let proxy = before(server, 1, 2)?;
+        let mut other = Wire::login(&proxy, USER, PASSWORD, "")?;
+        for texts in [
+            &["BEGIN", "COMMIT RELEASE"][..],
+            &["ROLLBACK WORK RELEASE"],
+            &["SET completion_type = 2", "BEGIN", "COMMIT"],
+            &["BEGIN", "COMMIT NO RELEASE", "SELECT 5"],
+        ] {
+            let mut ends = Vec::new();
+            for endpoint in [Endpoint::from(server), Endpoint::from(&proxy)] {
+                let mut wire = Wire::login(endpoint, USER, PASSWORD, "")?;
+                let mut answers = Vec::new();
+                for text in texts {
+                    answers.push(wire.exchange(code::QUERY, text.as_bytes(), Shape::Results)?);
+                }
+                wire.send(code::QUERY, b"SELECT 7")?;
+                answers.push(wire.reply_bytes(Shape::Results).unwrap_or_default());
+                ends.push(answers);
+            }
+            ensure!(ends[0] == ends[1], "{texts:?}: {ends:?}");
+            ensure!(other.value("SELECT 5")?.as_deref() == Some("5"));
+        }
+    }
+    Ok(())
 }
 
 /// The server's choice reaches its client, whose transaction is over; the other one goes on.

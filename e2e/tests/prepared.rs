@@ -244,8 +244,11 @@ fn bad_ids_and_broken_blocks_get_the_servers_errors() -> Result<()> {
     on_each("bad_ids_and_broken_blocks_get_the_servers_errors", T, |server, schema| {
         let proxy = before(server, 1, 1)?;
         let mut client = Twin::new(server, &proxy, schema)?;
-        let nobody = client.prepare("DO 1")?;
-        client.close(nobody)?;
+        let closed = client.prepare("DO 1")?;
+        client.close(closed)?;
+        for code in [code::STMT_EXECUTE, code::STMT_RESET, code::STMT_FETCH] {
+            client.on(code, closed, &[0, 1, 0, 0, 0], Shape::Single)?;
+        }
         let unknown = Wire::login_with(&proxy, login(USER, PASSWORD, schema, crate::wire::PLAIN));
         drop(unknown?);
         for code in [code::STMT_EXECUTE, code::STMT_RESET, code::STMT_FETCH] {
@@ -271,6 +274,17 @@ fn bad_ids_and_broken_blocks_get_the_servers_errors() -> Result<()> {
                 let found = client.execute(stmt, &params)?;
                 ensure!(rows(&found)?.len() == 1);
             }
+        }
+        // It has no cursor, before it has run and after it has run without one.
+        for _ in 0..2 {
+            client.on(code::STMT_FETCH, stmt, &[5, 0, 0, 0], Shape::Single)?;
+            client.execute(stmt, &params)?;
+        }
+        // One value too many, or too few.
+        let surplus = [Param::Int(1), Param::text("x"), Param::Int(3)];
+        for wrong in [&params[..1], &params[1..], &surplus] {
+            client.on(code::STMT_EXECUTE, stmt, &block(0, wrong, true), Shape::Results)?;
+            ensure!(rows(&client.execute(stmt, &params)?)?.len() == 1);
         }
         client.try_prepare("SELECT no_such_column FROM t")?;
         client.try_prepare("SELEC")?;

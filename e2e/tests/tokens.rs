@@ -14,8 +14,13 @@ use trunkline_testkit::{Flavour, Row, SqlClient, Trunkline, error_code};
 use crate::stage::{PASSWORD, USER, is_available, one_server, shared_server};
 use crate::wire::{MODERN, Shape, Wire, code, login};
 
-/// Statements for each mode.
+/// Statements for each mode, unless `TRUNKLINE_TOKENS_STATEMENTS` says otherwise.
 const STATEMENTS: usize = 250;
+
+/// A number from the environment: how long, and with which seed, statements are made.
+fn setting(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
 
 /// Numbers that look like chance and are the same in each run (xorshift).
 struct Chance(u64);
@@ -161,6 +166,8 @@ fn server_digest(client: &mut SqlClient, text: &str) -> Result<Option<String>> {
 fn check(flavour: Flavour) -> Result<()> {
     let server = shared_server(flavour)?;
     let is_mariadb = flavour == Flavour::MariaDb;
+    let count = setting("TRUNKLINE_TOKENS_STATEMENTS", STATEMENTS);
+    let seed = setting("TRUNKLINE_TOKENS_SEED", 0) as u64;
     for (turn, mode) in ["", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES"].into_iter().enumerate() {
         let modes = Modes {
             ansi_quotes: mode == "ANSI_QUOTES",
@@ -170,10 +177,10 @@ fn check(flavour: Flavour) -> Result<()> {
         };
         let mut client = server.root()?;
         client.sql(&format!("SET NAMES utf8mb4; SET sql_mode = '{mode}'"))?;
-        let mut chance = Chance(0x9E37_79B9_7F4A_7C15 + turn as u64);
+        let mut chance = Chance(0x9E37_79B9_7F4A_7C15 + turn as u64 + 3 * seed);
         let (mut digester, mut other_digester) = (Digester::new(), Digester::new());
         let mut understood = 0;
-        for _ in 0..STATEMENTS {
+        for _ in 0..count {
             let text = statement(&mut chance, &modes);
             let mut reader = Tokens::new(text.as_bytes(), &modes);
             let tokens: Vec<Token<'_>> = reader.by_ref().collect();
@@ -199,7 +206,7 @@ fn check(flavour: Flavour) -> Result<()> {
                 "{text}\n {replaced}"
             );
         }
-        ensure!(understood > STATEMENTS / 2, "{mode}: the server took only {understood}");
+        ensure!(understood > count / 2, "{mode}: the server took only {understood}");
     }
     Ok(())
 }

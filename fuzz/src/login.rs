@@ -1,6 +1,6 @@
 //! Targets: the handshakes with clients and with servers.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use trunkline_protocol::{
     Capabilities,
@@ -24,6 +24,8 @@ struct OneUser {
     user: Arc<User>,
     is_secure: bool,
     is_verified: bool,
+    /// Whether the name of the client's host is still to be asked for.
+    awaits_host: Cell<bool>,
 }
 
 impl OneUser {
@@ -53,7 +55,12 @@ impl OneUser {
             retained_password: None,
             backend: None,
         };
-        Self { user: Arc::new(user), is_secure: how & 8 != 0, is_verified: how & 16 != 0 }
+        Self {
+            user: Arc::new(user),
+            is_secure: how & 8 != 0,
+            is_verified: how & 16 != 0,
+            awaits_host: Cell::new(how & 32 != 0),
+        }
     }
 }
 
@@ -72,6 +79,10 @@ impl Accounts for OneUser {
 
     fn can_look_up(&self) -> bool {
         self.is_secure
+    }
+
+    fn awaits_host_name(&self) -> bool {
+        self.awaits_host.get()
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -159,7 +170,7 @@ pub fn client_handshake(data: &[u8]) {
                 return;
             };
             rest = after;
-            let (handshake, step) = ClientHandshake::change_user(
+            let (mut handshake, mut step) = ClientHandshake::change_user(
                 greeting.capabilities,
                 greeting.nonce,
                 body,
@@ -167,6 +178,7 @@ pub fn client_handshake(data: &[u8]) {
                 &accounts,
                 &mut out,
             );
+            name_host(&mut handshake, &mut step, &accounts, &mut out);
             if !client_step(step) {
                 return;
             }
@@ -176,6 +188,7 @@ pub fn client_handshake(data: &[u8]) {
     while let Some((header, payload, after)) = split_packet(rest) {
         rest = after;
         let mut step = handshake.on_packet(header, payload, &accounts, &mut out);
+        name_host(&mut handshake, &mut step, &accounts, &mut out);
         if let Step::Decrypt(cipher) = step {
             let clear = (way & 4 != 0).then_some(cipher);
             step = handshake.on_decrypted(clear, &accounts, &mut out);
@@ -201,6 +214,20 @@ pub fn client_handshake(data: &[u8]) {
     }
 }
 
+/// Knows what the client's host is called, if that is asked for.
+fn name_host(
+    handshake: &mut ClientHandshake,
+    step: &mut Step,
+    accounts: &OneUser,
+    out: &mut Vec<u8>,
+) {
+    if let Step::NameHost = step {
+        assert!(handshake.host_answer_seq().is_some(), "nobody waits for a name");
+        accounts.awaits_host.set(false);
+        *step = handshake.on_host_named(accounts, out);
+    }
+}
+
 /// Whether the handshake goes on.
 fn client_step(step: Step) -> bool {
     match step {
@@ -209,7 +236,8 @@ fn client_step(step: Step) -> bool {
         | Step::Decrypt(_)
         | Step::VerifyHash { .. }
         | Step::AskServer { .. }
-        | Step::LookUp => true,
+        | Step::LookUp
+        | Step::NameHost => true,
         Step::Accepted(identity) => {
             assert!(identity.user.active, "an inactive user was let in");
             false

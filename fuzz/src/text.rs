@@ -4,7 +4,7 @@ use trunkline_sql::{
     analysis::analyse,
     digest::{Digester, Settings},
     set,
-    token::{Encoding, Modes, Tokens},
+    token::{Encoding, Modes, Token, TokenKind, Tokens},
 };
 
 use crate::choice;
@@ -38,6 +38,53 @@ pub fn tokens(data: &[u8]) {
     assert!(end <= text.len(), "tokens are of the text");
     let analysis = analyse(text, &modes);
     assert_eq!(analysis, analyse(text, &modes), "an analysis depends on nothing else");
+    let is_single_bytes = matches!(modes.encoding, Encoding::Utf8 | Encoding::SingleByte);
+    // A digest knows no modes.
+    if is_single_bytes && !(modes.no_backslash_escapes && text.contains(&b'\\')) {
+        other_literals(text, modes);
+    }
+}
+
+/// Digest and tokenizer agree on what a literal is: a statement and the same one with other
+/// literals have one digest, and one analysis.
+fn other_literals(text: &[u8], modes: Modes) {
+    let settings = Settings::default();
+    let (mut digester, mut other_digester) = (Digester::new(), Digester::new());
+    let digest = digester.digest(text, &settings);
+    let mut tokens = Tokens::new(text, &modes);
+    let mut other = Vec::with_capacity(text.len());
+    let mut at = 0;
+    for token in tokens.by_ref() {
+        let literal: &[u8] = match (token.kind, token.text) {
+            (TokenKind::String, [b'"', ..]) => b"\"o'the\"\"r/*\"",
+            (TokenKind::String, _) => b"'o\"the''r -- '",
+            (TokenKind::Number, digits)
+                if digits.iter().all(u8::is_ascii_digit) && is_one_number(text, &token) =>
+            {
+                b"40317"
+            }
+            _ => continue,
+        };
+        other.extend_from_slice(text.get(at..token.offset).unwrap_or_default());
+        other.extend_from_slice(literal);
+        at = token.end();
+    }
+    other.extend_from_slice(text.get(at..).unwrap_or_default());
+    let is_read_by_all = tokens.is_complete() && !tokens.is_ambiguous();
+    if !digest.is_clean || !is_read_by_all || other.len() > settings.max_query_length {
+        return;
+    }
+    let again = other_digester.digest(&other, &settings);
+    assert!(
+        digest.text == again.text,
+        "{} became {}",
+        digest.text.escape_ascii(),
+        again.text.escape_ascii()
+    );
+    let (before, after) = (analyse(text, &modes), analyse(&other, &modes));
+    if !before.depends_on_literals() {
+        assert_eq!(before, after, "{}", other.escape_ascii());
+    }
 }
 
 /// A digest is within its limits, and depends on nothing but text and settings. The first byte
@@ -63,6 +110,14 @@ pub fn digest(data: &[u8]) {
     digester.digest(b"SELECT 'left behind', 1, 2, 3 /* and this */", &settings);
     let again = digester.digest(text, &settings);
     assert_eq!((hash, is_clean, &*shown), (again.hash, again.is_clean, again.text));
+}
+
+/// Whether the digest takes these digits for a number by themselves, as servers do: it does not
+/// beside a point, nor behind what looks like an exponent (`0x1Fe-5`), which it leaves as it is.
+fn is_one_number(text: &[u8], token: &Token<'_>) -> bool {
+    let before = text.get(..token.offset).unwrap_or_default();
+    let next = text.get(token.end());
+    !matches!(before, [.., b'.'] | [.., b'e' | b'E', b'+' | b'-']) && next != Some(&b'.')
 }
 
 /// `SET` in every mode.

@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod bench;
+mod client;
 mod demo;
 mod drivers;
 mod icount;
@@ -43,6 +45,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Compares a direct connection, HAProxy, Trunkline and others under sysbench
     Bench(bench::Arguments),
+    /// Measures the admin port: loads of a million rows and readings of many, beside traffic
+    Admin(admin::Arguments),
     /// Counts the instructions of the hot functions with callgrind
     Icount(icount::Arguments),
     /// Counts the instructions of each step of the way of a statement with callgrind
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
+        Task::Admin(arguments) => admin::run(&workspace_root(), &arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),

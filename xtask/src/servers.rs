@@ -3,7 +3,7 @@
 //! | what | from | without it |
 //! |---|---|---|
 //! | MariaDB, HAProxy, sysbench | the distribution's packages | nothing works: exit code 1 |
-//! | MySQL | a Debian tree in the servers folder (`TRUNKLINE_SERVERS`), made by debootstrap | its tests are skipped, loudly |
+//! | MySQL, and a later MariaDB with `parsec` | Debian trees in the servers folder (`TRUNKLINE_SERVERS`), made by debootstrap | their tests are skipped, loudly |
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use trunkline_testkit::{MySqlTree, find_program, mysql_available, servers_dir};
+use trunkline_testkit::{MariaDbTree, MySqlTree, find_program, mysql_available, servers_dir};
 
 use crate::run::{first_line, step, succeeds};
 
@@ -23,10 +23,40 @@ const NEEDED: [(&str, &str); 4] = [
     ("haproxy", "haproxy"),
 ];
 
-/// What the MySQL tree holds beside a minimal system.
-const TREE_PACKAGES: &str = "mysql-server-core,mysql-client-core,mysql-router";
-/// The only Debian suite that has MySQL.
-const TREE_SUITE: &str = "sid";
+/// A tree of a server beside the distribution's packages.
+struct Wanted {
+    /// What it is called in messages.
+    title: &'static str,
+    /// Its folder in the servers folder.
+    name: &'static str,
+    /// What it holds beside a minimal system.
+    packages: &'static str,
+    suite: &'static str,
+    /// The server within it.
+    program: &'static str,
+    /// Why there is none that runs here.
+    is_missing: fn() -> Result<(), String>,
+}
+
+const TREES: [Wanted; 2] = [
+    Wanted {
+        title: "MySQL",
+        name: "mysql",
+        packages: "mysql-server-core,mysql-client-core,mysql-router",
+        // The only suite that has it.
+        suite: "sid",
+        program: "usr/sbin/mysqld",
+        is_missing: || mysql_available().map(drop),
+    },
+    Wanted {
+        title: "a later MariaDB",
+        name: "mariadb",
+        packages: "mariadb-server,mariadb-client-core,libmariadb3",
+        suite: "trixie",
+        program: "usr/sbin/mariadbd",
+        is_missing: || MariaDbTree::find().map(drop),
+    },
+];
 /// How often a long step shows that it lives.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -51,12 +81,13 @@ apt-get -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 --no-install-recomme
 /// Makes a tree in `$1` (a folder that doesn't exist yet) by way of `$1.partial`.
 const MAKE_TREE: &str = r#"
 set -eu
-tree=$1 suite=$2 packages=$3 mirror=$4
+tree=$1 suite=$2 packages=$3 program=$4 mirror=$5
 rm -rf --one-file-system "$tree.partial"
 mkdir -p "$tree.partial"
 debootstrap --variant=minbase --include="$packages" "$suite" "$tree.partial" $mirror
 rm -rf "$tree.partial"/var/cache/apt/archives/*.deb "$tree.partial"/var/lib/apt/lists/*
-test -x "$tree.partial/usr/sbin/mysqld"
+rm -rf "$tree.partial"/var/lib/mysql
+test -x "$tree.partial/$program"
 mv "$tree.partial" "$tree"
 "#;
 
@@ -77,9 +108,11 @@ pub fn ensure_mariadb() -> Result<()> {
 pub fn ensure() -> Result<()> {
     let privilege = privilege();
     ensure_packages(privilege)?;
-    if let Err(reason) = ensure_mysql(privilege) {
-        println!("servers: MySQL: {reason:#}");
-        println!("servers: MySQL: going on without; tests that need it say SKIPPED");
+    for wanted in &TREES {
+        if let Err(reason) = ensure_tree(wanted, privilege) {
+            println!("servers: {}: {reason:#}", wanted.title);
+            println!("servers: going on without; tests that need it say SKIPPED");
+        }
     }
     report();
     Ok(())
@@ -123,8 +156,8 @@ pub(crate) fn install(privilege: Privilege, packages: &[&str]) -> Result<()> {
     step(&format!("installing {list}"), &mut command)
 }
 
-fn ensure_mysql(privilege: Privilege) -> Result<()> {
-    let Err(reason) = mysql_available() else {
+fn ensure_tree(wanted: &Wanted, privilege: Privilege) -> Result<()> {
+    let Err(reason) = (wanted.is_missing)() else {
         return Ok(());
     };
     if privilege == Privilege::None {
@@ -133,19 +166,20 @@ fn ensure_mysql(privilege: Privilege) -> Result<()> {
     if find_program("debootstrap").is_none() {
         install(privilege, &["debootstrap"])?;
     }
-    let tree = servers_dir().join("mysql");
+    let tree = servers_dir().join(wanted.name);
     if tree.exists() {
-        bail!("{} holds no MySQL that runs here; remove it to have it made anew", tree.display());
+        bail!("{} has none that runs here; remove it to have it made anew", tree.display());
     }
     let mirror = std::env::var("TRUNKLINE_DEBIAN_MIRROR").unwrap_or_default();
     let mut command = shell_as_root(privilege, MAKE_TREE).context("no way to be root")?;
-    command.arg(std::path::absolute(&tree)?).args([TREE_SUITE, TREE_PACKAGES, &mirror]);
+    command.arg(std::path::absolute(&tree)?);
+    command.args([wanted.suite, wanted.packages, wanted.program, &mirror]);
     std::fs::create_dir_all(servers_dir())?;
-    println!("== making the MySQL tree in {} (two or three minutes)", tree.display());
+    println!("== making {} in {} (two or three minutes)", wanted.title, tree.display());
     let start = Instant::now();
     with_progress(&mut command)?;
-    println!("== making the MySQL tree: done in {:.0} s", start.elapsed().as_secs_f64());
-    mysql_available().map(drop).map_err(anyhow::Error::msg)
+    println!("== making {}: done in {:.0} s", wanted.title, start.elapsed().as_secs_f64());
+    (wanted.is_missing)().map_err(anyhow::Error::msg)
 }
 
 /// Runs a talkative command: now and then one line of it is shown, and all of them when it fails.
@@ -185,6 +219,10 @@ fn report() {
     if let Ok(tree) = MySqlTree::find() {
         let version = first_line(tree.command("usr/sbin/mysqld").arg("--version"));
         println!("servers: MySQL tree: {}", version.unwrap_or_default());
+    }
+    if let Ok(tree) = MariaDbTree::find() {
+        let version = first_line(tree.command("usr/sbin/mariadbd").arg("--version"));
+        println!("servers: MariaDB tree: {}", version.unwrap_or_default());
     }
 }
 

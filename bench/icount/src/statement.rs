@@ -299,6 +299,7 @@ impl Stage {
             | Action::Derive { .. }
             | Action::AskServer { .. }
             | Action::LookUpUsers
+            | Action::LookUpHost(_)
             | Action::LogQuery(_)
             | Action::LogSession(_)
             | Action::TellAdministrator { .. }

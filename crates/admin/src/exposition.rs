@@ -1,11 +1,15 @@
-//! Prometheus's text format 0.0.4, written from the tables of `trunkline_stats`.
+//! What `/metrics` answers, made from the tables of `trunkline_stats`: families of series, and
+//! the three forms that Prometheus reads.
 //!
-//! Source: prometheus.io, "Exposition formats", text-based format.
+//! Reading order: [`families`] (what there is), [`accept`] (which form is asked for), then the
+//! forms: [`text`], [`protobuf`] (the only one that has native histograms).
 
+mod accept;
 mod compat;
+mod native;
+mod protobuf;
 mod tcp;
-
-use std::fmt::{Display, Write};
+mod text;
 
 use trunkline_stats::{
     CacheSums, CommandRow, Counters, DigestRow, Histogram, Report, ServerCounters, ServerRow,
@@ -15,8 +19,8 @@ use trunkline_stats::{
     report::{STATES, state_name},
 };
 
-/// The media type of the format.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub use accept::Form;
+
 /// The most digests that become series.
 pub const DIGESTS_MAX: usize = 100;
 /// The most rules that become series.
@@ -25,8 +29,23 @@ pub const RULES_MAX: usize = 1000;
 /// Powers of two of microseconds that bound the buckets of histograms: 64 µs to 67 s.
 const BUCKET_EXPONENTS: std::ops::RangeInclusive<u32> = 6..=26;
 
-/// The whole answer of `/metrics`, with the `digests_max` digests of most total time.
+/// The whole answer of `/metrics` in a form, with the `digests_max` digests of most total time.
+pub fn metrics_body(report: &Report, digests_max: usize, form: Form) -> Vec<u8> {
+    let families = families(report, digests_max);
+    match form {
+        Form::Text => text::write(&families).into_bytes(),
+        Form::OpenMetrics => text::write_open(&families).into_bytes(),
+        Form::Protobuf => protobuf::write(&families),
+    }
+}
+
+/// The same in Prometheus's own text format.
 pub fn metrics_text(report: &Report, digests_max: usize) -> String {
+    text::write(&families(report, digests_max))
+}
+
+/// Every family, each once.
+fn families(report: &Report, digests_max: usize) -> Vec<Family<'_>> {
     let mut out = Exposition::default();
     process(&mut out, report);
     sessions(&mut out, report);
@@ -34,7 +53,7 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     for group in counters.chunk_by(|(a, _), (b, _)| a.metric == b.metric) {
         for (index, (spec, value)) in group.iter().enumerate() {
             out.counter_head(index, spec);
-            out.sample(spec.metric, "", spec.label.as_slice(), value);
+            out.sample(spec.label.as_slice(), *value);
         }
     }
     latency(&mut out, report);
@@ -44,14 +63,14 @@ pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
     compat::proxysql(&mut out, report);
     debug_assert_eq!(counters.len(), Counters::SPECS.len());
-    out.text
+    out.families
 }
 
-fn process(out: &mut Exposition, report: &Report) {
+fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let process = &report.process;
     let configuration = &process.configuration;
     out.head(&metrics::BUILD);
-    out.sample(metrics::BUILD.name, "", &[("version", &process.version)], 1);
+    out.sample(&[("version", &process.version)], 1_u64);
     out.single(&metrics::STARTED, process.started_unix_sec);
     out.single(&metrics::WORKERS, process.workers);
     out.single(&metrics::WORKERS_ANSWERED, report.workers.len());
@@ -85,7 +104,7 @@ fn process(out: &mut Exposition, report: &Report) {
     out.single(&metrics::CACHE_SHARED_FAILURES, process.cache.shared_failures);
 }
 
-fn sessions(out: &mut Exposition, report: &Report) {
+fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let pins = report.pins.iter().map(|(reason, sessions)| (reason.clone(), *sessions));
     out.labelled(&metrics::SESSIONS_PINNED, pins);
     let waiting = report.waiting.iter();
@@ -105,25 +124,30 @@ fn sessions(out: &mut Exposition, report: &Report) {
     out.labelled(&metrics::CACHE_RULE_MISSES, by_rule(|sums| sums.misses));
 }
 
-fn latency(out: &mut Exposition, report: &Report) {
+fn latency<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.head(&metrics::STATEMENT_LATENCY);
-    out.histogram(&metrics::STATEMENT_LATENCY, &[], &report.latency);
+    out.histogram(&[], &report.latency);
     out.head(&metrics::QUEUE_WAIT);
-    out.histogram(&metrics::QUEUE_WAIT, &[], &report.queue_wait);
+    out.histogram(&[], &report.queue_wait);
     out.head(&metrics::COMMAND_LATENCY);
     for row in &report.commands {
         command(out, row);
     }
 }
 
-fn command(out: &mut Exposition, row: &CommandRow) {
-    let labels = [("command", row.command.as_str())];
+fn command<'a>(out: &mut Exposition<'a>, row: &'a CommandRow) {
     let mut below = 0_u64;
     let buckets = BUCKET_BOUNDS_US.iter().zip(&row.buckets).map(|(bound, count)| {
         below = below.saturating_add(*count);
         (*bound, below)
     });
-    out.buckets(metrics::COMMAND_LATENCY.name, &labels, buckets, row.count, row.time_us);
+    let distribution = Distribution {
+        buckets: buckets.collect(),
+        count: row.count,
+        sum_us: row.time_us,
+        fine: None,
+    };
+    out.push(&[("command", row.command.as_str())], Value::Distribution(distribution));
 }
 
 /// The values of the labels `hostgroup` and `server`.
@@ -131,7 +155,7 @@ fn server_labels<'a>(hostgroup: &'a str, server: &'a ServerRow) -> [(&'static st
     [("hostgroup", hostgroup), ("server", &server.address)]
 }
 
-fn servers(out: &mut Exposition, servers: &[ServerRow]) {
+fn servers<'a>(out: &mut Exposition<'a>, servers: &'a [ServerRow]) {
     out.head(&metrics::SERVER_STATE);
     for server in servers {
         let hostgroup = server.hostgroup.to_string();
@@ -139,7 +163,7 @@ fn servers(out: &mut Exposition, servers: &[ServerRow]) {
         for state in STATES {
             let labels = [group, address, ("state", state_name(state))];
             let is_in = u8::from(server.state == state);
-            out.sample(metrics::SERVER_STATE.name, "", &labels, is_in);
+            out.sample(&labels, is_in);
         }
     }
     out.head(&metrics::SERVER_CONNECTIONS);
@@ -148,24 +172,24 @@ fn servers(out: &mut Exposition, servers: &[ServerRow]) {
         let [group, address] = server_labels(&hostgroup, server);
         for (state, connections) in server.connections.by_state() {
             let labels = [group, address, ("state", state)];
-            out.sample(metrics::SERVER_CONNECTIONS.name, "", &labels, connections);
+            out.sample(&labels, connections);
         }
     }
     out.head(&metrics::SERVER_CONNECTIONS_MAX);
     for server in servers {
         let hostgroup = server.hostgroup.to_string();
         let labels = server_labels(&hostgroup, server);
-        out.sample(metrics::SERVER_CONNECTIONS_MAX.name, "", &labels, server.connections_max);
+        out.sample(&labels, server.connections_max);
     }
     out.head(&metrics::SERVER_LATENCY);
     for server in servers {
         let hostgroup = server.hostgroup.to_string();
         let labels = server_labels(&hostgroup, server);
-        out.histogram(&metrics::SERVER_LATENCY, &labels, &server.latency);
+        out.histogram(&labels, &server.latency);
     }
 }
 
-fn server_counters(out: &mut Exposition, servers: &[ServerRow]) {
+fn server_counters<'a>(out: &mut Exposition<'a>, servers: &'a [ServerRow]) {
     let mut metric = "";
     for (index, spec) in ServerCounters::SPECS.iter().enumerate() {
         out.counter_head(usize::from(spec.metric == metric), spec);
@@ -175,18 +199,18 @@ fn server_counters(out: &mut Exposition, servers: &[ServerRow]) {
             let mut labels = server_labels(&hostgroup, server).to_vec();
             labels.extend(spec.label);
             let value = server.counters.iter().nth(index).map_or(0, |(_, value)| value);
-            out.sample(spec.metric, "", &labels, value);
+            out.sample(&labels, value);
         }
     }
 }
 
-fn digests(out: &mut Exposition, report: &Report, digests_max: usize) {
+fn digests<'a>(out: &mut Exposition<'a>, report: &'a Report, digests_max: usize) {
     out.single(&metrics::DIGEST_ROWS, report.digest_rows());
     out.single(&metrics::DIGEST_EVICTIONS, report.digests_evicted);
     if digests_max == 0 {
         return;
     }
-    let series = |out: &mut Exposition, metric: &Metric, value: fn(&DigestRow) -> String| {
+    let series = |out: &mut Exposition<'a>, metric: &Metric, value: fn(&DigestRow) -> Number| {
         out.head(metric);
         for row in report.digests.iter().take(digests_max) {
             let (digest, hostgroup) = (
@@ -199,48 +223,106 @@ fn digests(out: &mut Exposition, report: &Report, digests_max: usize) {
                 ("username", row.username.as_str()),
                 ("schema", row.schemaname.as_str()),
             ];
-            out.sample(metric.name, "", &labels, value(row));
+            out.sample(&labels, value(row));
         }
     };
-    series(out, &metrics::DIGEST_STATEMENTS, |row| row.sums.count_star.to_string());
-    series(out, &metrics::DIGEST_TIME, |row| seconds(row.sums.sum_time));
-    series(out, &metrics::DIGEST_ERRORS, |row| row.sums.errors.to_string());
+    series(out, &metrics::DIGEST_STATEMENTS, |row| row.sums.count_star.into());
+    series(out, &metrics::DIGEST_TIME, |row| Number::Micros(row.sums.sum_time));
+    series(out, &metrics::DIGEST_ERRORS, |row| row.sums.errors.into());
 }
 
-/// Microseconds as seconds, exact, without zeros at the end.
-fn seconds(us: u64) -> String {
-    let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+/// A number as it is told.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    Whole(u64),
+    /// Microseconds, told as seconds.
+    Micros(u64),
 }
 
-/// The text as it grows. Writing to a `String` cannot fail, so results are dropped.
+impl From<u64> for Number {
+    fn from(number: u64) -> Self {
+        Self::Whole(number)
+    }
+}
+
+impl From<u32> for Number {
+    fn from(number: u32) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<u8> for Number {
+    fn from(number: u8) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<usize> for Number {
+    fn from(number: usize) -> Self {
+        Self::Whole(u64::try_from(number).unwrap_or(u64::MAX))
+    }
+}
+
+/// Durations by length.
+#[derive(Debug)]
+struct Distribution<'a> {
+    /// Upper bounds in µs, with the count of what is not longer.
+    buckets: Vec<(u64, u64)>,
+    count: u64,
+    sum_us: u64,
+    /// Finer buckets, where there are any.
+    fine: Option<&'a Histogram>,
+}
+
+#[derive(Debug)]
+enum Value<'a> {
+    Number(Number),
+    Distribution(Distribution<'a>),
+}
+
+/// One series.
+#[derive(Debug)]
+struct Series<'a> {
+    labels: Vec<(&'static str, String)>,
+    value: Value<'a>,
+}
+
+/// The series of one name.
+#[derive(Debug)]
+struct Family<'a> {
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+    series: Vec<Series<'a>>,
+}
+
+/// The families as they grow. A series belongs to the family begun last.
 #[derive(Debug, Default)]
-struct Exposition {
-    text: String,
+struct Exposition<'a> {
+    families: Vec<Family<'a>>,
 }
 
-impl Exposition {
+impl<'a> Exposition<'a> {
     fn head(&mut self, metric: &Metric) {
-        self.head_lines(metric.name, metric.kind, metric.help);
+        self.begin(metric.name, metric.kind, metric.help);
     }
 
     /// The head of a counter's metric, unless it is not the first of its group.
     fn counter_head(&mut self, index_in_group: usize, spec: &CounterSpec) {
         if index_in_group == 0 {
-            self.head_lines(spec.metric, MetricKind::Counter, spec.help);
+            self.begin(spec.metric, MetricKind::Counter, spec.help);
         }
     }
 
-    fn head_lines(&mut self, name: &str, kind: MetricKind, help: &str) {
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
+    fn begin(&mut self, name: &'static str, kind: MetricKind, help: &'static str) {
+        self.families.push(Family { name, kind, help, series: Vec::new() });
     }
 
     /// A metric of one series without labels.
-    fn single(&mut self, metric: &Metric, value: impl Display) {
+    fn single(&mut self, metric: &Metric, value: impl Into<Number>) {
         debug_assert!(metric.labels.is_empty());
         self.head(metric);
-        self.sample(metric.name, "", &[], value);
+        self.sample(&[], value);
     }
 
     /// A metric with one label.
@@ -249,62 +331,30 @@ impl Exposition {
         self.head(metric);
         for (value, number) in series {
             let label = metric.labels.first().map(|label| (*label, value.as_str()));
-            self.sample(metric.name, "", label.as_slice(), number);
+            self.sample(label.as_slice(), number);
         }
     }
 
-    fn histogram(&mut self, metric: &Metric, labels: &[(&str, &str)], histogram: &Histogram) {
+    fn histogram(&mut self, labels: &[(&'static str, &str)], histogram: &'a Histogram) {
         let bucket = |exponent| (1_u64 << exponent, histogram.count_below_power_of_two(exponent));
-        let buckets = BUCKET_EXPONENTS.map(bucket);
-        self.buckets(metric.name, labels, buckets, histogram.count(), histogram.sum_us());
-    }
-
-    /// The series of one histogram from cumulative counts by upper bound in µs.
-    fn buckets(
-        &mut self,
-        name: &str,
-        labels: &[(&str, &str)],
-        buckets: impl Iterator<Item = (u64, u64)>,
-        count: u64,
-        sum_us: u64,
-    ) {
-        let mut with_bound = |bound: &str, below: u64| {
-            let mut labels = labels.to_vec();
-            labels.push(("le", bound));
-            self.sample(name, "_bucket", &labels, below);
+        let distribution = Distribution {
+            buckets: BUCKET_EXPONENTS.map(bucket).collect(),
+            count: histogram.count(),
+            sum_us: histogram.sum_us(),
+            fine: Some(histogram),
         };
-        for (bound_us, below) in buckets {
-            with_bound(&seconds(bound_us), below);
-        }
-        with_bound("+Inf", count);
-        self.sample(name, "_sum", labels, seconds(sum_us));
-        self.sample(name, "_count", labels, count);
+        self.push(labels, Value::Distribution(distribution));
     }
 
-    fn sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.text.push_str(name);
-        self.text.push_str(suffix);
-        for (index, (label, value)) in labels.iter().enumerate() {
-            self.text.push(if index == 0 { '{' } else { ',' });
-            self.text.push_str(label);
-            self.text.push_str("=\"");
-            self.escaped(value);
-            self.text.push('"');
-        }
-        if !labels.is_empty() {
-            self.text.push('}');
-        }
-        let _ = writeln!(self.text, " {value}");
+    fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<Number>) {
+        self.push(labels, Value::Number(value.into()));
     }
 
-    fn escaped(&mut self, value: &str) {
-        for character in value.chars() {
-            match character {
-                '\\' => self.text.push_str("\\\\"),
-                '"' => self.text.push_str("\\\""),
-                '\n' => self.text.push_str("\\n"),
-                other => self.text.push(other),
-            }
+    fn push(&mut self, labels: &[(&'static str, &str)], value: Value<'a>) {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        match self.families.last_mut() {
+            Some(family) => family.series.push(Series { labels, value }),
+            None => debug_assert!(false, "a series without a family"),
         }
     }
 }

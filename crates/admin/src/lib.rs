@@ -19,7 +19,7 @@ pub mod source;
 pub mod sql;
 pub mod status;
 
-pub use http::serve;
+pub use http::{keep_ports, serve};
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
     Runtime, SessionsFuture, StatusSource, Traffic,

@@ -205,19 +205,37 @@ impl Item for Arc<User> {
     }
 
     fn compare(&self, new: &Self, columns: &mut Columns) {
-        columns.unshown("password", self.password != new.password);
-        columns.plain("default_hostgroup", self.default_hostgroup, new.default_hostgroup);
-        let schemas = (self.default_schema.as_deref(), new.default_schema.as_deref());
-        columns.text("default_schema", schemas.0, schemas.1);
-        columns.plain("max_connections", self.max_connections, new.max_connections);
-        let persistent = (self.transaction_persistent, new.transaction_persistent);
-        columns.plain("transaction_persistent", persistent.0, persistent.1);
-        columns.plain("fast_forward", self.fast_forward, new.fast_forward);
-        columns.plain("active", self.active, new.active);
-        columns.unshown("require", self.require != new.require);
-        columns.unshown("retained_password", self.retained_password != new.retained_password);
-        columns.unshown("backend", self.backend != new.backend);
-        columns.unshown("allow_from", self.allow_from != new.allow_from);
+        // Each field by its name, so that a new one is not forgotten here.
+        let User {
+            name: _,
+            password,
+            retained_password,
+            backend,
+            default_hostgroup,
+            default_schema,
+            max_connections,
+            transaction_persistent,
+            fast_forward,
+            active,
+            require,
+            allow_from,
+            unix_uid,
+            // Of servers' users, which are not in a configuration.
+            host: _,
+        } = &**self;
+        columns.unshown("password", *password != new.password);
+        columns.plain("default_hostgroup", *default_hostgroup, new.default_hostgroup);
+        columns.text("default_schema", default_schema.as_deref(), new.default_schema.as_deref());
+        columns.plain("max_connections", *max_connections, new.max_connections);
+        let persistent = new.transaction_persistent;
+        columns.plain("transaction_persistent", *transaction_persistent, persistent);
+        columns.plain("fast_forward", *fast_forward, new.fast_forward);
+        columns.plain("active", *active, new.active);
+        columns.unshown("require", *require != new.require);
+        columns.unshown("retained_password", *retained_password != new.retained_password);
+        columns.unshown("backend", *backend != new.backend);
+        columns.unshown("allow_from", *allow_from != new.allow_from);
+        columns.unshown("unix_user", *unix_uid != new.unix_uid);
     }
 }
 

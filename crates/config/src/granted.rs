@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
-use trunkline_topology::{HostPattern, User};
+use trunkline_topology::{HostName, HostPattern, User};
 
 /// Users of servers, found by name and by where a client comes from, as servers find them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -27,11 +27,17 @@ impl GrantedUsers {
         Self { by_name }
     }
 
-    /// The account of a client called `name` that comes from `addr`, `None` for a Unix socket. An
-    /// account with a more specific pattern hides the others, whether it is active or not.
-    pub fn find(&self, name: &str, addr: Option<IpAddr>) -> Option<&Arc<User>> {
+    /// The account of a client called `name` that comes from `addr`, `None` for a Unix socket, and
+    /// from a host of this name. An account with a more specific pattern hides the others, whether
+    /// it is active or not.
+    pub fn find(&self, name: &str, addr: Option<IpAddr>, host: &HostName) -> Option<&Arc<User>> {
         let mut accounts = self.by_name.get(name)?.iter();
-        accounts.find(|(host, _)| host.includes(addr, None)).map(|(_, user)| user)
+        accounts.find(|(pattern, _)| pattern.includes(addr, host.text())).map(|(_, user)| user)
+    }
+
+    /// Whether any account is one of hosts with certain names.
+    pub fn names_hosts(&self) -> bool {
+        self.by_name.values().flatten().any(|(pattern, _)| pattern.names_hosts())
     }
 
     /// The account with exactly this name and host pattern.
@@ -92,7 +98,8 @@ mod tests {
         let users = ["%", "10.%", "10.1.2.3", "localhost"].map(|host| user("app", host));
         let users = GrantedUsers::new(users.into_iter().chain([user("other", "10.%")]));
         let find = |name: &str, from: &str| {
-            users.find(name, from.parse().ok()).and_then(|user| user.host.clone())
+            let user = users.find(name, from.parse().ok(), &HostName::Unasked);
+            user.and_then(|user| user.host.clone())
         };
         assert_eq!(find("app", "10.1.2.3").as_deref(), Some("10.1.2.3"));
         assert_eq!(find("app", "10.1.2.4").as_deref(), Some("10.%"));
@@ -102,5 +109,22 @@ mod tests {
         assert_eq!(find("nobody", "10.1.2.3"), None);
         assert_eq!(users.len(), 5);
         assert!(users.account("app", "10.%").is_some() && users.account("app", "11.%").is_none());
+        assert!(!users.names_hosts());
+    }
+
+    #[test]
+    fn accounts_of_hosts_are_found_where_the_hosts_name_is_known() {
+        let users = ["%", "app-%.example.com", "db.example.com"].map(|host| user("app", host));
+        let users = GrantedUsers::new(users);
+        let find = |host: HostName| {
+            let user = users.find("app", "10.1.2.3".parse().ok(), &host);
+            user.and_then(|user| user.host.clone())
+        };
+        let named = |name: &str| HostName::Named(name.into());
+        assert!(users.names_hosts());
+        assert_eq!(find(named("db.example.com")).as_deref(), Some("db.example.com"));
+        assert_eq!(find(HostName::Nameless).as_deref(), Some("%"));
+        // Servers rank wildcards by how much text is in front of the first of them.
+        assert_eq!(find(named("app-1.example.com")).as_deref(), Some("app-%.example.com"));
     }
 }

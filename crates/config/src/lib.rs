@@ -40,7 +40,9 @@ pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsW
 pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::ConfigError;
-pub use file::{FileSource, SECTIONS, TableRow, parse, parse_tables, table_rows};
+pub use file::{
+    FileSource, Ready, RouteRows, SECTIONS, TableRow, USERS_FILE, parse, parse_tables, table_rows,
+};
 pub use granted::GrantedUsers;
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};

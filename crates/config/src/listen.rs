@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
-use trunkline_topology::{Origins, TlsOffer};
+use trunkline_topology::{AllowList, TlsOffer};
 
 /// An address to listen on: `ip:port`, `[ipv6]:port`, or `unix:/path` (or the path alone).
 ///
@@ -79,13 +79,14 @@ impl fmt::Display for ListenTls {
     }
 }
 
-/// Who may connect to a listener: its address, `=`, and networks with commas between them.
+/// Who may connect to a listener: its address, `=`, and networks and names of hosts with commas
+/// between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenAllow {
     /// The listener.
     pub address: ListenAddress,
     /// Where its clients come from.
-    pub origins: Origins,
+    pub list: AllowList,
 }
 
 impl FromStr for ListenAllow {
@@ -96,17 +97,17 @@ impl FromStr for ListenAllow {
         let (address, list) =
             parts.ok_or_else(|| format!("must name networks behind `=`, not `{text}`"))?;
         let address = address.parse().map_err(|reason| format!("is wrong: {reason}"))?;
-        let origins: Origins = list.parse().map_err(|reason| format!("is wrong: {reason}"))?;
-        match origins.is_empty() {
+        let list: AllowList = list.parse().map_err(|reason| format!("is wrong: {reason}"))?;
+        match list.is_empty() {
             // It would let everybody in.
             true => Err(format!("names no network behind `=` in `{text}`")),
-            false => Ok(Self { address, origins }),
+            false => Ok(Self { address, list }),
         }
     }
 }
 
 impl fmt::Display for ListenAllow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.address, self.origins)
+        write!(f, "{}={}", self.address, self.list)
     }
 }

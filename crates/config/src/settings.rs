@@ -4,10 +4,11 @@ use std::{
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::{Origins, Secret};
+use trunkline_topology::{AllowList, Origins, Secret};
 
 use crate::{ListenAddress, ListenAllow, ListenTls};
 
@@ -259,17 +260,7 @@ impl SettingValue for Origins {
     const KIND: &'static str = "list of networks";
 
     fn read(given: &Given, _: Range) -> Result<Self, String> {
-        let Given::List(items) = given else {
-            // As a variable it is one text.
-            return read_text(given)?.parse().map_err(|reason| format!("is wrong: {reason}"));
-        };
-        let mut origins = Self::default();
-        for item in items {
-            let entry = read_text(item)
-                .map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
-            origins.add(entry).map_err(|reason| format!("is wrong: {reason}"))?;
-        }
-        Ok(origins)
+        read_entries(given, Self::add)
     }
 
     fn show(&self) -> String {
@@ -277,8 +268,38 @@ impl SettingValue for Origins {
     }
 }
 
+impl SettingValue for AllowList {
+    const KIND: &'static str = "list of networks and names of hosts";
+
+    fn read(given: &Given, _: Range) -> Result<Self, String> {
+        read_entries(given, Self::add)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// The entries of a list, each added by itself.
+fn read_entries<T: Default + FromStr<Err = String>>(
+    given: &Given,
+    add: impl Fn(&mut T, &str) -> Result<(), String>,
+) -> Result<T, String> {
+    let Given::List(items) = given else {
+        // As a variable it is one text.
+        return read_text(given)?.parse().map_err(|reason| format!("is wrong: {reason}"));
+    };
+    let mut list = T::default();
+    for item in items {
+        let entry =
+            read_text(item).map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
+        add(&mut list, entry).map_err(|reason| format!("is wrong: {reason}"))?;
+    }
+    Ok(list)
+}
+
 impl SettingValue for Vec<ListenAllow> {
-    const KIND: &'static str = "list of listeners with their networks";
+    const KIND: &'static str = "list of listeners with who may connect";
 
     fn read(given: &Given, _: Range) -> Result<Self, String> {
         read_words(given)?.into_iter().map(|word| word.trim().parse()).collect()

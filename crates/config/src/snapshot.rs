@@ -11,8 +11,8 @@ use std::{
 use foldhash::fast::FixedState;
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
-    Address, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth, ServerKey, ServerState,
-    ServerTls, TlsMode, TlsParams, User,
+    Address, AllowList, HostName, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth,
+    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
 };
 
 use crate::{
@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub users: Arc<HashMap<String, Arc<User>>>,
     /// Users that servers' grant tables name, where they are read.
     pub granted: Arc<GrantedUsers>,
+    /// Whether it depends on the names of clients' hosts who a user is, or where one may come from.
+    pub names_hosts: bool,
     /// Some users, whose way clients with unknown names go.
     stand_ins: Arc<[Arc<User>]>,
     /// Hostgroups that have servers.
@@ -110,6 +112,7 @@ impl Snapshot {
             version: previous.map_or(0, |previous| previous.version).saturating_add(1),
             settings,
             users: Arc::new(users.collect()),
+            names_hosts: names_hosts(&config, &granted),
             granted,
             stand_ins,
             hostgroups,
@@ -133,16 +136,29 @@ impl Snapshot {
         (granted != *self.granted).then(|| Self {
             version: self.version.saturating_add(1),
             stand_ins: stand_ins(&self.config, &granted),
+            names_hosts: names_hosts(&self.config, &granted),
             granted: Arc::new(granted),
             ..self.clone()
         })
     }
 
     /// The user of a client that calls itself `name` and comes from `addr` (`None` is a Unix
-    /// socket), active or not. A user of the configuration goes before those of servers, wherever
-    /// it may come from.
-    pub fn user_from(&self, name: &str, addr: Option<IpAddr>) -> Option<&Arc<User>> {
-        self.users.get(name).or_else(|| self.granted.find(name, addr))
+    /// socket), from a host of that name, active or not. A user of the configuration goes before
+    /// those of servers, wherever it may come from.
+    pub fn user_from(
+        &self,
+        name: &str,
+        addr: Option<IpAddr>,
+        host: &HostName,
+    ) -> Option<&Arc<User>> {
+        self.users.get(name).or_else(|| self.granted.find(name, addr, host))
+    }
+
+    /// Who may connect to the listener at this place in `listen`, where it has a list.
+    pub fn listen_allow(&self, listener: usize) -> Option<&AllowList> {
+        let address = self.settings.listen.get(listener)?;
+        let mut own = self.settings.listen_allow.iter();
+        own.find(|own| own.address == *address).map(|own| &own.list)
     }
 
     /// What has become of a user of this or an earlier snapshot.
@@ -270,6 +286,11 @@ fn stand_ins(config: &Config, granted: &GrantedUsers) -> Arc<[Arc<User>]> {
     let step = (config.users.len() + granted.len()).div_ceil(STAND_INS_MAX).max(1);
     let users = config.users.iter().chain(granted.iter());
     users.filter(|user| user.active).step_by(step).cloned().collect()
+}
+
+/// Whether it depends on the names of clients' hosts who a user is, or where a user may come from.
+fn names_hosts(config: &Config, granted: &GrantedUsers) -> bool {
+    granted.names_hosts() || config.users.iter().any(|user| user.allow_from.names_hosts())
 }
 
 /// Whether an address is a host name, which only the control plane can turn into addresses.

@@ -106,10 +106,10 @@ settings! {
     io: IoDriver = IoDriver::Auto, Range::All, "", Restart, "0.1.0";
 
     /// A worker that has served so many percent more commands than the average of all in the last
-    /// second gives resting sessions to the least busy one: those without a transaction, a
-    /// prepared statement, compression, or anything else that holds them to a connection or to
-    /// their worker. 0 leaves sessions where they are.
-    rebalance_threshold: u32 = 0, Range::Numbers(0, 1_000), "percent", Live, "0.1.0";
+    /// second gives resting sessions to the least busy one: those without a transaction, an open
+    /// cursor, more than 64 prepared statements, compression, or anything else that holds them to
+    /// a connection or to their worker. 0 leaves sessions where they are.
+    rebalance_threshold: u32 = 10, Range::Numbers(0, 1_000), "percent", Live, "0.1.0";
 
     /// Where `/metrics` and `/healthz` answer, over plain HTTP. Empty switches both off.
     http_listen: Option<SocketAddr> = Some(loopback(6070)), Range::All, "", Restart, "0.1.0";
@@ -169,8 +169,9 @@ settings! {
     failed_login_delay_max: u64 = 300_000, Range::Numbers(1, DAY_MS), "ms", Live, "0.1.0";
 
     /// Listeners with their own list of who may connect: entries of `listen`, each with `=` and
-    /// networks (`10.0.0.0/8,192.0.2.7`) behind it; `localhost` is who comes over a Unix socket.
-    /// Others are refused with error 1130. Listeners without an entry take everybody.
+    /// networks (`10.0.0.0/8,192.0.2.7`) or names of hosts (`app-%.example.com`) behind it;
+    /// `localhost` is who comes over a Unix socket. Others are refused with error 1130. Listeners
+    /// without an entry take everybody.
     listen_allow: Vec<ListenAllow> = Vec::new(), Range::All, "", Live, "0.1.0";
 
     /// Networks of balancers that may tell their clients' addresses by the PROXY protocol, versions
@@ -206,6 +207,11 @@ settings! {
 
     /// File with the password of an encrypted private key, in one line.
     tls_key_password_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Takes private keys, and the password of one, from files that everybody may read or the group
+    /// may change, and a configuration file that everybody may change. Such files are refused
+    /// otherwise.
+    allow_open_files: bool = false, Range::All, "", Live, "0.1.0";
 
     /// Folder where the self-signed certificate and its key are kept. Empty is the data folder in
     /// database mode, and the configuration file's path with `.tls` behind it in file mode.

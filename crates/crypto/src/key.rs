@@ -62,8 +62,10 @@ impl PrivateKey {
     /// Decrypts what was encrypted with the public half; `None` for anything else.
     pub fn decrypt_oaep_sha1(&self, ciphertext: &[u8]) -> Option<Vec<u8>> {
         let mut out = vec![0; self.key.min_output_size()];
-        let text = self.key.decrypt(&OAEP_SHA1_MGF1SHA1, ciphertext, &mut out, None).ok()?;
-        Some(text.to_vec())
+        let len = self.key.decrypt(&OAEP_SHA1_MGF1SHA1, ciphertext, &mut out, None).ok()?.len();
+        // No second copy: the caller wipes this one.
+        out.truncate(len);
+        Some(out)
     }
 }
 

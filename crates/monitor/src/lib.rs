@@ -4,10 +4,9 @@
 //! Reading order: [`resolve`](mod@resolve) (host names), [`learn`](mod@learn) (one look at each
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
-//! [`grants`] (users as servers have them), [`asking`] (passwords
-//! that only servers can check),
-//! [`lag`] (replicas that lag too much),
-//! [`check`] (whether servers of TCP listeners can be connected to).
+//! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
+//! [`lag`] (replicas that lag too much), [`naming`] (what clients' hosts are called), [`check`]
+//! (whether servers of TCP listeners can be connected to).
 #![forbid(unsafe_code)]
 
 pub mod resolve;
@@ -25,6 +24,7 @@ pub mod grants;
 pub mod asking;
 
 pub mod lag;
+pub mod naming;
 
 mod conversation;
 
@@ -37,5 +37,6 @@ pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};
+pub use naming::{HostQuestion, SystemResolver, keep_naming};
 pub use resolve::{Resolution, resolve};
 pub use watch::{keep_learning, keep_resolving};

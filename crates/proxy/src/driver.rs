@@ -16,13 +16,13 @@ use trunkline_net::{
     Connecting, Event, Events, Keepalive, Listener, Poller, Sealed, Stream, Tls, TlsSetup, Token,
 };
 use trunkline_stats::Report;
-use trunkline_topology::{Address, Server, wipe};
+use trunkline_topology::{Address, HostName, Server, wipe};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side, Worker,
 };
 
 use crate::{
-    LoginQuestion, Mail,
+    HostQuestion, LoginQuestion, Mail,
     administrators::Administrators,
     event_log::{EventLog, Log},
     mailbox::Postbox,
@@ -61,6 +61,7 @@ pub(crate) struct Parts {
     pub tls: Arc<TlsSetup>,
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    pub look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
     pub events: EventLog,
     pub started: Instant,
 }
@@ -217,6 +218,7 @@ impl Driver {
     fn welcome(&mut self, accepted: trunkline_net::Accepted, listener: usize) {
         let peer = Arc::new(Peer {
             client_addr: accepted.client_addr,
+            host_name: HostName::Unasked,
             client_uid: accepted.client_uid,
             told: None,
             proxy_addr: accepted.proxy_addr.map(|addr| addr.ip().to_canonical()),
@@ -372,6 +374,13 @@ impl Driver {
             }
             Action::Wipe => wipe(&mut self.scratch),
             Action::LookUpUsers => (self.parts.look_up_users)(),
+            Action::LookUpHost(addr) => {
+                let own = self.parts.own.clone();
+                let answer = Box::new(move |answer| {
+                    own.send(Mail::HostNamed(addr, answer));
+                });
+                (self.parts.look_up_host)(HostQuestion { addr, answer });
+            }
             Action::AskPeers(key) => {
                 for (index, peer) in self.parts.peers.iter().enumerate() {
                     if index != self.parts.index {
@@ -597,6 +606,7 @@ impl Driver {
             Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
             Mail::Derived(conn, seed) => worker.server_derived(conn, seed),
             Mail::UsersLookedUp => worker.users_looked_up(),
+            Mail::HostNamed(addr, answer) => worker.host_named(addr, answer),
             Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),

@@ -1,15 +1,18 @@
 //! How a worker is spoken to from outside: a queue, and a way to end its wait.
 
-use std::sync::{
-    Arc,
-    mpsc::{Receiver, Sender, channel},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
 };
 
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, Inventory, Report, SessionList, SessionQuery};
-use trunkline_topology::{Secret, ServerKey};
+use trunkline_topology::{HostAnswer, Secret, ServerKey};
 use trunkline_worker::{
     ClientId, ConnId, KillAnswer, KillAsker, KillRequest, KillScope, MovedClient, MovedConn,
 };
@@ -50,6 +53,8 @@ pub enum Mail {
     Derived(ConnId, Option<Secret<[u8; 32]>>),
     /// The users are published that servers have now.
     UsersLookedUp,
+    /// What the host with this address is called.
+    HostNamed(IpAddr, HostAnswer),
     /// A password was encrypted for a server.
     Encrypted(ConnId, Option<Vec<u8>>),
     /// Another worker needs a connection to this server.

@@ -16,7 +16,7 @@ use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
-use trunkline_topology::{HostgroupId, Secret};
+use trunkline_topology::{HostAnswer, HostgroupId, Secret};
 use trunkline_worker::{KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 
 use crate::{
@@ -45,6 +45,16 @@ pub struct PlaneOptions {
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     /// Called by workers that want a password tried on a server. Must return at once.
     pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    /// Called by workers that want to know what a client's host is called. Must return at once.
+    pub look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
+}
+
+/// An address whose host's name is wanted.
+pub struct HostQuestion {
+    /// The address.
+    pub addr: IpAddr,
+    /// Takes the answer to the worker.
+    pub answer: Box<dyn FnOnce(HostAnswer) + Send>,
 }
 
 /// A password to be tried on a server.
@@ -152,6 +162,7 @@ impl DataPlane {
                 tls: Arc::clone(&options.tls),
                 look_up_users: Arc::clone(&options.look_up_users),
                 ask_server: Arc::clone(&options.ask_server),
+                look_up_host: Arc::clone(&options.look_up_host),
                 events: plane.events.clone(),
                 shared: Arc::clone(&plane.shared),
             };
@@ -489,6 +500,7 @@ struct Start {
     tls: Arc<TlsSetup>,
     look_up_users: Arc<dyn Fn() + Send + Sync>,
     ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
     events: EventLog,
     shared: Arc<Shared>,
 }
@@ -523,6 +535,7 @@ impl Start {
             tls: self.tls,
             look_up_users: self.look_up_users,
             ask_server: self.ask_server,
+            look_up_host: self.look_up_host,
             events: self.events,
             started: self.started,
         };

@@ -5,6 +5,13 @@ use crate::pattern::{Found, Pattern};
 /// The most bytes that rewriting may add to a statement; a rewrite beyond is left out.
 pub const GROWTH_MAX: usize = 1 << 20;
 
+/// How many places times bytes of the statement a `GLOBAL` rewrite may come to; one beyond is left
+/// out. Each place may take a look at all that follows it: that is some 4 s at worst, and as many
+/// places as there are bytes in statements of up to 64 KiB.
+const PLACES_BYTES_MAX: usize = 1 << 32;
+/// The same for a pattern that backtracks, where a look at a place takes longer.
+const BACKTRACKING_PLACES_MAX: usize = 1_000;
+
 /// What stands in place of what a pattern found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Replacement {
@@ -63,7 +70,8 @@ impl Replacement {
     /// `text` with what `pattern` finds in it replaced. `Ok(None)` when it finds nothing.
     ///
     /// # Errors
-    /// When the text would be longer than `len_max`, or the search was given up.
+    /// When the text would be longer than `len_max`, there are too many places, or the search was
+    /// given up.
     pub(crate) fn apply(
         &self,
         pattern: &Pattern,
@@ -72,11 +80,13 @@ impl Replacement {
     ) -> Result<Option<Vec<u8>>, Skipped> {
         let mut out = Vec::with_capacity(text.len() + 32);
         let mut copied = 0;
-        let places_max = if self.is_global { usize::MAX } else { 1 };
-        let searched = pattern.find_places(text, places_max, |found| {
+        let places_max = if self.is_global { places_max(pattern, text) } else { 1 };
+        // One more than is wanted tells that there are too many.
+        let visited_max = places_max + usize::from(self.is_global);
+        let searched = pattern.find_places(text, visited_max, |found| {
             let (begin, end) = found.span(0).unwrap_or((copied, copied));
             out.extend_from_slice(text.get(copied..begin).unwrap_or_default());
-            self.put(found, text, &mut out);
+            self.put(found, text, &mut out, len_max);
             copied = end;
             out.len() <= len_max
         });
@@ -85,14 +95,18 @@ impl Replacement {
             return Ok(None);
         }
         out.extend_from_slice(text.get(copied..).unwrap_or_default());
-        if out.len() > len_max {
+        if out.len() > len_max || found > places_max {
             return Err(Skipped);
         }
         Ok(Some(out))
     }
 
-    fn put(&self, found: &dyn Found, text: &[u8], out: &mut Vec<u8>) {
+    /// Goes on no further than `len_max` and one part.
+    fn put(&self, found: &dyn Found, text: &[u8], out: &mut Vec<u8>, len_max: usize) {
         for part in &self.parts {
+            if out.len() > len_max {
+                return;
+            }
             match part {
                 Part::Text(plain) => out.extend_from_slice(plain),
                 // A group that took no part in the match is empty.
@@ -102,6 +116,15 @@ impl Replacement {
                 }
             }
         }
+    }
+}
+
+/// The most places of a text that are replaced.
+fn places_max(pattern: &Pattern, text: &[u8]) -> usize {
+    let places = PLACES_BYTES_MAX / text.len().max(1);
+    match pattern {
+        Pattern::Linear { .. } => places,
+        Pattern::Backtracking(_) => places.min(BACKTRACKING_PLACES_MAX),
     }
 }
 
@@ -156,6 +179,21 @@ mod tests {
             "SELECT substring(toString(toDate(t.created)),1,7) m, COUNT(*) FROM t GROUP BY \
              substring(toString(toDate(t.created)),1,7)",
         );
+    }
+
+    #[test]
+    fn a_rewrite_of_too_many_places_is_left_out() {
+        let skipped = |pattern: &str, replacement: &str, text: &str| {
+            let pattern = Pattern::compile(pattern, true).expect("a pattern");
+            let replacement = Replacement::compile(replacement, pattern.groups(), true);
+            replacement.expect("it means something").apply(&pattern, text.as_bytes(), 1 << 30)
+        };
+        let text = "a".repeat(BACKTRACKING_PLACES_MAX);
+        assert!(matches!(skipped("(?<!b)a", "-", &text), Ok(Some(_))));
+        assert_eq!(skipped("(?<!b)a", "-", &format!("{text}a")), Err(Skipped));
+        let text = "a".repeat(1 << 16);
+        assert!(matches!(skipped("a", "-", &text), Ok(Some(_))));
+        assert_eq!(skipped("a", "-", &text.repeat(16)), Err(Skipped));
     }
 
     #[test]

@@ -135,6 +135,68 @@ fn every_case_is_decided_as_it_is_written() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
+/// The columns of `mysql_query_rules`, and ours.
+const COLUMNS: [&str; 37] = [
+    "rule_id",
+    "active",
+    "username",
+    "schemaname",
+    "flagIN",
+    "client_addr",
+    "proxy_addr",
+    "proxy_port",
+    "digest",
+    "match_digest",
+    "match_pattern",
+    "negate_match_pattern",
+    "re_modifiers",
+    "flagOUT",
+    "replace_pattern",
+    "destination_hostgroup",
+    "cache_ttl",
+    "cache_empty_result",
+    "cache_timeout",
+    "reconnect",
+    "timeout",
+    "retries",
+    "delay",
+    "next_query_flagIN",
+    "mirror_flagOUT",
+    "mirror_hostgroup",
+    "error_msg",
+    "OK_msg",
+    "sticky_conn",
+    "multiplex",
+    "gtid_from_hostgroup",
+    "log",
+    "apply",
+    "attributes",
+    "comment",
+    "shadow",
+    "pipeline",
+];
+
+#[test]
+fn every_column_is_in_a_case_alone_and_in_a_chain() {
+    let cases: Vec<Case> =
+        CASES.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
+    let used = |column: &str, is_alone: bool| {
+        let has = |case: &&Case| {
+            case.refused.is_none()
+                && (case.rules.len() == 1) == is_alone
+                && case.rules.iter().any(|rule| rule.contains_key(column))
+        };
+        cases.iter().any(|case| has(&case))
+    };
+    for column in COLUMNS {
+        assert!(used(column, true), "{column} in a rule by itself");
+        assert!(used(column, false), "{column} in one of several rules");
+    }
+    for rule in cases.iter().flat_map(|case| &case.rules) {
+        assert!(rule.keys().all(|column| COLUMNS.contains(&column.as_str())), "{rule:?}");
+    }
+}
+
 fn compare(rules: &RuleSet, ask: &Ask) -> Option<String> {
     let mut digester = Digester::new();
     let digest = digester.digest(ask.sql.as_bytes(), &Settings::default());

@@ -1,6 +1,10 @@
 //! The two handshakes against each other, and against bytes that no peer should send.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    sync::Arc,
+};
 
 use trunkline_protocol::{
     Capabilities,
@@ -55,6 +59,12 @@ struct Users {
     stand_in: Option<Arc<User>>,
     proven: RefCell<HashMap<String, [u8; 32]>>,
     key: Option<Vec<u8>>,
+    /// Whether the name of the client's host is still to be asked for.
+    awaits_host: Cell<bool>,
+    /// Whether that is so from a look-up on.
+    names_hosts_later: bool,
+    /// How often it was.
+    hosts_asked: Cell<usize>,
     is_secure: bool,
     is_encrypted: bool,
 }
@@ -83,6 +93,9 @@ impl Users {
             stand_in: None,
             proven: RefCell::default(),
             key: Some(b"the public key".to_vec()),
+            awaits_host: Cell::new(false),
+            names_hosts_later: false,
+            hosts_asked: Cell::new(0),
             is_secure: false,
             is_encrypted: false,
         }
@@ -104,6 +117,10 @@ impl Accounts for Users {
 
     fn can_look_up(&self) -> bool {
         self.later.is_some()
+    }
+
+    fn awaits_host_name(&self) -> bool {
+        self.awaits_host.get()
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -304,8 +321,15 @@ impl Wire<'_> {
                     if let Some(user) = &self.users.later {
                         let mut users = self.users.users.borrow_mut();
                         users.insert(user.name.clone(), Arc::clone(user));
+                        self.users.awaits_host.set(self.users.names_hosts_later);
                     }
                     self.client.on_looked_up(self.users, &mut self.to_client)
+                }
+                Step::NameHost => {
+                    assert!(self.client.host_answer_seq().is_some());
+                    self.users.awaits_host.set(false);
+                    self.users.hosts_asked.set(self.users.hosts_asked.get() + 1);
+                    self.client.on_host_named(self.users, &mut self.to_client)
                 }
                 Step::Refused(refusal) => return Some(Err(refusal)),
                 Step::Accepted(identity) => {

@@ -14,7 +14,7 @@ use std::{
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
 use trunkline_stats::{DigestQuery, SessionQuery};
-use trunkline_topology::{Secret, Server, ServerHealth, ServerKey};
+use trunkline_topology::{HostAnswer, Secret, Server, ServerHealth, ServerKey};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, Now,
     Peer, Side, Worker,
@@ -556,6 +556,8 @@ impl Driver {
             Action::AskServer { client, .. } => self.worker.client_verified(client, false),
             Action::Wipe => {}
             Action::LookUpUsers => self.worker.users_looked_up(),
+            // Nobody is named by its host.
+            Action::LookUpHost(addr) => self.worker.host_named(addr, HostAnswer::Nameless),
             Action::AskPeers(key) => {
                 for peer in (0..self.workers).filter(|peer| *peer != self.index) {
                     out.wishes.push(Wish::Post(peer, Mail::PeerAsks(key.clone(), self.index)));

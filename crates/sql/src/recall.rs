@@ -61,15 +61,18 @@ enum Answer {
 }
 
 /// `text` with the questions replaced whose answers are known; `None` when there are none, or the
-/// text is one that servers may read differently.
+/// text is one that servers may read differently. Holds no more than the questions, however many
+/// tokens there are.
 pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
     let mut tokens = Tokens::new(text, modes);
-    let all: Vec<Token<'_>> = tokens.by_ref().collect();
+    let mut reads_table = false;
+    for token in tokens.by_ref() {
+        reads_table |= token.is_word(b"FROM");
+    }
     if tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() {
         return None;
     }
-    let reads_table = all.iter().any(|token| token.is_word(b"FROM"));
-    let questions = questions(&all, known);
+    let questions = questions(Tokens::new(text, modes), known);
     let are_all_items = questions.iter().all(|question| question.is_item || question.is_named);
     let mut out = Vec::with_capacity(text.len() + 32);
     let mut at = 0;
@@ -98,14 +101,13 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn questions(all: &[Token<'_>], known: &Recalled) -> Vec<Question> {
+fn questions(mut tokens: Tokens<'_>, known: &Recalled) -> Vec<Question> {
     let mut found = Vec::new();
     let mut depth = 0_u32;
     // Within the select list of the statement itself.
     let mut is_listing = false;
     let mut previous: Option<Token<'_>> = None;
-    let mut rest = all;
-    while let Some((token, after)) = rest.split_first() {
+    while let Some(token) = tokens.next() {
         match token.kind {
             TokenKind::Open => depth = depth.saturating_add(1),
             TokenKind::Close => depth = depth.saturating_sub(1),
@@ -116,15 +118,14 @@ fn questions(all: &[Token<'_>], known: &Recalled) -> Vec<Question> {
             }
             _ => {}
         }
-        let Some((answer, end, after)) = question(token, previous, after, known) else {
-            previous = Some(*token);
-            rest = after;
+        let Some((answer, last)) = question(&token, previous, &mut tokens, known) else {
+            previous = Some(token);
             continue;
         };
         let follows = |token: Token<'_>| {
             token.is_word(b"SELECT") || token.kind == TokenKind::Comma && depth == 0 && is_listing
         };
-        let next = after.first();
+        let next = tokens.clone().next();
         let is_whole = previous.is_some_and(follows);
         let ends = next.is_none_or(|next| {
             matches!(next.kind, TokenKind::Comma | TokenKind::Semicolon | TokenKind::Close)
@@ -132,29 +133,29 @@ fn questions(all: &[Token<'_>], known: &Recalled) -> Vec<Question> {
         });
         found.push(Question {
             start: token.offset,
-            end,
+            end: last.end(),
             answer,
             is_item: is_whole && ends,
             is_named: is_whole && next.is_some_and(|next| next.is_word(b"AS")),
         });
-        previous = rest.iter().find(|token| token.end() == end).copied();
-        rest = after;
+        previous = Some(last);
     }
     found
 }
 
-/// The answer to the question that begins with `token`, where it ends, and what comes behind.
-fn question<'a, 't>(
+/// The answer to the question that begins with `token`, and its last token. `after` is what comes
+/// behind `token`, and then what comes behind the question.
+fn question<'t>(
     token: &Token<'t>,
     previous: Option<Token<'t>>,
-    after: &'a [Token<'t>],
+    after: &mut Tokens<'t>,
     known: &Recalled,
-) -> Option<(Answer, usize, &'a [Token<'t>])> {
+) -> Option<(Answer, Token<'t>)> {
     if token.kind == TokenKind::SystemVariable {
-        // What is assigned to is no question.
-        let is_set = after.first().is_some_and(is_equals);
-        if let Some(name) = tracker_of(token).filter(|_| known.has_default_trackers && !is_set) {
-            return Some((Answer::Global(name), token.end(), after));
+        if let Some(name) = tracker_of(token).filter(|_| known.has_default_trackers) {
+            // What is assigned to is no question.
+            let is_set = after.clone().next().is_some_and(|next| is_equals(&next));
+            return (!is_set).then_some((Answer::Global(name), *token));
         }
         let answer = match token.text.to_ascii_lowercase().as_slice() {
             b"@@warning_count" | b"@@session.warning_count" | b"@@local.warning_count" => {
@@ -165,15 +166,9 @@ fn question<'a, 't>(
             }
             _ => None,
         };
-        return answer.map(|answer| (Answer::Unsigned(answer), token.end(), after));
+        return answer.map(|answer| (Answer::Unsigned(answer), *token));
     }
     if token.kind != TokenKind::Word || previous.is_some_and(|token| token.kind == TokenKind::Dot) {
-        return None;
-    }
-    let [open, close, after @ ..] = after else {
-        return None;
-    };
-    if open.kind != TokenKind::Open || close.kind != TokenKind::Close {
         return None;
     }
     let answer = match token.keyword().as_bytes() {
@@ -182,7 +177,13 @@ fn question<'a, 't>(
         b"FOUND_ROWS" => Answer::Signed(i64::try_from(known.found_rows?).ok()?),
         _ => return None,
     };
-    Some((answer, close.end(), after))
+    let mut ahead = after.clone();
+    let (open, close) = (ahead.next()?, ahead.next()?);
+    if open.kind != TokenKind::Open || close.kind != TokenKind::Close {
+        return None;
+    }
+    *after = ahead;
+    Some((answer, close))
 }
 
 /// The tracker whose value in the session a token is.
@@ -207,15 +208,20 @@ pub struct ShowDiagnostics {
     pub limit: u64,
 }
 
+/// A longer `SHOW` is none of diagnostics.
+const SHOW_TOKENS_MAX: usize = 16;
+
 /// Reads `SHOW {WARNINGS | ERRORS} [LIMIT …]` and `SHOW COUNT(*) {WARNINGS | ERRORS}`; `None` for
 /// anything else.
 pub fn show_diagnostics(text: &[u8], modes: &Modes) -> Option<ShowDiagnostics> {
     let mut tokens = Tokens::new(text, modes);
-    let mut all: Vec<Token<'_>> = tokens.by_ref().collect();
-    if tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() {
+    let is_end = |token: &Token<'_>| token.kind == TokenKind::Semicolon;
+    let mut all: Vec<Token<'_>> = tokens.by_ref().take(SHOW_TOKENS_MAX).collect();
+    let is_longer = !tokens.by_ref().all(|token| is_end(&token));
+    if is_longer || tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() {
         return None;
     }
-    while all.last().is_some_and(|token| token.kind == TokenKind::Semicolon) {
+    while all.last().is_some_and(is_end) {
         all.pop();
     }
     let (first, rest) = all.split_first()?;

@@ -103,6 +103,21 @@ counters! {
             "Clients turned away because their PROXY header is malformed, late, or not from proxy_protocol_networks."
         failed_login_blocks: "trunkline_failed_login_blocks_total";
             "Times that failed logins made an address wait."
+        host_names_found:
+            "trunkline_host_name_lookups_total", result = "named";
+            "Look-ups of the names of clients' hosts, by what came of them."
+        host_names_missing:
+            "trunkline_host_name_lookups_total", result = "nameless";
+            "Addresses of clients that have no name."
+        host_names_unconfirmed:
+            "trunkline_host_name_lookups_total", result = "unconfirmed";
+            "Addresses of clients with a name that does not lead back to them."
+        host_names_failed:
+            "trunkline_host_name_lookups_total", result = "failed";
+            "Look-ups of the names of clients' hosts that failed or took too long."
+        host_names_unasked:
+            "trunkline_host_name_lookups_total", result = "too_many";
+            "Logins whose host's name was not asked for, since too many look-ups are under way."
         proxy_headers: "trunkline_proxy_headers_total";
             "Connections whose client's address came with a PROXY header."
         client_tls_12:

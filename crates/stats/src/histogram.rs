@@ -115,6 +115,16 @@ impl Histogram {
         self.max_us
     }
 
+    /// The buckets in use, ascending: their shortest and longest duration in µs, and how many.
+    /// Durations of 2^30 µs and more are all at the longest.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let used = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        used.map(|(index, count)| match index {
+            OVERFLOW => (self.max_us, self.max_us, *count),
+            _ => (lower_bound(index), upper_bound(index), *count),
+        })
+    }
+
     fn representative(&self, index: usize) -> u64 {
         if index == OVERFLOW {
             return self.max_us;

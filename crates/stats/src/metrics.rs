@@ -179,8 +179,9 @@ const INTRODUCTION: &str = "\
 <!-- Generated from crates/stats; do not edit. -->
 
 `GET /metrics` on the HTTP port (`http_listen`, by default 127.0.0.1:6070) answers in Prometheus's
-text format 0.0.4. All counters begin at 0 when the process starts. `GET /status` gives the same
-numbers as JSON, and `trunkline status` prints them for people.
+text format 0.0.4, in OpenMetrics or in protobuf, as is asked for. All counters begin at 0 when the
+process starts. `GET /status` gives the same numbers as JSON, and `trunkline status` prints them for
+people.
 ";
 
 const TABLE_HEAD: &str = "| metric | type | labels | meaning |\n|---|---|---|---|\n";

@@ -1,6 +1,6 @@
 //! Revisions: every change of what runs, who made it and when, and what was loaded.
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Transaction};
 
 use crate::{Module, SqlError, Store, layers::Layer, tables};
 
@@ -8,6 +8,9 @@ use crate::{Module, SqlError, Store, layers::Layer, tables};
 pub const REVISIONS_MAX: i64 = 10_000;
 /// The longest content that is kept with a revision, in bytes. A longer one can't be loaded again.
 pub const CONTENT_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of contents that are kept together. Those of the oldest revisions go first; the
+/// revisions themselves stay.
+pub const CONTENTS_BYTES_MAX: i64 = 256 << 20;
 
 /// A number that grows with every change, over restarts too.
 pub type Revision = i64;
@@ -25,6 +28,8 @@ pub struct RevisionRow<'a> {
     pub command: &'a str,
     /// What it has changed, a line each.
     pub changes: &'a str,
+    /// The layer that has what can be loaded again.
+    pub content: Layer,
 }
 
 impl Store {
@@ -34,7 +39,7 @@ impl Store {
     /// # Errors
     /// Those of the database, such as a full disk.
     pub fn record(&mut self, row: RevisionRow<'_>) -> Result<Revision, SqlError> {
-        let content = self.content(row.module)?.filter(|text| text.len() <= CONTENT_BYTES_MAX);
+        let content = self.content(row.module, row.content)?;
         self.transaction(|tx| {
             tx.execute(
                 "INSERT INTO disk.config_history
@@ -54,6 +59,7 @@ impl Store {
                 "DELETE FROM disk.config_history WHERE revision <= ?1",
                 [revision - REVISIONS_MAX],
             )?;
+            drop_old_contents(tx)?;
             Ok(revision)
         })
     }
@@ -77,7 +83,9 @@ impl Store {
                 return Err(SqlError::Other(format!("there is no revision {revision} of {name}")));
             }
             Some(None) => {
-                let reason = format!("the content of revision {revision} was too long to be kept");
+                let reason = format!(
+                    "the content of revision {revision} was not kept: it was too long, or is too old"
+                );
                 return Err(SqlError::Other(reason));
             }
             Some(Some(content)) => content,
@@ -110,10 +118,11 @@ impl Store {
     }
 
     /// The rows of a module as JSON: a list for each table, of a list for each row. Bytes are
-    /// `{"hex":…}`.
-    fn content(&self, module: Module) -> Result<Option<String>, SqlError> {
-        let mut parts = Vec::new();
-        for (table, columns) in contents_of(module)? {
+    /// `{"hex":…}`. `None` when that is longer than [`CONTENT_BYTES_MAX`].
+    fn content(&self, module: Module, layer: Layer) -> Result<Option<String>, SqlError> {
+        let mut content = String::from("[");
+        for (at, (table, columns)) in contents_of(module)?.into_iter().enumerate() {
+            content.push_str(if at == 0 { "[" } else { ",[" });
             let values: Vec<String> = columns
                 .split(',')
                 .map(|column| {
@@ -124,15 +133,46 @@ impl Store {
                 })
                 .collect();
             let sql = format!(
-                "SELECT json_group_array(json_array({})) FROM {} {}",
+                "SELECT json_array({}) FROM {} {}",
                 values.join(","),
-                Layer::Memory.table(table),
+                layer.table(table),
                 condition(module),
             );
-            parts.push(self.conn.query_row(&sql, [], |row| row.get::<_, String>(0))?);
+            let mut stmt = self.conn.prepare(&sql)?;
+            let mut rows = stmt.query([])?;
+            while let Some(row) = rows.next()? {
+                if !content.ends_with('[') {
+                    content.push(',');
+                }
+                content.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+                if content.len() > CONTENT_BYTES_MAX {
+                    return Ok(None);
+                }
+            }
+            content.push(']');
         }
-        Ok((!parts.is_empty()).then(|| format!("[{}]", parts.join(","))))
+        content.push(']');
+        Ok(Some(content).filter(|content| content.len() <= CONTENT_BYTES_MAX))
     }
+}
+
+/// Lets the contents of the oldest revisions go, where there are too many bytes of them.
+fn drop_old_contents(tx: &Transaction<'_>) -> Result<(), SqlError> {
+    let sum = "SELECT ifnull(sum(octet_length(content)), 0) FROM disk.config_history";
+    let bytes: i64 = tx.query_row(sum, [], |row| row.get(0))?;
+    if bytes <= CONTENTS_BYTES_MAX {
+        return Ok(());
+    }
+    // A little more than needed, so that it is not done again by the next load.
+    tx.execute(
+        "UPDATE disk.config_history SET content = NULL WHERE content IS NOT NULL AND revision <= (
+             SELECT max(revision) FROM (
+                 SELECT revision, sum(octet_length(content)) OVER (ORDER BY revision DESC) AS bytes
+                 FROM disk.config_history)
+             WHERE bytes > ?1)",
+        [CONTENTS_BYTES_MAX / 10 * 9],
+    )?;
+    Ok(())
 }
 
 /// The tables of a module with their columns as SQL takes them.

@@ -1,6 +1,11 @@
 //! The layers MEMORY, DISK and RUNTIME, and copies between them.
 
-use rusqlite::{Transaction, types::Value};
+use std::{borrow::Borrow, ops::ControlFlow};
+
+use rusqlite::{
+    Transaction,
+    types::{Value, ValueRef},
+};
 
 use crate::{
     Module, SqlError, Store,
@@ -49,6 +54,26 @@ pub struct Difference {
     pub row: Vec<Value>,
 }
 
+/// A row where it lies.
+#[derive(Clone, Copy)]
+pub struct StoredRow<'a> {
+    row: &'a rusqlite::Row<'a>,
+    width: usize,
+}
+
+impl<'a> StoredRow<'a> {
+    /// The value of the column at this place of the definition.
+    pub fn value(&self, at: usize) -> ValueRef<'a> {
+        self.row.get_ref(at).unwrap_or(ValueRef::Null)
+    }
+
+    /// All values, in the order of the columns.
+    pub fn values(&self) -> impl Iterator<Item = ValueRef<'a>> + use<'a> {
+        let row = *self;
+        (0..self.width).map(move |at| row.value(at))
+    }
+}
+
 impl Store {
     /// Copies a module from one layer to another, all of it or nothing. The number of rows.
     ///
@@ -89,6 +114,37 @@ impl Store {
         })
     }
 
+    /// The same for one table, with rows that are made as they are written.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub fn fill_with(
+        &mut self,
+        schema: Schema,
+        table: &str,
+        rows: impl Iterator<Item = Vec<Value>>,
+    ) -> Result<(), SqlError> {
+        let name = format!("{}.{table}", schema.name());
+        self.transaction(|tx| {
+            tx.execute(&format!("DELETE FROM {name}"), [])?;
+            insert(tx, &name, rows)
+        })
+    }
+
+    /// Replaces all rows of a table by those of another one with the same columns.
+    ///
+    /// # Errors
+    /// Those of the database; nothing has changed then.
+    pub fn fill_like(&mut self, schema: Schema, table: &str, like: &str) -> Result<(), SqlError> {
+        let schema = schema.name();
+        self.transaction(|tx| {
+            tx.execute(&format!("DELETE FROM {schema}.{table}"), [])?;
+            let copy = format!("INSERT INTO {schema}.{table} SELECT * FROM {schema}.{like}");
+            tx.execute(&copy, [])?;
+            Ok(())
+        })
+    }
+
     /// Adds rows to a table of a schema.
     ///
     /// # Errors
@@ -100,7 +156,7 @@ impl Store {
         rows: &[Vec<Value>],
     ) -> Result<(), SqlError> {
         let name = format!("{}.{table}", schema.name());
-        self.transaction(|tx| insert(tx, &name, rows))
+        self.transaction(|tx| insert(tx, &name, rows.iter()))
     }
 
     /// Adds rows of which only some columns are given, to any tables of a layer; a row with the
@@ -177,7 +233,69 @@ impl Store {
         let definition = definition(table)?;
         let columns = definition.column_list();
         let sql = format!("SELECT {columns} FROM {} ORDER BY rowid", layer.table(table));
-        rows_of(&self.conn, &sql, definition.columns.len())
+        rows_of(&mut self.conn.prepare(&sql)?, [], definition.columns.len())
+    }
+
+    /// The rows of `mysql_users` with this name.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn rows_of_user(&self, layer: Layer, name: &str) -> Result<Vec<Vec<Value>>, SqlError> {
+        let definition = definition(USERS)?;
+        let columns = definition.column_list();
+        let table = layer.table(USERS);
+        let sql = format!("SELECT {columns} FROM {table} WHERE username = ?1 ORDER BY rowid");
+        let mut stmt = self.conn.prepare(&sql)?;
+        rows_of(&mut stmt, [name], definition.columns.len())
+    }
+
+    /// Copies the rows of one user from MEMORY to RUNTIME.
+    ///
+    /// # Errors
+    /// Those of the database; nothing has changed then.
+    pub fn copy_user(&mut self, name: &str) -> Result<(), SqlError> {
+        let (from, to) = (Layer::Memory.table(USERS), Layer::Runtime.table(USERS));
+        let insert = format!("INSERT INTO {to} SELECT * FROM {from} WHERE username = ?1");
+        self.transaction(|tx| {
+            tx.execute(&format!("DELETE FROM {to} WHERE username = ?1"), [name])?;
+            tx.execute(&insert, [name])?;
+            Ok(())
+        })
+    }
+
+    /// Shows each row of a table in a layer, in the same order and without copies, until `visit`
+    /// says that it has seen enough.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn visit(
+        &self,
+        layer: Layer,
+        table: &str,
+        mut visit: impl FnMut(StoredRow<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let definition = definition(table)?;
+        let columns = definition.column_list();
+        let sql = format!("SELECT {columns} FROM {} ORDER BY rowid", layer.table(table));
+        let width = definition.columns.len();
+        let mut stmt = self.conn.prepare(&sql)?;
+        let mut found = stmt.query([])?;
+        while let Some(row) = found.next()? {
+            if visit(StoredRow { row, width }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many rows a table has in a layer.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn count(&self, layer: Layer, table: &str) -> Result<u64, SqlError> {
+        let sql = format!("SELECT count(*) FROM {}", layer.table(table));
+        let count: i64 = self.conn.query_row(&sql, [], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or_default())
     }
 
     /// Variables of a layer whose names begin with `prefix`.
@@ -221,7 +339,8 @@ impl Store {
                     has.table(table),
                     lacks.table(table),
                 );
-                let rows = rows_of(&self.conn, &sql, definition.columns.len())?;
+                let mut stmt = self.conn.prepare(&sql)?;
+                let rows = rows_of(&mut stmt, [], definition.columns.len())?;
                 let found = rows.into_iter().map(|row| Difference { table, is_in_first, row });
                 differences.extend(found);
             }
@@ -241,6 +360,8 @@ impl Store {
     }
 }
 
+/// The table of users.
+const USERS: &str = "mysql_users";
 /// The table of variables.
 const VARIABLES: &str = "global_variables";
 
@@ -268,40 +389,50 @@ pub(crate) fn copy_in(
             [],
         )?;
     }
+    // A file may have been made by another version, with its columns in another order.
+    let is_alike = from != Layer::Disk && to != Layer::Disk;
     for table in module.tables() {
         let columns = definition(table)?.column_list();
         let (from, to) = (from.table(table), to.table(table));
         tx.execute(&format!("DELETE FROM {to}"), [])?;
-        rows += tx.execute(
-            &format!("INSERT INTO {to} ({columns}) SELECT {columns} FROM {from} ORDER BY rowid"),
-            [],
-        )?;
+        let insert = match is_alike {
+            // SQLite copies tables that are made alike as they lie, keys and all.
+            true => format!("INSERT INTO {to} SELECT * FROM {from}"),
+            false => {
+                format!("INSERT INTO {to} ({columns}) SELECT {columns} FROM {from} ORDER BY rowid")
+            }
+        };
+        rows += tx.execute(&insert, [])?;
     }
     Ok(u64::try_from(rows).unwrap_or(u64::MAX))
 }
 
 fn fill(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
     tx.execute(&format!("DELETE FROM {name}"), [])?;
-    insert(tx, name, rows)
+    insert(tx, name, rows.iter())
 }
 
-fn insert(tx: &Transaction<'_>, name: &str, rows: &[Vec<Value>]) -> Result<(), SqlError> {
-    let Some(width) = rows.first().map(Vec::len) else { return Ok(()) };
+fn insert(
+    tx: &Transaction<'_>,
+    name: &str,
+    rows: impl Iterator<Item = impl Borrow<Vec<Value>>>,
+) -> Result<(), SqlError> {
+    let mut rows = rows.peekable();
+    let Some(width) = rows.peek().map(|row| row.borrow().len()) else { return Ok(()) };
     let places = vec!["?"; width].join(",");
     let mut stmt = tx.prepare(&format!("INSERT INTO {name} VALUES ({places})"))?;
     for row in rows {
-        stmt.execute(rusqlite::params_from_iter(row))?;
+        stmt.execute(rusqlite::params_from_iter(row.borrow()))?;
     }
     Ok(())
 }
 
 fn rows_of(
-    conn: &rusqlite::Connection,
-    sql: &str,
+    stmt: &mut rusqlite::Statement<'_>,
+    params: impl rusqlite::Params,
     width: usize,
 ) -> Result<Vec<Vec<Value>>, SqlError> {
-    let mut stmt = conn.prepare(sql)?;
-    let mut found = stmt.query([])?;
+    let mut found = stmt.query(params)?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         rows.push((0..width).map(|at| row.get(at)).collect::<Result<_, _>>()?);

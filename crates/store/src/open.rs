@@ -270,13 +270,9 @@ fn attach_described(conn: &Connection) -> Result<(), SqlError> {
 /// Makes the tables that are missing, all or none of a schema.
 fn make_tables(conn: &Connection) -> Result<(), SqlError> {
     for schema in Schema::ALL {
-        let name = schema.name();
         let mut sql = String::from("BEGIN;\n");
         for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
-            let create = table.create();
-            let made =
-                create.replacen("CREATE TABLE ", &format!("CREATE TABLE IF NOT EXISTS {name}."), 1);
-            sql.push_str(&made);
+            sql.push_str(&table.create_in(schema));
             sql.push_str(";\n");
         }
         sql.push_str("COMMIT;");

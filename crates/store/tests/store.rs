@@ -203,6 +203,7 @@ fn a_revision_can_be_loaded_again() {
         module: Module::MysqlUsers,
         command: "LOAD MYSQL USERS TO RUNTIME",
         changes: "user u: added",
+        content: Layer::Memory,
     };
     let revision = store.record(row).expect("noted");
     run(&mut store, "DELETE FROM mysql_users");
@@ -210,6 +211,51 @@ fn a_revision_can_be_loaded_again() {
     assert_eq!(store.rows(Layer::Memory, "mysql_users").expect("rows"), before);
     assert!(store.restore(Module::MysqlServers, revision).is_err());
     assert!(store.restore(Module::MysqlUsers, revision + 1).is_err());
+}
+
+#[test]
+fn contents_of_old_revisions_go_when_there_are_too_many_bytes_of_them() {
+    let mut store = memory();
+    // Eight megabytes each, 40 of them: more than is kept.
+    let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40)
+                INSERT INTO disk.config_history
+                (changed_at, author, module, command, changes, content)
+                SELECT i, 'a', 'SCHEDULER', 'c', 'd', hex(zeroblob(4000000)) FROM n";
+    store.run(many, &[], Access::Internal).expect("inserted");
+    let row = RevisionRow {
+        changed_at: 41,
+        author: "a",
+        module: Module::Scheduler,
+        command: "LOAD SCHEDULER TO RUNTIME",
+        changes: "",
+        content: Layer::Memory,
+    };
+    assert_eq!(store.record(row), Ok(41));
+    assert_eq!(count(&mut store, "disk.config_history"), 41, "the revisions stay");
+    let kept = count(&mut store, "disk.config_history WHERE content IS NOT NULL");
+    // Nine tenths of the limit, and the new one.
+    assert_eq!(kept, 31);
+    let old = store.restore(Module::Scheduler, 10).expect_err("too old").to_string();
+    assert!(old.contains("was not kept"), "{old}");
+    assert_eq!(store.restore(Module::Scheduler, 41), Ok(0));
+}
+
+#[test]
+fn one_user_is_copied_and_nothing_else() {
+    let mut store = memory();
+    run(
+        &mut store,
+        "INSERT INTO mysql_users (username, password, frontend, backend)
+         VALUES ('u', 'p', 1, 0), ('u', 'q', 0, 1), ('v', 'p', 1, 1)",
+    );
+    store.copy_user("u").expect("copied");
+    assert_eq!(count(&mut store, "runtime_mysql_users"), 2);
+    run(&mut store, "UPDATE mysql_users SET comment = 'new'");
+    run(&mut store, "DELETE FROM mysql_users WHERE username = 'u' AND backend = 1");
+    store.copy_user("u").expect("copied");
+    assert_eq!(count(&mut store, "runtime_mysql_users WHERE comment = 'new'"), 1);
+    assert_eq!(store.rows_of_user(Layer::Runtime, "u").expect("rows").len(), 1);
+    assert_eq!(store.rows_of_user(Layer::Memory, "nobody").expect("rows").len(), 0);
 }
 
 #[test]

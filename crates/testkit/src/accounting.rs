@@ -26,14 +26,26 @@ pub fn cpu_micros(pid: u32) -> Result<u64> {
 /// # Errors
 /// When the process is gone or `/proc` is not there.
 pub fn rss_bytes(pid: u32) -> Result<u64> {
+    memory(pid, "VmRSS:")
+}
+
+/// The most memory that a process has had in RAM, in bytes (`VmHWM`).
+///
+/// # Errors
+/// When the process is gone or `/proc` is not there.
+pub fn peak_rss_bytes(pid: u32) -> Result<u64> {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, name: &str) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let kib: u64 = text
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(name))
         .and_then(|rest| rest.split_ascii_whitespace().next())
         .and_then(|number| number.parse().ok())
-        .with_context(|| format!("{path} has no VmRSS"))?;
+        .with_context(|| format!("{path} has no {name}"))?;
     Ok(kib * 1_024)
 }
 

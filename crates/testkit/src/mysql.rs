@@ -1,7 +1,4 @@
 //! MySQL, from a tree of its own beside the distribution's packages.
-//!
-//! The tree is a minimal Debian system that holds MySQL with its own C library; its programs run
-//! through its own loader, without chroot. `cargo xtask servers` makes it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,8 +6,8 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::server::{Flavour, Layout, Options, Server, as_current_user};
-use crate::servers_dir::servers_dir;
 use crate::template::{run_quietly, template};
+use crate::tree::Tree;
 
 /// The redo log's size, when the data directory is made and when it is used.
 const REDO_LOG: &str = "--innodb-redo-log-capacity=64M";
@@ -36,16 +33,15 @@ impl MySql {
 /// # Errors
 /// A sentence that says where it was looked for and what makes it.
 pub fn mysql_available() -> Result<PathBuf, String> {
-    MySqlTree::find().map(|tree| tree.root)
+    MySqlTree::find().map(|tree| tree.0.root)
 }
 
 /// The folder that MySQL's programs are run from.
 #[derive(Clone, Debug)]
-pub struct MySqlTree {
-    root: PathBuf,
-    loader: PathBuf,
-    libraries: PathBuf,
-}
+pub struct MySqlTree(Tree);
+
+/// The server, within its tree.
+const SERVER: &str = "usr/sbin/mysqld";
 
 impl MySqlTree {
     /// Looks for the tree `mysql` in the servers folder.
@@ -53,37 +49,22 @@ impl MySqlTree {
     /// # Errors
     /// A sentence that says where it was looked for and what makes it.
     pub fn find() -> Result<MySqlTree, String> {
-        let root = servers_dir().join("mysql");
-        let (loader, triplet) = match std::env::consts::ARCH {
-            "x86_64" => ("lib64/ld-linux-x86-64.so.2", "x86_64-linux-gnu"),
-            "aarch64" => ("lib/ld-linux-aarch64.so.1", "aarch64-linux-gnu"),
-            other => return Err(format!("no MySQL tree is known for architecture {other}")),
-        };
-        let loader = root.join(loader);
-        let libraries = root.join("usr/lib").join(triplet);
-        let tree = MySqlTree { root, loader, libraries };
-        if tree.loader.exists() && tree.server().exists() {
-            return Ok(tree);
-        }
-        let place = tree.root.display();
-        Err(format!("no MySQL tree in {place} (cargo xtask servers makes it when run as root)"))
+        Tree::find("mysql", SERVER).map(MySqlTree)
     }
 
     /// A command that runs a program of the tree, given by its path inside it
     /// (`usr/sbin/mysqld`).
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(&self.loader);
-        command.arg("--library-path").arg(&self.libraries).arg(self.root.join(program));
-        command
+        self.0.command(program)
     }
 
     fn server(&self) -> PathBuf {
-        self.root.join("usr/sbin/mysqld")
+        self.0.root.join(SERVER)
     }
 
     fn place_args(&self) -> [String; 3] {
-        let root = self.root.display();
+        let root = self.0.root.display();
         [
             format!("--basedir={root}/usr"),
             format!("--lc-messages-dir={root}/usr/share/mysql"),
@@ -101,7 +82,7 @@ pub(crate) fn data_template() -> Result<PathBuf> {
     args.extend(tree.place_args());
     args.extend(as_current_user());
     template("mysql", &tree.server(), &args, |folder| {
-        let mut command = tree.command("usr/sbin/mysqld");
+        let mut command = tree.command(SERVER);
         command.args(&args).arg(format!("--datadir={}", folder.display()));
         run_quietly("mysqld --initialize-insecure", &mut command)?;
         // It holds the server's UUID, which two servers of a replication must not share.
@@ -112,7 +93,7 @@ pub(crate) fn data_template() -> Result<PathBuf> {
 
 pub(crate) fn command(layout: &Layout) -> Result<Command> {
     let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
-    let mut command = tree.command("usr/sbin/mysqld");
+    let mut command = tree.command(SERVER);
     command
         .args(["--no-defaults", REDO_LOG])
         .args(tree.place_args())

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::accounting;
 use crate::folder::TempFolder;
+use crate::namespace::{Overlay, overlaid};
 use crate::port::free_port;
 use crate::process::{Process, Signal};
 use crate::sql::{Row, SqlClient, first_value};
@@ -26,7 +27,7 @@ const PORT_ATTEMPTS: u32 = 3;
 /// Whose server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// MariaDB, from the distribution's packages.
+    /// MariaDB, from the distribution's packages, or a later one from its tree.
     MariaDb,
     /// MySQL, from the tree in the servers folder.
     MySql,
@@ -53,11 +54,16 @@ pub struct Options {
     /// A folder to keep the data in, made if missing and used as it is if not; it stays. `None`
     /// is a temporary one.
     pub folder: Option<PathBuf>,
+    /// A later release of MariaDB, from its tree. There is one of MySQL only.
+    pub is_newer: bool,
+    /// Files that the server sees in place of the system's.
+    pub overlays: Vec<Overlay>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { server_id: 1, args: Vec::new(), folder: None }
+        let (args, overlays) = (Vec::new(), Vec::new());
+        Options { server_id: 1, args, folder: None, is_newer: false, overlays }
     }
 }
 
@@ -149,6 +155,8 @@ pub struct Server {
     layout: Layout,
     args: Mutex<Vec<String>>,
     temp: Option<TempFolder>,
+    is_newer: bool,
+    overlays: Vec<Overlay>,
 }
 
 impl Server {
@@ -164,13 +172,15 @@ impl Server {
         let layout = Layout { folder, port: 0, server_id: options.server_id };
         if !layout.data().exists() {
             let template = match flavour {
-                Flavour::MariaDb => mariadb::data_template()?,
+                Flavour::MariaDb => mariadb::data_template(options.is_newer)?,
                 Flavour::MySql => mysql::data_template()?,
             };
             copy_folder(&template, &layout.data())?;
         }
         let process = Mutex::new(None);
-        let mut server = Server { process, flavour, layout, args: Mutex::new(options.args), temp };
+        let Options { args, is_newer, overlays, .. } = options;
+        let args = Mutex::new(args);
+        let mut server = Server { process, flavour, layout, args, temp, is_newer, overlays };
         server.start_on_some_port()?;
         Ok(server)
     }
@@ -193,10 +203,13 @@ impl Server {
     /// Starts the process and waits until it answers.
     fn launch(&self) -> Result<()> {
         let mut command = match self.flavour {
-            Flavour::MariaDb => mariadb::command(&self.layout)?,
+            Flavour::MariaDb => mariadb::command(&self.layout, self.is_newer)?,
             Flavour::MySql => mysql::command(&self.layout)?,
         };
         command.args(self.extra_args().iter()).current_dir(&self.layout.folder);
+        if !self.overlays.is_empty() {
+            command = overlaid(&command, &self.overlays);
+        }
         let name = format!("{} server {}", self.flavour.name(), self.layout.server_id);
         let folder = self.temp.as_ref().map(TempFolder::path);
         let mut process = Process::spawn(&name, command, &self.layout.log(), folder)?;

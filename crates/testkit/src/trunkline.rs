@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::accounting;
 use crate::folder::TempFolder;
 use crate::http::http_get;
+use crate::namespace::{Overlay, overlaid};
 use crate::port::{free_port, is_listening};
 use crate::process::{Process, Signal};
 use crate::sql::SqlClient;
@@ -52,6 +53,7 @@ pub struct Trunkline {
     http_port: u16,
     /// In database mode.
     admin_port: Option<u16>,
+    binary: PathBuf,
     folder: TempFolder,
 }
 
@@ -83,21 +85,39 @@ impl Trunkline {
     /// # Errors
     /// As there.
     pub fn start_binary(binary: &Path, config: &str, env: &[(&str, &str)]) -> Result<Trunkline> {
+        let mut command = Command::new(binary);
+        command.envs(env.iter().copied());
+        Trunkline::start_command(command, config, &[])
+    }
+
+    /// As [`Trunkline::start`], with files that the proxy sees in place of the system's: where
+    /// [`can_overlay`](crate::can_overlay) says so.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_overlaid(config: &str, overlays: &[Overlay]) -> Result<Trunkline> {
+        Trunkline::start_command(Command::new(trunkline_binary()?), config, overlays)
+    }
+
+    fn start_command(mut command: Command, config: &str, over: &[Overlay]) -> Result<Trunkline> {
+        let binary = PathBuf::from(command.get_program());
         let folder = TempFolder::new("proxy")?;
         let (port, http_port) = (free_port()?, free_port()?);
         let file = folder.path().join("trunkline.toml");
         let text = complete(config, port, http_port, folder.path());
         let has_http = text.contains(&format!(":{http_port}\""));
         std::fs::write(&file, text)?;
-        let mut command = Command::new(binary);
-        command.args(["serve", "-c"]).arg(&file).envs(env.iter().copied());
+        command.args(["serve", "-c"]).arg(&file);
         command.current_dir(folder.path());
+        if !over.is_empty() {
+            command = overlaid(&command, over);
+        }
         let log = folder.path().join("log");
         let mut process = Process::spawn("trunkline", command, &log, Some(folder.path()))?;
         let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));
         process.wait_ready(READY_TIMEOUT, || is_ready().then_some(()))?;
         let process = Mutex::new(process);
-        Ok(Trunkline { process, port, http_port, admin_port: None, folder })
+        Ok(Trunkline { process, port, http_port, admin_port: None, binary, folder })
     }
 
     /// Runs `trunkline serve -D FOLDER -c FILE` with an empty folder, which begins with the
@@ -107,13 +127,22 @@ impl Trunkline {
     /// # Errors
     /// As there.
     pub fn start_database(config: &str) -> Result<Trunkline> {
+        Trunkline::start_database_binary(&trunkline_binary()?, config)
+    }
+
+    /// As [`Trunkline::start_database`], from a binary of one's own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_database_binary(binary: &Path, config: &str) -> Result<Trunkline> {
         let folder = TempFolder::new("proxy")?;
         let (port, http_port, admin_port) = (free_port()?, free_port()?, free_port()?);
         let text = complete(config, port, http_port, folder.path());
         let text = format!("admin_listen = \"127.0.0.1:{admin_port}\"\n{text}");
         std::fs::write(folder.path().join("trunkline.toml"), text)?;
-        let process = Mutex::new(spawn_database(folder.path(), &[])?);
-        let started = Trunkline { process, port, http_port, admin_port: Some(admin_port), folder };
+        let process = Mutex::new(spawn_database(binary, folder.path(), &[])?);
+        let (admin_port, binary) = (Some(admin_port), binary.to_owned());
+        let started = Trunkline { process, port, http_port, admin_port, binary, folder };
         started.wait_database()?;
         Ok(started)
     }
@@ -127,7 +156,7 @@ impl Trunkline {
         {
             let mut process = self.process();
             process.kill()?;
-            *process = spawn_database(self.folder.path(), arguments)?;
+            *process = spawn_database(&self.binary, self.folder.path(), arguments)?;
         }
         self.wait_database()
     }
@@ -309,6 +338,14 @@ impl Trunkline {
         accounting::rss_bytes(self.pid())
     }
 
+    /// The most memory that it has had in RAM, in bytes.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn peak_rss_bytes(&self) -> Result<u64> {
+        accounting::peak_rss_bytes(self.pid())
+    }
+
     fn body(&self, path: &str) -> Result<String> {
         let (status, body) = self.http(path)?;
         if status != 200 {
@@ -323,8 +360,8 @@ impl Trunkline {
 }
 
 /// Starts it in database mode with the files of `folder`.
-fn spawn_database(folder: &Path, arguments: &[&str]) -> Result<Process> {
-    let mut command = Command::new(trunkline_binary()?);
+fn spawn_database(binary: &Path, folder: &Path, arguments: &[&str]) -> Result<Process> {
+    let mut command = Command::new(binary);
     command.arg("serve").arg("-D").arg(folder.join("data"));
     command.arg("-c").arg(folder.join("trunkline.toml")).args(arguments);
     command.current_dir(folder);

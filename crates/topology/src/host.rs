@@ -5,19 +5,67 @@
 //! | `10.1.2.3`, `::1` | that address |
 //! | `10.1.0.0/16`, `10.1.0.0/255.255.0.0` | that network |
 //! | `localhost` | clients of a Unix socket |
-//! | `10.1.%`, `db_.example.com` | addresses, as text, and names that are alike: `%` is any text, `_` one character |
-//! | `db.example.com` | that name |
+//! | `10.1.%` | addresses, as text, that are alike: `%` is any text, `_` one character |
+//! | `db.example.com`, `db_.example.%` | hosts of that name, or of names that are alike |
 //! | `%`, or nothing | everybody |
 //!
 //! Source: MySQL reference manual "Specifying Account Names" and "Access Control, Stage 1";
 //! MariaDB knowledge base "CREATE USER", "Account names".
 
-use std::{cmp::Ordering, net::IpAddr};
+use std::{cmp::Ordering, net::IpAddr, sync::Arc};
 
 use crate::network::Network;
 
 /// The name that servers give clients of a Unix socket.
 const LOCALHOST: &str = "localhost";
+
+/// The longest name of a host, characters (RFC 1035, 2.3.4).
+const NAME_LEN_MAX: usize = 253;
+
+/// What is known of the name of the host that a client comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum HostName {
+    /// Nobody has asked.
+    #[default]
+    Unasked,
+    /// It has none that leads back to its address, or nobody could say.
+    Nameless,
+    /// It has this one, in small letters.
+    Named(Arc<str>),
+}
+
+impl HostName {
+    /// The name, where one is known.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::Unasked | Self::Nameless => None,
+        }
+    }
+}
+
+/// What a name server has said of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostAnswer {
+    /// Its name, which leads back to it.
+    Named(Arc<str>),
+    /// It has no name.
+    Nameless,
+    /// It has this name, which does not lead back to it: whoever owns the address can give it any.
+    Unconfirmed(String),
+    /// Nobody could say, for this reason.
+    Failed(String),
+}
+
+/// A name as a name server has it, in small letters and without the dot at its end. `None` for
+/// what is no name of a host: characters that no name has, one that begins like an address, and
+/// `localhost`, which is the word for clients of a Unix socket.
+pub fn host_name(text: &str) -> Option<String> {
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= NAME_LEN_MAX && name.bytes().all(is_of_names);
+    (is_name && !is_like_an_address(&name) && name != LOCALHOST).then_some(name)
+}
 
 /// A host pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +79,9 @@ enum Kind {
     Network(Network),
     /// A name, in small letters.
     Name(String),
-    /// With wildcards, in small letters.
+    /// A name with wildcards, in small letters.
+    Names(String),
+    /// An address with wildcards, in small letters.
     Wild(String),
 }
 
@@ -42,8 +92,9 @@ impl HostPattern {
         let kind = match network(text) {
             Some(network) => Kind::Network(network),
             None if small.is_empty() => Kind::Wild("%".to_owned()),
-            None if small.contains(['%', '_']) => Kind::Wild(small),
-            None => Kind::Name(small),
+            None if !small.contains(['%', '_']) => Kind::Name(small),
+            None if is_of_names(&small) => Kind::Names(small),
+            None => Kind::Wild(small),
         };
         Self { text: text.to_owned(), kind }
     }
@@ -53,30 +104,36 @@ impl HostPattern {
         &self.text
     }
 
-    /// Whether a client is meant that comes from `addr` (`None` is a Unix socket), whose host is
-    /// called `name` if that is known.
-    pub fn includes(&self, addr: Option<IpAddr>, name: Option<&str>) -> bool {
-        let Some(addr) = addr else {
-            return self.is_like(LOCALHOST);
-        };
-        let is_named = name.filter(|name| !is_like_an_address(name)).is_some_and(|name| {
-            let name = name.to_ascii_lowercase();
-            self.is_like(name.strip_suffix('.').unwrap_or(&name))
-        });
-        is_named
-            || match &self.kind {
-                Kind::Network(network) => network.contains(addr),
-                Kind::Name(_) => false,
-                Kind::Wild(_) => self.is_like(&addr.to_canonical().to_string()),
-            }
+    /// Whether it is about names of hosts, so that somebody has to be asked for them.
+    pub fn names_hosts(&self) -> bool {
+        match &self.kind {
+            Kind::Network(_) | Kind::Wild(_) => false,
+            Kind::Name(name) => name != LOCALHOST,
+            Kind::Names(_) => true,
+        }
     }
 
-    /// Whether a text is as the pattern says.
-    fn is_like(&self, text: &str) -> bool {
+    /// Whether a client is meant that comes from `addr` (`None` is a Unix socket), whose host is
+    /// called `name`, as [`host_name`] gives it, if that is known.
+    pub fn includes(&self, addr: Option<IpAddr>, name: Option<&str>) -> bool {
+        let text = match addr {
+            None => LOCALHOST,
+            Some(addr) => match (&self.kind, name) {
+                (Kind::Network(network), _) => return network.contains(addr),
+                (Kind::Wild(pattern), _) => {
+                    return is_like(pattern.as_bytes(), addr.to_canonical().to_string().as_bytes());
+                }
+                // Who owns a domain may give it a name that is like somebody's address.
+                (Kind::Name(_) | Kind::Names(_), Some(name)) if host_name(name).is_some() => name,
+                (Kind::Name(_) | Kind::Names(_), _) => return false,
+            },
+        };
         match &self.kind {
             Kind::Network(_) => false,
             Kind::Name(name) => name == text,
-            Kind::Wild(pattern) => is_like(pattern.as_bytes(), text.as_bytes()),
+            Kind::Names(pattern) | Kind::Wild(pattern) => {
+                is_like(pattern.as_bytes(), text.as_bytes())
+            }
         }
     }
 
@@ -91,7 +148,7 @@ impl HostPattern {
             Kind::Name(_) => (0, 0),
             Kind::Network(network) if network.host_bits() == 0 => (0, 0),
             Kind::Network(network) => (1, network.host_bits()),
-            Kind::Wild(pattern) => {
+            Kind::Names(pattern) | Kind::Wild(pattern) => {
                 let front = pattern.find(['%', '_']).unwrap_or(pattern.len());
                 // A lone `%`, and the empty pattern after it, are the last of all.
                 (2, usize::MAX - 1 - 2 * front + usize::from(self.text.is_empty()))
@@ -112,8 +169,15 @@ fn network(text: &str) -> Option<Network> {
     (mask.to_bits().count_ones() == len).then(|| format!("{addr}/{len}").parse().ok())?
 }
 
+/// Whether a pattern with wildcards, in small letters, is one of names: no address has another
+/// letter than those of hexadecimal digits and a dot, and no name a colon.
+fn is_of_names(pattern: &str) -> bool {
+    let has_letter = pattern.bytes().any(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    has_letter && !pattern.contains(':')
+}
+
 /// A name that begins like an address must not be taken for one by a pattern of addresses.
-fn is_like_an_address(name: &str) -> bool {
+pub(crate) fn is_like_an_address(name: &str) -> bool {
     let digits = name.bytes().take_while(u8::is_ascii_digit).count();
     digits > 0 && matches!(name.as_bytes().get(digits), None | Some(b'.'))
 }
@@ -199,12 +263,38 @@ mod tests {
         let includes =
             |pattern: &str, name: &str| HostPattern::new(pattern).includes(addr, Some(name));
         assert!(includes("%.example.com", "db1.example.com"));
-        assert!(includes("DB_.Example.com", "db1.EXAMPLE.com."));
+        assert!(includes("DB_.Example.com", "db1.example.com"));
         assert!(includes("db1.example.com", "db1.example.com"));
+        assert!(includes("app-%.example.com", "app-7.example.com"));
+        assert!(!includes("app-%.example.com", "app.example.com"));
         assert!(!includes("%.example.com", "example.com"));
         assert!(!includes("%.example.com", "db1.example.com.evil.org"));
         // Who owns a domain may give it a name that looks like somebody else's address.
         assert!(!includes("192.168.%", "192.168.1.evil.org"));
+        assert!(!includes("192.168.%.org", "192.168.1.evil.org"));
+        // This word is for Unix sockets, whatever a name server says.
+        assert!(!includes("localhost", "localhost") && !includes("local%", "localhost"));
+        assert!(HostPattern::new("local%").includes(None, None));
+    }
+
+    #[test]
+    fn names_are_asked_for_where_a_pattern_has_one() {
+        for pattern in ["db.example.com", "db_.example.com", "%.example.com", "app-%", "a%"] {
+            assert!(HostPattern::new(pattern).names_hosts(), "{pattern}");
+        }
+        for pattern in ["", "%", "10.1.%", "10.0.0.0/8", "::1", "fd00:%", "localhost", "_%.%"] {
+            assert!(!HostPattern::new(pattern).names_hosts(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_a_name_server_says_is_a_name_or_none() {
+        assert_eq!(host_name("DB1.Example.com.").as_deref(), Some("db1.example.com"));
+        let long = format!("{}.com", "a".repeat(250));
+        for text in ["", ".", "10.1.2.3", "10.evil.org", "localhost", "a b", "a%.com", "é", &long]
+        {
+            assert_eq!(host_name(text), None, "{text}");
+        }
     }
 
     #[test]

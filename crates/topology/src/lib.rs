@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod allow;
 mod gate;
 mod health;
 mod host;
@@ -15,9 +16,10 @@ mod tls;
 mod user;
 
 pub use address::{Address, AddressError};
+pub use allow::AllowList;
 pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
-pub use host::HostPattern;
+pub use host::{HostAnswer, HostName, HostPattern, host_name};
 pub use lag::{LagLimit, LagWatch, Replication};
 pub use network::{Network, Origins};
 pub use pipeline::Pipeline;

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use trunkline_protocol::auth::parsec;
 
-use crate::{HostgroupId, Origins, Secret, TlsRequirement};
+use crate::{AllowList, HostgroupId, Secret, TlsRequirement};
 
 /// A user's password as the configuration holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub struct User {
     pub require: TlsRequirement,
     /// Where the user's clients may come from; empty for everywhere. From elsewhere the user is
     /// unknown.
-    pub allow_from: Origins,
+    pub allow_from: AllowList,
     /// The system's number of the user whose processes need no password over a Unix socket.
     pub unix_uid: Option<u32>,
     /// The host pattern of the account in servers' grant tables; `None` for a user of the

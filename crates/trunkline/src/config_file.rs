@@ -15,6 +15,8 @@ use trunkline_topology::{Password, Secret};
 
 /// Permission bits of everybody but the owner.
 const OTHERS: u32 = 0o077;
+/// Permission to change a file, of everybody.
+const CHANGED_BY_ALL: u32 = 0o002;
 
 /// Where the configuration is.
 #[derive(Debug, Clone)]
@@ -70,7 +72,8 @@ impl ConfigFile {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let source =
             |path: &str| fs::read_to_string(folder.join(path)).map_err(|error| error.to_string());
-        let rows = trunkline_config::table_rows(&text, &name.to_string(), &source);
+        let text = Secret::new(text);
+        let rows = trunkline_config::table_rows(text.expose(), &name.to_string(), &source);
         let rows =
             rows.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let value = |given| match given {
@@ -100,6 +103,13 @@ impl ConfigFile {
         let parsed = trunkline_config::parse(text.expose(), &name.to_string(), &files);
         let config =
             parsed.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        if mode & CHANGED_BY_ALL != 0 && !config.settings.allow_open_files {
+            let mode = mode & 0o777;
+            return Err(vec![format!(
+                "{name}: everybody may change it (mode {mode:03o}); chmod 600 closes it, \
+                 allow_open_files = true takes it as it is"
+            )]);
+        }
         let warnings = self.warnings(&config, mode, &files.password_files.into_inner());
         Ok(Read { config, warnings })
     }

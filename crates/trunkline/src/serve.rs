@@ -42,7 +42,9 @@ pub fn run(args: ServeArgs) -> ExitCode {
         }
     };
     let log = log::Log::start(&read.config.settings);
-    let runtime = match Builder::new_current_thread().enable_all().build() {
+    // The threads beside the control plane, which compute for administrators.
+    let mut builder = Builder::new_current_thread();
+    let runtime = match builder.enable_all().on_thread_start(limits::give_way).build() {
         Ok(runtime) => runtime,
         Err(error) => {
             tracing::error!("no control plane: {error}");

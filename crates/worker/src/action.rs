@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
-use trunkline_topology::{HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
+use trunkline_topology::{HostName, HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
 
 use crate::{
     ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, QueryEvent, SessionEvent,
@@ -25,6 +25,8 @@ pub enum Side {
 pub struct Peer {
     /// The client's address, as its balancer told it or the socket's; `None` over a Unix socket.
     pub client_addr: Option<IpAddr>,
+    /// What its host is called.
+    pub host_name: HostName,
     /// The system's number of the user whose process it is, over a Unix socket and without a
     /// balancer between.
     pub client_uid: Option<u32>,
@@ -144,6 +146,8 @@ pub enum Action {
     Wipe,
     /// Find out what users the servers have, publish them, and answer with `users_looked_up`.
     LookUpUsers,
+    /// Find out what the host with this address is called; answer with `host_named`.
+    LookUpHost(IpAddr),
     /// Ask the other workers for an idle connection to this server: the global cap is reached.
     AskPeers(ServerKey),
     /// Give this connection, with its socket, to another worker.

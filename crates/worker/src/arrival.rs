@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use trunkline_protocol::proxy_header::{self, HeaderError, Opening};
 use trunkline_stats::ClientRefusal;
+use trunkline_topology::AllowList;
 
 use crate::{
     ClientId, Worker,
@@ -94,9 +95,10 @@ impl Worker {
     /// Judges an address that is known; its place under the cap, where there is one.
     fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
         let settings = &self.snapshot.settings;
-        let listener = settings.listen.get(peer.listener);
-        let own = settings.listen_allow.iter().find(|own| Some(&own.address) == listener);
-        if own.is_some_and(|own| !own.origins.includes(peer.client_addr)) {
+        let own = self.snapshot.listen_allow(peer.listener);
+        // Where a name may let it in, it is judged when that is known.
+        let may_be_named = own.is_some_and(AllowList::names_hosts) && peer.client_addr.is_some();
+        if !may_be_named && !self.is_allowed(peer) {
             return Err(Turned::NotAllowed);
         }
         let Some(addr) = peer.client_addr else {
@@ -113,6 +115,12 @@ impl Worker {
             0 => Ok(None),
             max => addresses.take(addr, max).map(Some).ok_or(Turned::TooMany),
         }
+    }
+
+    /// Whether a client's listener takes whoever comes from there.
+    pub(crate) fn is_allowed(&self, peer: &Peer) -> bool {
+        let own = self.snapshot.listen_allow(peer.listener);
+        own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name))
     }
 
     /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be

@@ -73,7 +73,7 @@ pub(crate) struct Client {
     /// Whether it counts under the cap on all clients.
     pub has_place: bool,
     /// What of [`Worker::waiting_bytes`](crate::Worker) is its.
-    pub waiting_len: usize,
+    pub waiting_held: usize,
     /// When its statement is looked at again, ms; 0 never.
     pub timer_ms: u64,
     /// Commands since its worker last looked how busy it is.

@@ -3,10 +3,17 @@
 
 use std::fmt::Write;
 
-use trunkline_protocol::{codec::frame::HEADER_LEN, response::Outcome};
+use trunkline_protocol::{
+    codec::frame::{HEADER_LEN, PAYLOAD_MAX},
+    command::{
+        execute::Execution,
+        values::{ShownValue, shown_values},
+    },
+    response::Outcome,
+};
 use trunkline_stats::hostgroup_shown;
 
-use crate::{Action, ClientId, Worker, client::Statement, json::Json};
+use crate::{Action, ClientId, Worker, client::Statement, json::Json, prepared::ClientStmt};
 
 /// The longest text of a statement in a line, bytes.
 const TEXT_LEN_MAX: usize = 16 * 1_024;
@@ -24,6 +31,8 @@ pub struct QueryEvent {
     duration_us: u64,
     digest: u64,
     query: String,
+    /// Of a prepared statement, where texts are shown.
+    parameters: Option<Vec<ShownValue>>,
     rows_affected: u64,
     rows_sent: u64,
     errno: Option<u16>,
@@ -55,6 +64,18 @@ impl QueryEvent {
             json.number("errno", self.errno.unwrap_or_default());
             json.text("event", self.event);
             json.number("hostgroup_id", self.hostgroup);
+            if let Some(parameters) = &self.parameters {
+                json.name("parameters");
+                json.array(parameters, |json, parameter| {
+                    json.object(|json| {
+                        json.text("type", parameter.kind);
+                        match &parameter.text {
+                            Some(text) => json.text("value", text),
+                            None => json.number("value", "null"),
+                        }
+                    });
+                });
+            }
             json.text("query", &self.query);
             json.number("rows_affected", self.rows_affected);
             json.number("rows_sent", self.rows_sent);
@@ -115,18 +136,25 @@ impl Worker {
             return;
         };
         let code = statement.frames.get(HEADER_LEN).copied().unwrap_or_default();
-        let text: &[u8] = match (settings.query_log_redact, &statement.entry) {
-            (true, _) => &known.digest_text,
-            (false, Some(entry)) => &entry.text,
-            (false, None) => statement.frames.get(HEADER_LEN + 1..).unwrap_or_default(),
+        // Of an execution the text is the prepared statement's.
+        let prepared = statement.stmt_id.filter(|_| matches!(code, EXECUTE | BULK_EXECUTE));
+        let prepared = prepared.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let text: &[u8] = match (settings.query_log_redact, &statement.entry, prepared) {
+            (true, _, _) => &known.digest_text,
+            (false, _, Some(stmt)) => &stmt.entry.text,
+            (false, Some(entry), None) => &entry.text,
+            (false, None, None) => statement.frames.get(HEADER_LEN + 1..).unwrap_or_default(),
         };
+        let shows = !settings.query_log_redact && code == EXECUTE;
+        let parameters = prepared.filter(|_| shows);
+        let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.frames));
         let text = text.get(..TEXT_LEN_MAX).unwrap_or(text);
         let slot = server.and_then(|server| self.pool.slots().find(|(id, _)| id.index() == server));
         let server = slot.map(|(_, slot)| slot.server.key.address.to_string());
         let event = QueryEvent {
             event: match code {
                 0x16 => "COM_STMT_PREPARE",
-                0x17 => "COM_STMT_EXECUTE",
+                EXECUTE | BULK_EXECUTE => "COM_STMT_EXECUTE",
                 _ => "COM_QUERY",
             },
             thread_id: client.number,
@@ -138,6 +166,7 @@ impl Worker {
             duration_us,
             digest: known.digest,
             query: String::from_utf8_lossy(text).into_owned(),
+            parameters,
             rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
             rows_sent: outcome.map_or(0, |outcome| outcome.rows),
             errno,
@@ -173,6 +202,24 @@ impl Worker {
         };
         self.act(Action::LogSession(Box::new(event)));
     }
+}
+
+/// `COM_STMT_EXECUTE`.
+const EXECUTE: u8 = 0x17;
+/// `COM_STMT_BULK_EXECUTE`, which has rows of parameters: they are not shown.
+const BULK_EXECUTE: u8 = 0xFA;
+/// The most parameters of a line.
+const PARAMETERS_MAX: usize = 256;
+/// The most bytes of one of them.
+const PARAMETER_LEN_MAX: usize = 1_024;
+
+/// The parameters of an execution, unless it is longer than a packet.
+fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
+    let raw = frames.get(HEADER_LEN + 5..).filter(|_| frames.len() < PAYLOAD_MAX)?;
+    let execution = Execution::parse(raw, stmt.entry.params).ok()?;
+    let types = execution.types.or(stmt.types.as_deref())?;
+    let is_long = |at| stmt.long.as_ref().is_some_and(|long| long.has(at));
+    shown_values(&execution, types, is_long, PARAMETERS_MAX, PARAMETER_LEN_MAX).ok()
 }
 
 /// A session has ended.
@@ -220,6 +267,10 @@ mod tests {
         let event = QueryEvent {
             event: "COM_QUERY",
             duration_us: 1_000_000,
+            parameters: Some(vec![
+                ShownValue { kind: "TINY", text: Some("5".to_owned()) },
+                ShownValue { kind: "VARCHAR", text: None },
+            ]),
             query: "SELECT \"a\"".to_owned(),
             hostgroup: -1,
             ..QueryEvent::default()
@@ -231,6 +282,8 @@ mod tests {
             "\"query\":\"SELECT \\\"a\\\"\"",
             "\"hostgroup_id\":-1",
             "\"digest\":\"0x0000000000000000\"",
+            "\"parameters\":[{\"type\":\"TINY\",\"value\":\"5\"},\
+             {\"type\":\"VARCHAR\",\"value\":null}]",
         ] {
             assert!(line.contains(part), "{part} in {line}");
         }

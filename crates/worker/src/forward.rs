@@ -4,7 +4,13 @@ use trunkline_pool::{Choice, ConnId};
 use trunkline_protocol::capability::{Capabilities, Compression};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
-use crate::{Action, ClientId, Side, Worker, client::Phase, conn::ConnPhase};
+use crate::{
+    Action, ClientId, Side, Worker,
+    action::Peer,
+    client::{Phase, Session},
+    conn::ConnPhase,
+    connect::as_sent,
+};
 
 /// Flags that both ends must have alike when bytes go through as they are.
 const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
@@ -42,7 +48,7 @@ impl Worker {
         let schema = session.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
-        let attributes = crate::connect::as_sent(&session.attributes);
+        let attributes = told_of(session, &client.peer);
         let slot = self.conns.get(conn_id).map(|conn| conn.slot);
         let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
         if let Some(mut login) = login {
@@ -191,4 +197,16 @@ impl Worker {
             self.resume(Side::Client(id));
         }
     }
+}
+
+/// The attribute that tells a server where a client comes from whose connection it is alone.
+const CLIENT_ADDR: &[u8] = b"client_addr";
+
+/// What a server is told of a client: what the client tells of itself, and where it comes from,
+/// which it does not say itself.
+fn told_of(session: &Session, peer: &Peer) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut told = as_sent(&session.attributes);
+    told.retain(|(name, _)| name != CLIENT_ADDR);
+    told.push((CLIENT_ADDR.to_vec(), peer.host().into_bytes()));
+    told
 }

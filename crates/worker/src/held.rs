@@ -14,7 +14,7 @@ use trunkline_session::tracker::{
     reports_change, sets_trackers,
 };
 use trunkline_sql::{
-    analysis::{Access, Analysis, Effect},
+    analysis::{Access, Analysis, Effect, TransactionEffect},
     set::{Assignment, Scope, TransactionScope, Value},
 };
 
@@ -99,7 +99,56 @@ pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
     }
 }
 
+/// Whether a statement has ended its session: `COMMIT RELEASE` or `ROLLBACK RELEASE`, by itself or
+/// as `completion_type` says. Its server closes the connection behind the answer.
+fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
+    let Some(known) = statement.known.as_ref().filter(|_| outcome.error.is_none()) else {
+        return false;
+    };
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    match known.analysis.transaction {
+        TransactionEffect::Commit { release, chain }
+        | TransactionEffect::Rollback { release, chain } => {
+            is_run && (release || !chain && releases_by_default(session, statement))
+        }
+        TransactionEffect::None
+        | TransactionEffect::Begin { .. }
+        | TransactionEffect::ImplicitCommit
+        | TransactionEffect::SetAutocommit(_) => false,
+    }
+}
+
+/// Whether the session has set what `RELEASE` does for each end of a transaction whose text does
+/// not say `NO RELEASE`.
+fn releases_by_default(session: &Session, statement: &Statement) -> bool {
+    let word = b"RELEASE";
+    let is_word = |part: &[u8]| part.eq_ignore_ascii_case(word);
+    let is_set = session.state.variable("completion_type").is_some_and(|value| {
+        let value = value.trim_ascii();
+        let text = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'"));
+        value == b"2" || is_word(text.unwrap_or(value))
+    });
+    is_set && !statement.frames.windows(word.len()).any(is_word)
+}
+
 impl Worker {
+    /// A session that its statement has ended: its client is told the answer and then closed, and
+    /// nobody else gets the connection, which the server closes. False for any other statement.
+    pub(crate) fn doom_released(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let is_over = session.is_some_and(|session| is_released(session, statement, outcome));
+        if let (true, Some(conn)) = (is_over, self.conns.get_mut(conn_id)) {
+            conn.is_doomed = true;
+        }
+        is_over
+    }
+
     /// Notes which statement pinned a session.
     pub(crate) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
         let now_us = self.now.us;

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
-use trunkline_protocol::codec::frame::put_payload;
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    packet::err::{INACTIVITY_CODE, put_err},
+};
 use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
@@ -30,6 +33,9 @@ const STUCK_AFTER_US: u64 = 10_000;
 const BRIEF_PIN_MS: u64 = 1_000;
 /// Cached answers whose time has passed that it lets go of in one look.
 const SWEPT_MAX: usize = 4_096;
+/// MySQL's words for a session that has rested for too long.
+const INACTIVITY: &str = "The client was disconnected by the server because of inactivity. See \
+                          wait_timeout and interactive_timeout for configuring this behavior.";
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
 
@@ -218,6 +224,11 @@ impl Worker {
         self.rests_checked_ms = now_ms;
         for id in over {
             self.stats.counters.clients_idle_timeout += 1;
+            if self.greeting.tells_of_inactivity() {
+                self.write_client(id, |out| {
+                    put_err(out, 0, INACTIVITY_CODE, b"HY000", INACTIVITY);
+                });
+            }
             self.close_client(id);
         }
     }

@@ -64,8 +64,8 @@ impl Worker {
         true
     }
 
-    /// The reply in front asks for the client's file.
-    pub(crate) fn file_asked(&mut self, conn_id: ConnId) {
+    /// The reply in front asks for the client's file, in packets that are numbered from `seq` on.
+    pub(crate) fn file_asked(&mut self, conn_id: ConnId, seq: u8) {
         let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
         let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
             // Nobody is there to send it, and without it the connection is of no use. To say that
@@ -85,14 +85,13 @@ impl Worker {
         if !is_offered {
             return self.server_broke(conn_id, "asked for a file that nobody offered");
         }
-        // One of several statements may ask behind another.
-        if !matches!(statement.upload, Upload::Sending { .. }) {
-            let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
-            let seq = front.map_or(0, |entry| entry.relay.file_seq());
-            statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
-            self.upload(id);
-            self.unpack_soon(Side::Client(id));
+        if matches!(statement.upload, Upload::Sending { .. }) {
+            return self.server_broke(conn_id, "asked for a file while it reads another");
         }
+        // One of several statements may ask behind another.
+        statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
+        self.upload(id);
+        self.unpack_soon(Side::Client(id));
     }
 
     /// Whether bytes of this client are those of a file.

@@ -85,13 +85,16 @@ pub(crate) enum KillText {
     None,
     /// End this of the client with the number; `None` for the client itself.
     One(KillScope, Option<u64>),
-    /// Something that would hit a server's own numbers or users, in words.
+    /// Something that would hit a server's own numbers or users, or may do so, in words.
     Refused(&'static str),
 }
 
 /// Looks for `KILL` in a text. None of it may reach a server: the number is one of the proxy's,
 /// and a server would take it for one of its own.
 pub(crate) fn kill_of(analysis: &Analysis) -> KillText {
+    if analysis.is_cut {
+        return KillText::Refused("more than 100000 effects on the session in one text");
+    }
     let kill = analysis.effects.iter().find_map(|effect| match effect {
         Effect::Kill { target, id } => Some((*target, *id)),
         _ => None,

@@ -87,6 +87,7 @@ mod inventory;
 mod json;
 mod kill;
 mod moving;
+mod names;
 mod reload;
 mod report;
 mod side;

@@ -1,6 +1,6 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use trunkline_config::Snapshot;
 use trunkline_protocol::{
@@ -29,6 +29,7 @@ use crate::{
     client::{Client, Phase, Purpose, Session},
     conn::AccountKey,
     modes::modes_of,
+    names::needs_name,
     outbox::Outbox,
     traces::Past,
 };
@@ -98,7 +99,7 @@ impl Worker {
             is_paused: false,
             active_ms,
             session: None,
-            waiting_len: 0,
+            waiting_held: 0,
             has_place: has_room,
             timer_ms: 0,
             recent_commands: 0,
@@ -191,7 +192,7 @@ impl Worker {
         }
     }
 
-    fn login_resumed(
+    pub(crate) fn login_resumed(
         &mut self,
         id: ClientId,
         resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
@@ -226,6 +227,7 @@ impl Worker {
                 self.act(Action::AskServer { client: id, name, hostgroup, clear });
             }
             Step::LookUp => self.look_up_users(Some(id)),
+            Step::NameHost => self.name_host(id),
             Step::Accepted(identity) => self.authenticated(id, *identity),
             Step::Refused(because) => {
                 if because == Refusal::AccessDenied {
@@ -461,7 +463,7 @@ impl Worker {
         self.end_session(id);
         if let Some(mut client) = self.clients.remove(id) {
             client.outbox.discard(&mut self.buffers);
-            self.waiting_bytes -= client.waiting_len;
+            self.waiting_bytes -= client.waiting_held;
             self.numbers.remove(&client.number);
             self.tell_home(client.number);
             if client.has_place {
@@ -516,32 +518,24 @@ struct LoginAccounts<'a> {
     snapshot: &'a Snapshot,
     shared: &'a Shared,
     host: String,
-    client_addr: Option<IpAddr>,
-    client_uid: Option<u32>,
+    peer: &'a Peer,
     is_secure: bool,
     is_encrypted: bool,
 }
 
 impl<'a> LoginAccounts<'a> {
-    fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &Peer, is_encrypted: bool) -> Self {
+    fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &'a Peer, is_encrypted: bool) -> Self {
         let is_secure = peer.is_local || is_encrypted;
-        Self {
-            snapshot,
-            shared,
-            host: peer.host(),
-            client_addr: peer.client_addr,
-            client_uid: peer.client_uid,
-            is_secure,
-            is_encrypted,
-        }
+        Self { snapshot, shared, host: peer.host(), peer, is_secure, is_encrypted }
     }
 }
 
 impl Accounts for LoginAccounts<'_> {
     fn user(&self, name: &str) -> Option<Arc<User>> {
         // From elsewhere a user is as unknown as one that is not there.
-        let may_enter = |user: &Arc<User>| user.active && user.allow_from.allows(self.client_addr);
-        self.snapshot.user_from(name, self.client_addr).filter(|user| may_enter(user)).cloned()
+        let (addr, host) = (self.peer.client_addr, &self.peer.host_name);
+        let may_enter = |user: &Arc<User>| user.active && user.allow_from.allows(addr, host);
+        self.snapshot.user_from(name, addr, host).filter(|user| may_enter(user)).cloned()
     }
 
     fn stand_in(&self, name: &str) -> Option<Arc<User>> {
@@ -568,6 +562,11 @@ impl Accounts for LoginAccounts<'_> {
         !self.snapshot.settings.server_users_account.is_empty()
     }
 
+    fn awaits_host_name(&self) -> bool {
+        // Whoever it says it is: known and unknown users wait alike.
+        needs_name(self.snapshot, self.peer)
+    }
+
     fn public_key_pem(&self) -> Option<&[u8]> {
         self.shared.public_key_pem()
     }
@@ -581,7 +580,7 @@ impl Accounts for LoginAccounts<'_> {
     }
 
     fn is_own_process(&self, user: &User) -> bool {
-        self.client_uid.is_some() && user.unix_uid == self.client_uid
+        self.peer.client_uid.is_some() && user.unix_uid == self.peer.client_uid
     }
 
     fn is_encrypted(&self) -> bool {

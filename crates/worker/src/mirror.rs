@@ -359,7 +359,7 @@ impl Worker {
             active_ms,
             session: Some(session),
             has_place: false,
-            waiting_len: 0,
+            waiting_held: 0,
             timer_ms: 0,
             recent_commands: 0,
             is_mirror: true,

@@ -10,7 +10,7 @@ use trunkline_protocol::{capability::Capabilities, packet::told::Told, response:
 use trunkline_session::{
     Credential,
     frontend::Attribute,
-    tracker::{Charset, SessionState},
+    tracker::{Charset, SessionState, StateTable},
 };
 use trunkline_sql::token::Modes;
 use trunkline_topology::{TlsFacts, User};
@@ -25,7 +25,7 @@ use crate::{
     conn::AccountKey,
     kill::worker_of,
     outbox::Outbox,
-    prepared::ClientStmts,
+    prepared::MovedStmts,
     shared::UserPlace,
     traces::Past,
 };
@@ -42,7 +42,7 @@ pub struct MovedClient {
     session: MovedSession,
 }
 
-/// What a session is when it has no connection, no prepared statement and nothing under way.
+/// What a session is when it has no connection and nothing under way.
 #[derive(Debug)]
 struct MovedSession {
     user: Arc<User>,
@@ -62,7 +62,7 @@ struct MovedSession {
     status: u16,
     next_flag: u32,
     accepted_sets: Vec<u64>,
-    next_stmt_id: u32,
+    stmts: MovedStmts,
 }
 
 impl Worker {
@@ -75,15 +75,16 @@ impl Worker {
         }
         let mut sessions = Vec::new();
         let mut load = 0;
-        self.clients.for_each(|id, client| {
-            load += u64::from(client.recent_commands);
-            if client.recent_commands > 0 && self.is_mobile(client) {
-                let home = worker_of(client.number, self.options.workers);
-                sessions.push(Candidate { commands: client.recent_commands, id, home });
+        let workers = self.options.workers;
+        self.clients.for_each_mut(|id, client| {
+            let commands = std::mem::take(&mut client.recent_commands);
+            load += u64::from(commands);
+            if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.states) {
+                let home = worker_of(client.number, workers);
+                sessions.push(Candidate { commands, id, home });
             }
         });
-        let loads = self.shared.share_load(self.options.index, self.options.workers, load);
-        self.clients.for_each_mut(|client| client.recent_commands = 0);
+        let loads = self.shared.share_load(self.options.index, workers, load);
         self.leaving.clear();
         let own = self.options.index;
         let plan = loads.and_then(|loads| balance::plan(own, &loads, threshold, &mut sessions));
@@ -107,32 +108,19 @@ impl Worker {
         }
     }
 
-    /// Whether a client may move once it rests.
-    fn is_mobile(&self, client: &Client) -> bool {
-        let session = client.session.as_ref();
-        client.has_place
-            && !client.is_mirror
-            && client.packing.is_none()
-            && session.is_some_and(|session| {
-                session.leases.is_empty()
-                    && session.prepared.len() == 0
-                    && session.lost.is_none()
-                    && session.past.is_plain(session.last_conn.is_some())
-            })
-    }
-
     /// Whether a client can be given away now.
-    fn rests(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
+    fn rests(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
         matches!(client.phase, Phase::Idle)
             && client.inbox.is_empty()
             && client.outbox.is_empty()
             && !client.is_paused
             && client.proof.is_none()
-            && client.waiting_len == 0
+            && client.waiting_held == 0
             && client.timer_ms == 0
             && self.stopping.is_none()
-            && self.is_mobile(client)
+            && is_mobile(client)
+            && reads_alike(client, &mut self.states)
     }
 
     fn give_client(&mut self, id: ClientId, to: usize) {
@@ -169,7 +157,7 @@ impl Worker {
                 status: session.status,
                 next_flag: session.next_flag,
                 accepted_sets: session.accepted_sets,
-                next_stmt_id: session.prepared.after(),
+                stmts: session.prepared.pack(),
             },
         });
         if worker_of(moved.number, self.options.workers) == self.options.index {
@@ -182,7 +170,7 @@ impl Worker {
     /// Takes in another worker's client. Its socket may have bytes to read.
     pub fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
         let MovedClient { peer, address_place, number, nonce, tls, active_ms, session } = moved;
-        let session = Session {
+        let mut own = Session {
             user: session.user,
             _place: session.place,
             account: self.accounts.intern(session.account),
@@ -204,10 +192,11 @@ impl Worker {
             status: session.status,
             next_flag: session.next_flag,
             accepted_sets: session.accepted_sets,
-            prepared: ClientStmts::beginning_at(session.next_stmt_id),
+            prepared: Default::default(),
             reading: Default::default(),
             lost: None,
         };
+        self.unpack_stmts(&mut own, session.stmts);
         let id = self.clients.insert_with(|_| Client {
             peer,
             number,
@@ -222,9 +211,9 @@ impl Worker {
             proof: None,
             is_paused: false,
             active_ms,
-            session: Some(Box::new(session)),
+            session: Some(Box::new(own)),
             has_place: true,
-            waiting_len: 0,
+            waiting_held: 0,
             timer_ms: 0,
             recent_commands: 0,
             is_mirror: false,
@@ -264,4 +253,23 @@ impl Worker {
             self.act(Action::ClientLeft { to: home, number });
         }
     }
+}
+
+/// Whether a client may move once it rests.
+fn is_mobile(client: &Client) -> bool {
+    let session = client.session.as_ref();
+    client.has_place
+        && !client.is_mirror
+        && client.packing.is_none()
+        && session.is_some_and(|session| {
+            session.leases.is_empty()
+                && session.prepared.is_mobile()
+                && session.lost.is_none()
+                && session.past.is_plain(session.last_conn.is_some())
+        })
+}
+
+/// Whether what a client has prepared is read elsewhere as it was read here.
+fn reads_alike(client: &mut Client, states: &mut StateTable) -> bool {
+    client.session.as_mut().is_some_and(|session| session.reads_alike(states))
 }

@@ -56,6 +56,11 @@ impl Outbox {
         self.buf.len().saturating_sub(self.written)
     }
 
+    /// Bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// Position in the stream of bytes, counted from the connection's begin, that the next
     /// appended byte will have.
     pub(crate) fn position(&self) -> u64 {
@@ -83,7 +88,8 @@ impl Outbox {
         if self.is_empty() {
             self.written = 0;
             buffers.give(std::mem::take(&mut self.buf));
-        } else if self.written > KEPT_CAPACITY_MAX {
+        } else if self.written > KEPT_CAPACITY_MAX.max(self.len()) {
+            // What is moved is no more than what was written since the last time.
             self.buf.drain(..self.written);
             self.written = 0;
         }
@@ -117,6 +123,24 @@ impl<S> Default for Dirty<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 64 MiB in writes of 64 KiB: moving the rest each time would be 30 GB.
+    #[test]
+    fn a_long_outbox_is_written_in_linear_time() {
+        let (mut buffers, mut outbox) = (Buffers::default(), Outbox::default());
+        let (step, len) = (KEPT_CAPACITY_MAX + 1, 64 << 20);
+        outbox.buf(&mut buffers).resize(len, b'x');
+        let (mut moves, mut before) = (0, 0);
+        while outbox.len() > step {
+            outbox.advance(step, &mut buffers);
+            moves += u32::from(outbox.written < before);
+            before = outbox.written;
+            assert!(outbox.buf.len() <= 2 * (outbox.len() + step));
+        }
+        assert!(moves < 12, "{moves}");
+        outbox.advance(outbox.len(), &mut buffers);
+        assert_eq!(outbox.written_total(), len as u64);
+    }
 
     #[test]
     fn an_outbox_that_is_empty_holds_no_buffer() {

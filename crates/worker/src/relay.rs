@@ -7,7 +7,7 @@ use crate::{
     Action, ClientId, Side, Worker,
     action::read_error,
     client::{Phase, Stage},
-    conn::{Conn, ConnPhase, InFlight, OTHERS_TURN, Owner},
+    conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     share::BEHIND_LEN_MAX,
 };
 
@@ -68,10 +68,15 @@ impl Worker {
                 }
             } else if let Owner::Trace(..) = owner {
                 self.limit_captured(id);
-            } else if front_awaits_client(self.conns.get(id)) {
-                self.file_asked(id);
+            } else if let Some(seq) = self.file_request(id) {
+                self.file_asked(id, seq);
             }
         }
+    }
+
+    /// The reply in front has just asked for its client's file.
+    fn file_request(&mut self, id: ConnId) -> Option<u8> {
+        self.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
     }
 
     /// Bytes that may wait for one client now.
@@ -90,9 +95,9 @@ impl Worker {
             return;
         };
         // Little comes and goes with every statement.
-        let len = Some(client.outbox.len()).filter(|len| *len > SCARCE_LEN_MAX).unwrap_or(0);
-        let before = std::mem::replace(&mut client.waiting_len, len);
-        self.waiting_bytes = self.waiting_bytes + len - before;
+        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.waiting_held, held);
+        self.waiting_bytes = self.waiting_bytes + held - before;
     }
 
     /// Stops reading from a server whose client does not keep up.
@@ -221,9 +226,4 @@ impl Worker {
             self.send_statement(client, id, Stage::Sent(id));
         }
     }
-}
-
-fn front_awaits_client(conn: Option<&Conn>) -> bool {
-    let front = conn.and_then(|conn| conn.in_flight.front());
-    front.is_some_and(|entry| entry.relay.awaits_client())
 }

@@ -90,6 +90,7 @@ impl Worker {
         if statement.mirrored.is_some() {
             self.finish_half(conn_id, &mut statement, &outcome);
         }
+        let is_released = self.doom_released(id, conn_id, &statement, &outcome);
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
@@ -101,7 +102,10 @@ impl Worker {
                 self.settle_lease(id, conn_id);
             }
         }
-        self.after_statement(id);
+        match is_released {
+            true => self.close_client(id),
+            false => self.after_statement(id),
+        }
     }
 
     /// Keeps a statement's memory for the next one.

@@ -14,7 +14,7 @@ use std::{
 use trunkline_cache::Cache;
 use trunkline_session::{Credential, frontend::Attribute};
 
-use crate::addresses::Addresses;
+use crate::{addresses::Addresses, names::HostNames};
 
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]
@@ -26,6 +26,7 @@ pub struct Shared {
     verified_max: usize,
     attributes: Vec<Attribute>,
     addresses: Arc<Addresses>,
+    host_names: HostNames,
     /// Commands of the last second, by worker.
     loads: Mutex<Vec<Option<u64>>>,
     cache: Arc<Cache>,
@@ -92,6 +93,11 @@ impl Shared {
     /// What is known of the addresses that clients come from.
     pub(crate) fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
+    }
+
+    /// What hosts are called.
+    pub(crate) fn host_names(&self) -> &HostNames {
+        &self.host_names
     }
 
     /// Addresses with failed logins: how many in a row, and when the last one was, ms on the

@@ -97,9 +97,9 @@ impl<K: Key, T> Table<K, T> {
     }
 
     /// Changes every entry.
-    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
-        for (_, (_, entry)) in &mut self.entries {
-            change(entry);
+    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(K, &mut T)) {
+        for (_, (key, entry)) in &mut self.entries {
+            change(*key, entry);
         }
     }
 

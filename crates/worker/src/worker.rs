@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -106,6 +107,8 @@ pub struct Worker {
     pub(crate) looking_up: Vec<ClientId>,
     /// Whether that has been asked and not been answered.
     pub(crate) has_asked_for_users: bool,
+    /// Clients that wait for what their host is called, by its address.
+    pub(crate) naming: HashMap<IpAddr, Vec<ClientId>, FixedState>,
     /// Clients that log in, oldest first, with their deadlines in ms.
     pub(crate) logging_in: VecDeque<(u64, ClientId)>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
@@ -207,6 +210,7 @@ impl Worker {
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
             looking_up: Vec::new(),
             has_asked_for_users: false,
+            naming: HashMap::with_hasher(FixedState::default()),
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
             proven: HashSet::with_hasher(FixedState::default()),

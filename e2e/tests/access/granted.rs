@@ -14,7 +14,7 @@ use crate::wire::{Endpoint, MODERN, Wire, login, refused};
 const READER: &str = "grant_reader";
 
 /// Servers of their own: accounts come and go here that other tests should not meet.
-fn servers(test: &str) -> Result<Vec<Server>> {
+pub fn servers(test: &str) -> Result<Vec<Server>> {
     let mut servers = Vec::new();
     if backends::mariadb(test)?.is_some() {
         servers.push(MariaDb::start(Options::default())?);
@@ -30,17 +30,22 @@ fn servers(test: &str) -> Result<Vec<Server>> {
 }
 
 fn proxy(server: &Server, settings: &str) -> Result<Trunkline> {
+    config(server, settings).start()
+}
+
+/// A proxy that takes its users from this server.
+pub fn config(server: &Server, settings: &str) -> Config {
     let settings = format!(
         "server_users_account = \"{READER}\"\nserver_users_hostgroup = 10\n\
          proxy_protocol_networks = [\"127.0.0.1\"]\n{settings}"
     );
     let password = PASSWORD.replace('\\', "\\\\");
     let keys = format!("password = \"{password}\"\nactive = false");
-    Config::new(&settings, server).user_with(READER, &keys).start()
+    Config::new(&settings, server).user_with(READER, &keys)
 }
 
 /// An account with this password, by the server's default plug-in.
-fn create(server: &Server, name: &str, host: &str, password: &str, more: &str) -> Result<()> {
+pub fn create(server: &Server, name: &str, host: &str, password: &str, more: &str) -> Result<()> {
     let password = password.replace('\\', "\\\\").replace('\'', "''");
     server.sql(&format!(
         "CREATE USER '{name}'@'{host}' IDENTIFIED BY '{password}' {more}; \

@@ -4,8 +4,9 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use trunkline_testkit::{find_program, skipped};
+use trunkline_testkit::{Trunkline, find_program, skipped};
 
+use super::admin;
 use crate::backends::{self, Config, PASSWORD};
 use crate::wire::{Endpoint, MODERN, Wire, login, refused};
 
@@ -64,4 +65,60 @@ fn processes_of_the_user_need_no_password_over_a_unix_socket() -> Result<()> {
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "42");
     }
     Ok(())
+}
+
+#[test]
+fn the_admin_port_names_users_of_the_system() -> Result<()> {
+    let Some(server) = backends::mariadb("the_admin_port_names")? else { return Ok(()) };
+    let name = "processed_too";
+    backends::account(server, name)?;
+    let config = Config::new("", server).user("somebody");
+    let proxy = Trunkline::start_database(config.text())?;
+    let socket = || Endpoint::Unix(proxy.socket());
+    let own = own_number()?;
+    let quoted = PASSWORD.replace('\'', "''");
+    let insert = |unix_user: &str| {
+        format!(
+            "REPLACE INTO mysql_users (username, password, default_hostgroup, attributes) \
+             VALUES ('{name}', '{quoted}', 10, '{{\"unix_user\":{unix_user}}}'); \
+             LOAD MYSQL USERS TO RUNTIME"
+        )
+    };
+    admin(&proxy, &insert(&own.to_string()))?;
+    let mut client = Wire::login(socket(), name, "", "")?;
+    assert_eq!(client.value("SELECT CURRENT_USER()")?, Some(format!("{name}@%")));
+    assert_eq!(refused(Wire::login(&proxy, name, "", ""))?.code, 1045);
+    assert!(Wire::login(&proxy, name, PASSWORD, "").is_ok());
+    // No password is none, and not an empty one; what opens the servers is another row's.
+    admin(
+        &proxy,
+        &format!(
+            "DELETE FROM mysql_users WHERE username = '{name}'; \
+             INSERT INTO mysql_users (username, default_hostgroup, backend, attributes) \
+             VALUES ('{name}', 10, 0, '{{\"unix_user\":{own}}}'); \
+             INSERT INTO mysql_users (username, password, default_hostgroup, frontend) \
+             VALUES ('{name}', '{quoted}', 10, 0); LOAD MYSQL USERS TO RUNTIME"
+        ),
+    )?;
+    let mut client = Wire::login(socket(), name, "", "")?;
+    assert_eq!(client.value("SELECT 5")?.as_deref(), Some("5"));
+    for password in ["", PASSWORD] {
+        assert_eq!(refused(Wire::login(&proxy, name, password, ""))?.code, 1045);
+    }
+    admin(&proxy, &format!("DELETE FROM mysql_users WHERE username = '{name}'"))?;
+    // By the name, as the system has it; and another one's.
+    let Some(word) = own_name(own)? else { return Ok(()) };
+    admin(&proxy, &insert(&format!("\"{word}\"")))?;
+    assert!(Wire::login(socket(), name, "", "").is_ok());
+    admin(&proxy, &insert(&(own + 1).to_string()))?;
+    assert_eq!(refused(Wire::login(socket(), name, "", ""))?.code, 1045);
+    Ok(())
+}
+
+/// What the system calls a user.
+fn own_name(number: u32) -> Result<Option<String>> {
+    let users = std::fs::read_to_string("/etc/passwd")?;
+    let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
+    let own = users.lines().map(fields).find(|user| user.get(2) == Some(&number.to_string()));
+    Ok(own.and_then(|user| user.into_iter().next()))
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use trunkline_testkit::{Trunkline, find_program, skipped};
 
+use super::admin;
 use crate::backends::{self, Config, PASSWORD, flavour};
 use crate::tls::certs;
 use crate::wire::{Endpoint, MODERN, Wire, login, refused};
@@ -44,6 +45,37 @@ fn a_servers_word_decides_over_every_transport() -> Result<()> {
         assert_eq!(refused(Wire::login(&proxy, "relayed_not", PASSWORD, ""))?.code, 1045);
         clients[0].change_user(NAME, PASSWORD, "")?;
         assert_eq!(clients[0].value("SELECT 5")?.as_deref(), Some("5"));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_admin_port_has_servers_check_passwords() -> Result<()> {
+    for server in backends::each("the_admin_port_has_servers")? {
+        backends::account(server, NAME)?;
+        let config = Config::new("", server).user("somebody");
+        let proxy = Trunkline::start_database(config.text())?;
+        assert_eq!(refused(Wire::login(&proxy, NAME, PASSWORD, ""))?.code, 1045);
+        admin(
+            &proxy,
+            &format!(
+                "INSERT INTO mysql_users (username, default_hostgroup, attributes) \
+                 VALUES ('{NAME}', 10, '{{\"server_checks_password\":true}}'); \
+                 LOAD MYSQL USERS TO RUNTIME"
+            ),
+        )?;
+        let mut client = Wire::login(&proxy, NAME, PASSWORD, "")?;
+        assert_eq!(client.value("SELECT CURRENT_USER()")?, Some(format!("{NAME}@%")));
+        assert_eq!(refused(Wire::login(&proxy, NAME, "wrong", ""))?.code, 1045);
+        admin(
+            &proxy,
+            &format!(
+                "UPDATE mysql_users SET attributes = '{{\"server_checks_password\":false}}', \
+                 password = 'known here' WHERE username = '{NAME}'; LOAD MYSQL USERS TO RUNTIME"
+            ),
+        )?;
+        assert_eq!(refused(Wire::login(&proxy, NAME, PASSWORD, ""))?.code, 1045);
+        assert!(Wire::login(&proxy, NAME, "known here", "").is_ok());
     }
     Ok(())
 }

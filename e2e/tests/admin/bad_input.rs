@@ -101,18 +101,29 @@ fn a_client_that_never_reads_keeps_nobody_waiting() -> Result<()> {
     Ok(())
 }
 
-/// A file system of one megabyte, gone when it is dropped.
+/// A file system of some megabytes, gone when it is dropped.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
     /// `None` where nobody may mount one.
-    fn mount(at: &std::path::Path) -> Option<Self> {
+    fn mount(at: &std::path::Path, megabytes: u32) -> Option<Self> {
         std::fs::create_dir_all(at).ok()?;
+        let size = format!("size={megabytes}m");
         let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             .arg(at)
             .output();
         mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
+    }
+
+    /// Lets nobody write to it, or somebody again. What has a file open for writing is refused.
+    fn remount(&self, option: &str) -> Result<()> {
+        let output = std::process::Command::new("mount")
+            .args(["-o", &format!("remount,{option}")])
+            .arg(&self.0)
+            .output()?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(())
     }
 }
 
@@ -120,6 +131,100 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         drop(std::process::Command::new("umount").arg("-l").arg(&self.0).output());
     }
+}
+
+/// Puts the file of the layer DISK into another folder, while the proxy runs.
+fn move_database(
+    admin: &mut trunkline_testkit::SqlClient,
+    data: &std::path::Path,
+    to: &std::path::Path,
+) -> Result<()> {
+    // What is open is let go first: it has a log beside it.
+    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    std::fs::copy(data.join("trunkline.db"), to.join("trunkline.db"))?;
+    std::fs::remove_file(data.join("trunkline.db"))?;
+    for suffix in ["-wal", "-shm"] {
+        drop(std::fs::remove_file(data.join(format!("trunkline.db{suffix}"))));
+    }
+    std::os::unix::fs::symlink(to.join("trunkline.db"), data.join("trunkline.db"))?;
+    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    Ok(())
+}
+
+#[test]
+fn a_disk_that_can_not_be_written_stops_the_start_and_no_traffic() -> Result<()> {
+    const TEST: &str = "a_disk_that_can_not_be_written";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_readonly")?;
+    let data = proxy.data_folder();
+    let small = data.with_file_name("small");
+    let Some(disk) = SmallDisk::mount(&small, 8) else {
+        trunkline_testkit::skipped(TEST, "nothing can be mounted here");
+        return Ok(());
+    };
+    admin.sql("INSERT INTO mysql_query_rules (rule_id, active, comment) VALUES (1, 0, 'kept')")?;
+    admin.sql("SAVE MYSQL QUERY RULES TO DISK")?;
+    // What was saved goes from the log to the file when that is let go.
+    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    std::fs::create_dir(small.join("data"))?;
+    std::fs::copy(data.join("trunkline.db"), small.join("data/trunkline.db"))?;
+    disk.remount("ro")?;
+    let start = std::process::Command::new(trunkline_testkit::trunkline_binary()?)
+        .args(["serve", "-D"])
+        .arg(small.join("data"))
+        .output()?;
+    let said = String::from_utf8_lossy(&start.stderr);
+    ensure!(!start.status.success(), "it has started");
+    ensure!(said.contains("small/data") && said.contains("Read-only file system"), "{said}");
+
+    // A proxy that runs, whose disk is such a one from now on.
+    let link = data.join("trunkline.db");
+    std::fs::rename(&link, data.join("trunkline.db.was"))?;
+    std::os::unix::fs::symlink(small.join("data/trunkline.db"), &link)?;
+    let (_, message) = super::refusal(&mut admin, "PROXYSQL FLUSH CONFIGDB")?;
+    ensure!(message.contains("trunkline.db") && message.contains("Read-only"), "{message}");
+    ensure!(super::refusal(&mut admin, "SAVE MYSQL QUERY RULES TO DISK").is_ok());
+    // MEMORY can be edited and loaded; what runs serves.
+    admin.sql("INSERT INTO mysql_query_rules (rule_id, active, comment) VALUES (2, 1, 'new')")?;
+    admin.sql("LOAD MYSQL QUERY RULES TO RUNTIME")?;
+    let running = "SELECT count(*) FROM runtime_mysql_query_rules";
+    assert_eq!(admin.value(running)?.as_deref(), Some("2"));
+    let mut client = proxy.connect("adm_readonly", backends::PASSWORD, "")?;
+    assert_eq!(client.value("SELECT 2")?.as_deref(), Some("2"));
+    // It can be written again, and nothing was lost.
+    disk.remount("rw")?;
+    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    let kept = "SELECT comment FROM disk.mysql_query_rules";
+    assert_eq!(admin.value(kept)?.as_deref(), Some("kept"));
+    admin.sql("SAVE MYSQL QUERY RULES TO DISK")?;
+    let saved = "SELECT count(*) FROM disk.mysql_query_rules";
+    assert_eq!(admin.value(saved)?.as_deref(), Some("2"));
+    Ok(())
+}
+
+#[test]
+fn a_damaged_database_is_refused_while_the_proxy_runs_and_left_alone() -> Result<()> {
+    let Some(server) = backends::mariadb("a_damaged_database")? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_damaged")?;
+    let file = proxy.data_folder().join("trunkline.db");
+    let good = file.with_file_name("good");
+    std::fs::rename(&file, &good)?;
+    for suffix in ["-wal", "-shm"] {
+        drop(std::fs::rename(
+            proxy.data_folder().join(format!("trunkline.db{suffix}")),
+            proxy.data_folder().join(format!("good{suffix}")),
+        ));
+    }
+    let noise = vec![0x5A_u8; 20_000];
+    std::fs::write(&file, &noise)?;
+    let (_, message) = super::refusal(&mut admin, "PROXYSQL FLUSH CONFIGDB")?;
+    ensure!(message.contains("trunkline.db is damaged"), "{message}");
+    ensure!(super::refusal(&mut admin, "SAVE MYSQL USERS TO DISK").is_ok());
+    assert_eq!(std::fs::read(&file)?, noise, "it was not left as it is");
+    admin.sql("LOAD MYSQL USERS TO RUNTIME")?;
+    let mut client = proxy.connect("adm_damaged", backends::PASSWORD, "")?;
+    assert_eq!(client.value("SELECT 2")?.as_deref(), Some("2"));
+    Ok(())
 }
 
 #[test]
@@ -130,20 +235,11 @@ fn a_full_disk_refuses_what_is_saved_and_nothing_else() -> Result<()> {
     // The folder is put on a small disk while nothing has it open.
     let data = proxy.data_folder();
     let small = data.with_file_name("small");
-    let Some(_disk) = SmallDisk::mount(&small) else {
+    let Some(_disk) = SmallDisk::mount(&small, 1) else {
         trunkline_testkit::skipped(TEST, "nothing can be mounted here");
         return Ok(());
     };
-    for name in ["trunkline.db", "trunkline_stats.db"] {
-        std::fs::copy(data.join(name), small.join(name))?;
-    }
-    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
-    std::fs::remove_file(data.join("trunkline.db"))?;
-    for suffix in ["-wal", "-shm"] {
-        drop(std::fs::remove_file(data.join(format!("trunkline.db{suffix}"))));
-    }
-    std::os::unix::fs::symlink(small.join("trunkline.db"), data.join("trunkline.db"))?;
-    admin.sql("PROXYSQL FLUSH CONFIGDB")?;
+    move_database(&mut admin, &data, &small)?;
     admin.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) \
          INSERT INTO mysql_query_rules (rule_id, active, match_digest, comment) \

@@ -168,3 +168,27 @@ fn everything_of_a_file_begins_a_database() -> Result<()> {
     })?;
     Ok(())
 }
+
+#[test]
+fn the_ports_of_proxysql_are_answered_when_they_are_switched_on() -> Result<()> {
+    let Some(server) = backends::mariadb("the_ports_of_proxysql")? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_ports")?;
+    let port = trunkline_testkit::free_port()?;
+    let get = |path: &str| trunkline_testkit::http_get(port, path);
+    admin.sql(&format!("SET admin-web_port = {port}"))?;
+    admin.sql("SET admin-web_enabled = true")?;
+    ensure!(get("/").is_err(), "nothing was loaded yet");
+    admin.sql("LOAD ADMIN VARIABLES TO RUNTIME")?;
+    let page = wait_until("the page", SOON, || Ok(get("/").ok()))?;
+    assert_eq!(page.0, 200);
+    ensure!(page.1.contains("trunkline") && page.1.contains("GET /metrics"), "{}", page.1);
+    ensure!(get("/metrics")?.1.contains("proxysql_questions_total"));
+    assert_eq!(get("/nothing")?.0, 404);
+    admin.sql("SET admin-web_enabled = false")?;
+    admin.sql("LOAD ADMIN VARIABLES TO RUNTIME")?;
+    wait_until("nobody answers", SOON, || {
+        Ok(TcpStream::connect(("127.0.0.1", port)).is_err().then_some(()))
+    })?;
+    assert_eq!(proxy.http("/healthz")?.0, 200, "the other port goes on");
+    Ok(())
+}

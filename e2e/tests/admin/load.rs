@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use trunkline_testkit::{Sysbench, find_program, skipped};
 
 use super::begin;
 use crate::backends::{self, PASSWORD};
@@ -84,5 +85,61 @@ fn every_digest_is_read_once() -> Result<()> {
     assert!(admin.sql("SELECT * FROM stats_mysql_query_digest_reset")?.len() >= DIGESTS);
     let left = admin.value(&format!("SELECT count(*) {of}"))?;
     assert_eq!(left.as_deref(), Some("0"));
+    Ok(())
+}
+
+/// INSERTs and LOADs while sysbench reads and writes; `cargo xtask admin` does ten thousand.
+#[test]
+fn loads_under_sysbench_fail_no_statement() -> Result<()> {
+    const TEST: &str = "loads_under_sysbench";
+    const LOADS: u32 = 500;
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    if find_program("sysbench").is_none() {
+        skipped(TEST, "sysbench is not installed (cargo xtask servers installs it)");
+        return Ok(());
+    }
+    let (proxy, mut admin) = begin(server, "adm_sysbench")?;
+    let sysbench = |port: u16| {
+        Sysbench::new("oltp_read_write", port, "adm_sysbench", PASSWORD)
+            .arg("--mysql-db=adm_sysbench")
+            .arg("--table-size=2000")
+            .arg("--mysql-ignore-errors=1213")
+            .threads(4)
+    };
+    sysbench(server.port()).prepare()?;
+    let stopping = AtomicBool::new(false);
+    std::thread::scope(|scope| -> Result<()> {
+        let traffic = scope.spawn(|| -> Result<u64> {
+            let mut queries = 0;
+            while !stopping.load(Ordering::Relaxed) {
+                // A statement that fails ends sysbench with an error, but for a deadlock.
+                let report = sysbench(proxy.port()).seconds(3).run()?;
+                ensure!(report.reconnects == 0, "{report:?}");
+                queries += report.queries;
+            }
+            Ok(queries)
+        });
+        let worked = (1..=LOADS).try_for_each(|load| -> Result<()> {
+            let id = load % 40 + 1;
+            admin.sql(&format!(
+                "REPLACE INTO mysql_query_rules (rule_id, active, match_digest, apply) \
+                 VALUES ({id}, 1, '^SELECT nothing{load}', 1)"
+            ))?;
+            admin.sql("LOAD MYSQL QUERY RULES TO RUNTIME")?;
+            if load % 10 == 0 {
+                admin.sql(&format!("UPDATE mysql_servers SET comment = '{load}'"))?;
+                admin.sql("LOAD MYSQL SERVERS TO RUNTIME")?;
+            }
+            Ok(())
+        });
+        stopping.store(true, Ordering::Relaxed);
+        let queries =
+            traffic.join().map_err(|_| anyhow::anyhow!("sysbench's thread panicked"))??;
+        worked?;
+        ensure!(queries > 100, "only {queries} statements");
+        Ok(())
+    })?;
+    let revision = admin.value("SELECT max(revision) FROM disk.config_history")?;
+    assert_eq!(revision, Some((LOADS + LOADS / 10).to_string()));
     Ok(())
 }

@@ -52,9 +52,16 @@ fn statements_and_changes_are_lines_of_json() -> Result<()> {
     admin.sql("PROXYSQL FLUSH LOGS")?;
     client.sql("SELECT 'shown' AS logged")?;
     client.sql("SELECT 'not shown'")?;
+    client.execute("SELECT ? AS logged, ? + 1", &["a \"text\"", "41"])?;
     admin.sql("PROXYSQL FLUSH LOGS")?;
     let found = lines(&query)?;
-    assert_eq!(found.len(), 1, "{found:?}");
+    // The one, a preparation and an execution.
+    assert_eq!(found.len(), 3, "{found:?}");
+    let execution = found.iter().find(|line| line["event"] == "COM_STMT_EXECUTE");
+    let execution = execution.context("no execution")?;
+    assert_eq!(execution["query"], "SELECT ? AS logged, ? + 1");
+    assert_eq!(execution["parameters"][0]["value"], "a \"text\"");
+    assert_eq!(execution["parameters"][1]["value"], "41");
     assert_eq!(found[0]["query"], "SELECT 'shown' AS logged");
 
     drop(client);

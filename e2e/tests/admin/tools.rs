@@ -1,9 +1,12 @@
 //! Tools that people have, unmodified.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Result, ensure};
-use trunkline_testkit::{TempFolder, skipped};
+use trunkline_testkit::{
+    Ecosystem, MySqlTree, Process, TempFolder, find_program, free_port, http_get, skipped,
+    wait_until,
+};
 
 use super::begin;
 use crate::backends;
@@ -42,6 +45,47 @@ fn the_command_line_of_mariadb_works() -> Result<()> {
     Ok(())
 }
 
+/// `MySQL`'s own client, which knows no passwords but those of `caching_sha2_password`.
+#[test]
+fn the_command_line_of_mysql_works() -> Result<()> {
+    const TEST: &str = "the_command_line_of_mysql";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let tree = match MySqlTree::find() {
+        Ok(tree) => tree,
+        Err(reason) => {
+            skipped(TEST, &reason);
+            return Ok(());
+        }
+    };
+    let (proxy, _admin) = begin(server, "adm_cli_mysql")?;
+    let run = |tls: &str, sql: &str| -> Result<String> {
+        let mut command = tree.command("usr/bin/mysql");
+        let mode = format!("--ssl-mode={tls}");
+        let port = format!("-P{}", proxy.admin_port());
+        command.args(["--no-defaults", "-h127.0.0.1", &port, "-uadmin", "-padmin", &mode]);
+        let output = command.args(["--get-server-public-key", "--batch", "-e", sql]).output()?;
+        ensure!(output.status.success(), "{sql}: {output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    for tls in ["DISABLED", "REQUIRED"] {
+        assert_eq!(run(tls, "SHOW DATABASES")?.lines().count(), 6);
+        let all = run(
+            tls,
+            "USE stats; SELECT DATABASE(); SET mysql-wait_timeout=70000; \
+             SHOW VARIABLES LIKE 'mysql-wait_timeout'; LOAD MYSQL VARIABLES TO RUNTIME; \
+             SAVE MYSQL VARIABLES TO DISK; SELECT @@version_comment LIMIT 1; SHOW WARNINGS",
+        )?;
+        assert!(all.contains("DATABASE()\nstats\n"), "{all}");
+        assert!(all.contains("mysql-wait_timeout\t70000"), "{all}");
+    }
+    // Without the client's own commands, which are off by default since 9.5.
+    let create = run("DISABLED", "SHOW CREATE TABLE mysql_servers")?;
+    assert!(create.contains("PRIMARY KEY (hostgroup_id, hostname, port)"), "{create}");
+    let version = run("DISABLED", "SELECT @@version")?;
+    assert!(version.contains("2.7.1-trunkline-"), "{version}");
+    Ok(())
+}
+
 #[test]
 fn the_admin_port_encrypts_for_clients_that_ask() -> Result<()> {
     const TEST: &str = "the_admin_port_encrypts";
@@ -70,6 +114,18 @@ fn the_admin_port_encrypts_for_clients_that_ask() -> Result<()> {
     let output = run(&long)?;
     ensure!(String::from_utf8_lossy(&output.stdout).contains("100000"), "{:?}", output.stderr);
     Ok(())
+}
+
+/// A Python that has a module: that of `TRUNKLINE_PYTHON`, of the drivers, or of the system.
+fn python_with(module: &str) -> Option<PathBuf> {
+    let own = std::env::var_os("TRUNKLINE_PYTHON").map(PathBuf::from);
+    let drivers = Ecosystem::Python.place().join("venv/bin/python");
+    let candidates = own.into_iter().chain([drivers, PathBuf::from("python3")]);
+    let has = |python: &PathBuf| {
+        let import = Command::new(python).args(["-c", &format!("import {module}")]).output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    candidates.into_iter().find(has)
 }
 
 /// What tools that are written for ProxySQL do, with PyMySQL as they use it.
@@ -106,12 +162,10 @@ print("done")
 fn pymysql_works() -> Result<()> {
     const TEST: &str = "pymysql_works";
     let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
-    let python = std::env::var("TRUNKLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let has = Command::new(&python).args(["-c", "import pymysql"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        skipped(TEST, "python3 has no pymysql");
+    let Some(python) = python_with("pymysql") else {
+        skipped(TEST, "no python has pymysql");
         return Ok(());
-    }
+    };
     let (proxy, _admin) = begin(server, "adm_python")?;
     let port = proxy.admin_port().to_string();
     let output = Command::new(&python).args(["-c", PYTHON, &port]).output()?;
@@ -141,6 +195,16 @@ assert latency.type == "histogram", latency
 buckets = [sample for sample in latency.samples if sample.name.endswith("_bucket")]
 counts = [sample.value for sample in buckets]
 assert counts == sorted(counts) and counts[-1] >= 1, counts
+# The same in OpenMetrics, whose parser is a strict one.
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+request = urllib.request.Request("http://127.0.0.1:%s/metrics" % sys.argv[1], headers=accept)
+answer = urllib.request.urlopen(request)
+assert answer.headers["Content-Type"].startswith("application/openmetrics-text"), answer.headers
+strict = {family.name: family for family in open_families(answer.read().decode())}
+assert strict["trunkline_statements"].type == "counter"
+assert strict["trunkline_statement_latency_seconds"].type == "histogram"
+assert set(families) <= set(strict) | {name[:-6] for name in strict if name.endswith("_total")}
 print("done")
 "#;
 
@@ -148,18 +212,66 @@ print("done")
 fn prometheus_reads_the_metrics() -> Result<()> {
     const TEST: &str = "prometheus_reads_the_metrics";
     let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
-    let python = std::env::var("TRUNKLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let has = Command::new(&python).args(["-c", "import prometheus_client"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        skipped(TEST, "python3 has no prometheus_client");
+    let Some(python) = python_with("prometheus_client") else {
+        skipped(TEST, "no python has prometheus_client");
         return Ok(());
-    }
+    };
     let (proxy, _admin) = begin(server, "adm_scrape")?;
     let mut client = proxy.connect("adm_scrape", backends::PASSWORD, "")?;
     client.sql("SELECT 1")?;
     let port = proxy.http_port().to_string();
     let output = Command::new(&python).args(["-c", SCRAPE, &port]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// What a Prometheus makes of a scrape, asked over its own API.
+#[test]
+fn a_prometheus_stores_native_histograms() -> Result<()> {
+    const TEST: &str = "a_prometheus_stores_native_histograms";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let Some(program) = find_program("prometheus") else {
+        skipped(TEST, "there is no prometheus");
+        return Ok(());
+    };
+    let (proxy, _admin) = begin(server, "adm_native")?;
+    let mut client = proxy.connect("adm_native", backends::PASSWORD, "")?;
+    for _ in 0..20 {
+        client.sql("SELECT 1")?;
+    }
+    let folder = TempFolder::new("prometheus")?;
+    let file = folder.path().join("prometheus.yml");
+    let target = format!(
+        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: trunkline\n    \
+         static_configs: [ {{ targets: [ '127.0.0.1:{}' ] }} ]\n",
+        proxy.http_port()
+    );
+    std::fs::write(&file, target)?;
+    let port = free_port()?;
+    let mut command = Command::new(program);
+    command.arg(format!("--config.file={}", file.display()));
+    command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    command.arg("--enable-feature=native-histograms");
+    let log = folder.path().join("log");
+    let process = Process::spawn("prometheus", command, &log, Some(folder.path()))?;
+    let ask = |expression: &str| -> Result<Option<f64>> {
+        let Ok((200, body)) = http_get(port, &format!("/api/v1/query?query={expression}")) else {
+            return Ok(None);
+        };
+        let body: serde_json::Value = serde_json::from_str(&body)?;
+        let value = body.pointer("/data/result/0/value/1").and_then(serde_json::Value::as_str);
+        Ok(value.and_then(|value| value.parse().ok()))
+    };
+    // Functions of native histograms: of classic ones they say nothing.
+    let count = "histogram_count(trunkline_statement_latency_seconds)";
+    let counted = wait_until("a native histogram", Duration::from_secs(60), || ask(count));
+    let counted = counted.map_err(|error| error.context(process.log()))?;
+    ensure!(counted >= 20.0, "{counted}");
+    let median = ask("histogram_quantile(0.5,trunkline_statement_latency_seconds)")?;
+    ensure!(median.is_some_and(|median| median > 0.000_01 && median < 5.0), "{median:?}");
+    let one = ask("proxysql_connpool_conns_status")?;
+    ensure!(one == Some(1.0), "{one:?}");
     Ok(())
 }
 
@@ -174,7 +286,7 @@ fn ansible_works() -> Result<()> {
     let program = program.unwrap_or_else(|_| "ansible-playbook".to_owned());
     let python = std::env::var("TRUNKLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     if Command::new(&program).arg("--version").output().is_err() {
-        skipped(TEST, "there is no ansible-playbook");
+        skipped(TEST, "no ansible-playbook on PATH, and none in TRUNKLINE_ANSIBLE_PLAYBOOK");
         return Ok(());
     }
     let (proxy, mut admin) = begin(server, "adm_ansible")?;

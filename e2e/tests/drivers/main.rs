@@ -6,6 +6,7 @@
 //! other. What the programs do is `e2e/drivers/scenario.json`; what may differ is
 //! `e2e/drivers/KNOWN.md`.
 
+mod admin;
 mod clients;
 mod compare;
 mod known;
@@ -123,9 +124,6 @@ fn check(run: &Run, flavour: Flavour) -> Result<()> {
     let direct = program(run, server.port(), &schema, Tls::Off).context("directly")?;
     compare::check_meaningful(&direct)?;
     for tls in [Tls::Off, Tls::On] {
-        if tls == Tls::On && !run.ecosystem_has_tls() {
-            continue;
-        }
         servers::fresh_schema(server, &schema)?;
         let through = program(run, proxy.port(), &schema, tls)
             .with_context(|| format!("through Trunkline, whose log is:\n{}", tail(&proxy)))?;
@@ -141,22 +139,6 @@ fn check(run: &Run, flavour: Flavour) -> Result<()> {
 enum Tls {
     Off,
     On,
-}
-
-impl Run {
-    /// Whether its program can be told to encrypt.
-    fn ecosystem_has_tls(&self) -> bool {
-        match self.ecosystem {
-            // Built without it, so that no second library has to be compiled; and with MariaDB's
-            // library, which Ruby's driver can't tell to encrypt.
-            Ecosystem::Rust | Ecosystem::Ruby => false,
-            Ecosystem::Python
-            | Ecosystem::Go
-            | Ecosystem::Node
-            | Ecosystem::Java
-            | Ecosystem::Php => true,
-        }
-    }
 }
 
 /// Whether any client of the proxy has encrypted its connection.
@@ -193,11 +175,22 @@ fn can_run(ecosystem: Ecosystem) -> Result<Result<(), String>> {
 
 /// Runs the program to its end; its lines.
 fn program(run: &Run, port: u16, schema: &str, tls: Tls) -> Result<Vec<Line>> {
+    scenario(run, "scenario.json", port, [USER, PASSWORD, schema], tls)
+}
+
+/// The same with a scenario of this name, and user, password and schema.
+fn scenario(
+    run: &Run,
+    name: &str,
+    port: u16,
+    [user, password, schema]: [&str; 3],
+    tls: Tls,
+) -> Result<Vec<Line>> {
     let folder = TempFolder::new("driver")?;
     let mut command = run.ecosystem.command(&tree());
-    command.arg(run.driver).arg(tree().join("scenario.json")).current_dir(folder.path());
+    command.arg(run.driver).arg(tree().join(name)).current_dir(folder.path());
     command.env("DRIVER_HOST", "127.0.0.1").env("DRIVER_PORT", port.to_string());
-    command.env("DRIVER_USER", USER).env("DRIVER_PASSWORD", PASSWORD);
+    command.env("DRIVER_USER", user).env("DRIVER_PASSWORD", password);
     let tls = if tls == Tls::On { "on" } else { "off" };
     command.env("DRIVER_SCHEMA", schema).env("DRIVER_TLS", tls);
     let log = folder.path().join("log");

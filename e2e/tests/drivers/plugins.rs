@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_protocol::auth::{ed25519, native, parsec, sha256_crypt};
 use trunkline_testkit::{
-    AuthPlugin, Ecosystem, Flavour, MySqlTree, Process, Server, TempFolder, Trunkline,
+    AuthPlugin, Ecosystem, Flavour, MariaDbTree, MySqlTree, Process, Server, TempFolder, Trunkline,
     find_program, skipped,
 };
 
@@ -61,12 +61,15 @@ impl Transport {
 #[derive(Clone, Copy, Debug)]
 enum Client {
     MariaDb,
+    /// A later release's, with `parsec`.
+    NewerMariaDb,
     MySql,
     Driver(&'static str, Ecosystem, &'static str),
 }
 
-const CLIENTS: [Client; 8] = [
+const CLIENTS: [Client; 9] = [
     Client::MariaDb,
+    Client::NewerMariaDb,
     Client::MySql,
     Client::Driver("PyMySQL", Ecosystem::Python, "pymysql"),
     Client::Driver("go-sql-driver", Ecosystem::Go, "go"),
@@ -80,6 +83,7 @@ impl Client {
     fn name(self) -> &'static str {
         match self {
             Self::MariaDb => "`mariadb`",
+            Self::NewerMariaDb => "`mariadb` 11.8",
             Self::MySql => "`mysql`",
             Self::Driver(name, ..) => name,
         }
@@ -95,6 +99,7 @@ impl Client {
     fn missing(self) -> Result<Option<String>> {
         Ok(match self {
             Self::MariaDb => find_program("mariadb").is_none().then(|| "no mariadb".to_owned()),
+            Self::NewerMariaDb => MariaDbTree::find().err(),
             Self::MySql => MySqlTree::find().err(),
             Self::Driver(_, ecosystem, _) => can_run(ecosystem)?.err(),
         })
@@ -103,9 +108,22 @@ impl Client {
     /// Whether it gets an answer; what it prints otherwise.
     fn gets_in(self, way: &Way<'_>) -> Result<Result<(), String>> {
         let (command, wanted) = match self {
-            Self::MariaDb => {
-                let mut command = Command::new(find_program("mariadb").context("mariadb")?);
-                command.args(["--no-defaults", "--batch", "--skip-column-names"]);
+            Self::MariaDb | Self::NewerMariaDb => {
+                let mut command = match self {
+                    Self::NewerMariaDb => {
+                        let tree = MariaDbTree::find().map_err(anyhow::Error::msg)?;
+                        let mut command = tree.command("usr/bin/mariadb");
+                        command.arg("--no-defaults");
+                        command.arg(format!("--plugin-dir={}", tree.client_plugins().display()));
+                        command
+                    }
+                    Self::MariaDb | Self::MySql | Self::Driver(..) => {
+                        let mut command = Command::new(find_program("mariadb").context("mariadb")?);
+                        command.arg("--no-defaults");
+                        command
+                    }
+                };
+                command.args(["--batch", "--skip-column-names"]);
                 match way.transport {
                     Transport::Tcp => command.arg("--skip-ssl"),
                     Transport::Tls => command.args(["--ssl", "--skip-ssl-verify-server-cert"]),
@@ -142,7 +160,9 @@ impl Client {
         };
         let output = way.run(command)?;
         let is_in = match self {
-            Self::MariaDb | Self::MySql => output.lines().any(|line| line.trim() == wanted),
+            Self::MariaDb | Self::NewerMariaDb | Self::MySql => {
+                output.lines().any(|line| line.trim() == wanted)
+            }
             Self::Driver(..) => compare::lines(&output)?
                 .iter()
                 .any(|line| line.step == wanted && says_42(&line.result)),

@@ -169,7 +169,7 @@ pub fn run_on(server: &Server, flavour: Flavour) -> Result<()> {
 }
 
 /// What has tests of its own: what, on which server it can't be had, and the test's file and name.
-pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 24] = [
+pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 38] = [
     ("COM_CHANGE_USER", None, "protocol.rs", "a_changed_user_is_another_session"),
     (
         "COM_REGISTER_SLAVE, COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID, by a replica (on a connection of its own)",
@@ -240,6 +240,12 @@ pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 24] = [
     ),
     ("`LOAD DATA LOCAL INFILE`", None, "infile.rs", "a_local_file_is_loaded_as_directly"),
     (
+        "several of them in one text",
+        None,
+        "infile.rs",
+        "several_files_in_one_text_are_loaded_as_directly",
+    ),
+    (
         "the same by a client that offers no files: the server's error",
         None,
         "infile.rs",
@@ -264,10 +270,88 @@ pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 24] = [
         "executions_of_other_types_do_not_meet",
     ),
     (
-        "COM_STMT_EXECUTE of an unknown statement, with broken parameters, COM_STMT_FETCH without a cursor",
+        "COM_STMT_EXECUTE of an unknown or closed statement, with too many, too few or broken parameters, COM_STMT_FETCH without a cursor",
         None,
         "prepared.rs",
         "bad_ids_and_broken_blocks_get_the_servers_errors",
+    ),
+    (
+        "long data beyond `max_allowed_packet`: the server's error (1105), when it is run",
+        None,
+        "prepared/bounds.rs",
+        "a_client_has_so_many_statements",
+    ),
+    (
+        "KILL of another user's session: 1095",
+        None,
+        "kill.rs",
+        "only_ones_own_users_sessions_are_ended",
+    ),
+    (
+        "compressed packets with a wrong length, number or content: the session's end",
+        None,
+        "compression/bad.rs",
+        "wrong_packets_end_the_session_as_servers_do",
+    ),
+    (
+        "compressed packets that hold more than `max_allowed_packet`: 1153",
+        None,
+        "compression/bad.rs",
+        "packets_over_the_limit_are_refused_before_they_are_unpacked",
+    ),
+    (
+        "packets of every size, compressed",
+        None,
+        "compression.rs",
+        "packets_of_every_size_pass_compressed",
+    ),
+    (
+        "prepared statements shared, kept by use, below the server's budget",
+        None,
+        "prepared/bounds.rs",
+        "a_server_is_kept_below_its_budget",
+    ),
+    (
+        "a prepared statement whose table has changed",
+        None,
+        "prepared/elsewhere.rs",
+        "a_table_that_changes_is_seen_as_it_is",
+    ),
+    (
+        "executions go by the rules, and to readers, as their text would",
+        None,
+        "prepared/elsewhere.rs",
+        "executions_that_only_read_go_to_readers",
+    ),
+    (
+        "a `SET` that changes nothing: no round trip",
+        None,
+        "state.rs",
+        "a_set_that_changes_nothing_asks_no_server",
+    ),
+    (
+        "a thousand sessions' time zones on ten connections: no round trips",
+        None,
+        "state.rs",
+        "state_travels_with_the_statement",
+    ),
+    (
+        "a client that leaves in a transaction: rolled back",
+        None,
+        "pinning.rs",
+        "transactions_stay_on_one_connection_and_release_it",
+    ),
+    (
+        "`COMMIT RELEASE`, `ROLLBACK RELEASE`, `completion_type`: the session's end",
+        None,
+        "pinning.rs",
+        "a_released_session_ends_as_directly",
+    ),
+    (
+        "`wait_timeout` of the session (MySQL: 4031)",
+        None,
+        "state.rs",
+        "a_sessions_own_wait_timeout_ends_it",
     ),
     (
         "zlib and zstd, on either side",

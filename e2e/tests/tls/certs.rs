@@ -1,5 +1,6 @@
 //! Certificates for tests: a CA, and what it signs.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,6 +93,7 @@ impl Ca {
         };
         std::fs::write(&files.cert, certificate.pem())?;
         std::fs::write(&files.key, key.serialize_pem())?;
+        close(&files.key)?;
         Ok(files)
     }
 
@@ -115,6 +117,11 @@ impl Ca {
         std::fs::write(&path, list.signed_by(&self.issuer)?.pem()?)?;
         Ok(path)
     }
+}
+
+/// Leaves a file to its owner, as keys have to be.
+pub fn close(path: &Path) -> Result<()> {
+    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?)
 }
 
 /// Takes any certificate: tests look at it themselves.

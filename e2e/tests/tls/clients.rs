@@ -1,5 +1,6 @@
 //! Clients of the proxy.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -12,7 +13,7 @@ use trunkline_testkit::{
     MySqlTree, Signal, TempFolder, Trunkline, drivers_dir, find_program, skipped, wait_until,
 };
 
-use super::certs::{Ca, Wanted, client};
+use super::certs::{self, Ca, Wanted, client};
 use super::{anybody, enter, mode, quoted, run, shown, wait_said};
 use crate::backends::{self, Config, PASSWORD, TIMEOUT, proxy_for, wait_metric};
 use crate::wire::{Endpoint, MODERN, Wire, code, login, refused};
@@ -328,6 +329,7 @@ fn encrypted_keys_are_opened_with_their_password() -> Result<()> {
     files.key = sealed;
     let password = folder.path().join("password");
     std::fs::write(&password, "open me\n")?;
+    certs::close(&password)?;
     let settings = format!("{}tls_key_password_file = {}", shown(&files), quoted(&password));
     let proxy = proxy_for(server, "tls_sealed", &settings)?;
     assert!(enter(&proxy, "tls_sealed", &anybody()?).is_ok());
@@ -419,5 +421,72 @@ fn the_admin_port_says_what_is_encrypted() -> Result<()> {
     ));
     let error = error.expect_err("a file that is not there").to_string();
     assert!(error.contains("ssl_ca /nowhere/ca.pem"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_certificates_end_is_told_before_it_comes() -> Result<()> {
+    let test = "a_certificates_end_is_told";
+    let Some(server) = backends::mariadb(test)? else { return Ok(()) };
+    let Some(openssl) = find_program("openssl") else {
+        skipped(test, "there is no openssl");
+        return Ok(());
+    };
+    let folder = TempFolder::new("certs")?;
+    let files = super::servers::own_certificate(&openssl, &folder, 10)?;
+    let proxy = proxy_for(server, "tls_ends", &shown(&files))?;
+    wait_said(&proxy, "own.pem expires in ")?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs_f64();
+    let ends = proxy.metric("trunkline_tls_certificate_not_after_seconds", "")?;
+    let days = (ends.context("the metric")? - now) / 86_400.0;
+    assert!((9.9..=10.1).contains(&days), "{days}");
+    // One that has ended is shown all the same, and complained of.
+    let ca = Ca::new(folder.path(), "ca")?;
+    let wanted = Wanted { dns: "localhost", is_expired: true, ..Wanted::default() };
+    let expired = ca.sign("expired", wanted)?;
+    std::fs::copy(&expired.cert, &files.cert)?;
+    std::fs::copy(&expired.key, &files.key)?;
+    let mark = proxy.log_mark();
+    proxy.signal(Signal::Hangup)?;
+    proxy.wait_log(mark, "has expired", TIMEOUT)?;
+    assert!(enter(&proxy, "tls_ends", &anybody()?).is_ok());
+    // A key that everybody may read is refused, and what was there stays.
+    std::fs::set_permissions(&files.key, std::fs::Permissions::from_mode(0o644))?;
+    let mark = proxy.log_mark();
+    proxy.signal(Signal::Hangup)?;
+    proxy.wait_log(mark, "is open to others (mode 644)", TIMEOUT)?;
+    proxy.wait_log(mark, "configuration unchanged", TIMEOUT)?;
+    assert!(enter(&proxy, "tls_ends", &anybody()?).is_ok());
+    Ok(())
+}
+
+#[test]
+fn unix_sockets_may_be_encrypted() -> Result<()> {
+    let test = "unix_sockets_may_be_encrypted";
+    let Some(server) = backends::mariadb(test)? else { return Ok(()) };
+    let proxy = proxy_for(server, "tls_unix", "require_secure_transport = true")?;
+    let mut programs = Vec::new();
+    match find_program("mariadb") {
+        None => skipped(test, "there is no mariadb client"),
+        Some(program) => programs.push((Command::new(program), "--ssl")),
+    }
+    match MySqlTree::find() {
+        Err(reason) => skipped(test, &reason),
+        Ok(tree) => programs.push((tree.command("usr/bin/mysql"), "--ssl-mode=REQUIRED")),
+    }
+    let mut count = 0.0;
+    for (mut program, encrypted) in programs {
+        program.args(["--no-defaults", "-utls_unix", "-Ne", "SELECT 5", encrypted]);
+        program.arg(format!("--socket={}", proxy.socket().display()));
+        program.arg(format!("--password={PASSWORD}"));
+        assert_eq!(run(program)?, "5\n", "{encrypted}");
+        count += 1.0;
+        let labels = "result=\"tls13\"";
+        let metric = "trunkline_client_tls_handshakes_total";
+        wait_metric(&proxy, metric, labels, |n| n == count)?;
+    }
+    // They need not be: nobody can listen there.
+    let mut plain = Wire::login(Endpoint::Unix(proxy.socket()), "tls_unix", PASSWORD, "")?;
+    assert_eq!(plain.value("SELECT 6")?.as_deref(), Some("6"));
     Ok(())
 }

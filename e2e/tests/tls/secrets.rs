@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{AuthPlugin, TempFolder, Trunkline, skipped};
 
-use super::{anybody, enter, quoted};
+use super::{anybody, certs, enter, quoted};
 use crate::backends::{self, Config, PASSWORD, TIMEOUT};
 use crate::wire::{Endpoint, MODERN, Wire, login};
 
@@ -106,4 +106,62 @@ fn passwords_are_wiped_and_never_told() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The body of a key in PEM: its first whole line of base64 behind what all keys of its kind begin
+/// with, and the bytes that it stands for.
+fn key_lines(pem: &str) -> Vec<Vec<u8>> {
+    let body: Vec<&str> = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    body.iter()
+        .skip(1)
+        .filter(|line| line.len() >= 32)
+        .map(|line| line.as_bytes().to_vec())
+        .collect()
+}
+
+#[test]
+fn keys_of_files_and_passwords_for_servers_are_wiped() -> Result<()> {
+    let test = "keys_of_files_and_passwords";
+    let Some(server) = backends::mariadb(test)? else { return Ok(()) };
+    let folder = TempFolder::new("secrets")?;
+    let ca = certs::Ca::new(folder.path(), "ca")?;
+    let shown = ca.sign("proxy", certs::Wanted { dns: "localhost", ..certs::Wanted::default() })?;
+    backends::account(server, "stays")?;
+    server.create_user("telltale_back", TELLTALE, AuthPlugin::ServerDefault)?;
+    let settings = super::shown(&shown);
+    let keys = format!(
+        "password = \"front\"\nbackend_user = \"telltale_back\"\nbackend_password = \"{TELLTALE}\""
+    );
+    let proxy = Config::new(&settings, server).user("stays").user_with("front", &keys).start()?;
+    let pid = pid(&proxy)?;
+    if let Err(error) = find_in_memory(pid, TELLTALE.as_bytes()) {
+        skipped(test, &format!("the memory of processes can't be read here: {error:#}"));
+        return Ok(());
+    }
+    let login = login("front", "front", "", MODERN);
+    let mut client = Wire::login_tls(&proxy, login, &anybody()?)?;
+    assert_eq!(client.value("SELECT CURRENT_USER()")?.as_deref(), Some("telltale_back@%"));
+    assert!(!find_in_memory(pid, TELLTALE.as_bytes())?.is_empty(), "it is needed");
+    // The library has the key in a form of its own; of the file nothing is left.
+    let pem = std::fs::read_to_string(&shown.key)?;
+    let lines = key_lines(&pem);
+    ensure!(!lines.is_empty(), "no line to look for in {} bytes", pem.len());
+    for line in lines {
+        let found = find_in_memory(pid, &line)?;
+        ensure!(found.is_empty(), "the key's text is in memory: {} times", found.len());
+    }
+    assert!(!told(&proxy)?.contains(TELLTALE));
+
+    drop(client);
+    let closed = "trunkline_client_connections_closed_total";
+    backends::wait_metric(&proxy, closed, "", |n| n >= 1.0)?;
+    let mark = proxy.reload(Config::new(&settings, server).user("stays").text())?;
+    proxy.wait_log(mark, "in force", TIMEOUT)?;
+    assert!(enter(&proxy, "stays", &anybody()?).is_ok());
+    let mut left = Vec::new();
+    let outcome = trunkline_testkit::wait_until("the memory is wiped", TIMEOUT, || {
+        left = find_in_memory(pid, TELLTALE.as_bytes())?;
+        Ok(left.is_empty().then_some(()))
+    });
+    outcome.with_context(|| format!("left are {left:#?}"))
 }

@@ -1,5 +1,7 @@
 //! Servers behind the proxy.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use trunkline_testkit::{
     AuthPlugin, Flavour, MariaDb, MySql, Options, Server, TempFolder, Trunkline, find_program,
@@ -343,5 +345,113 @@ fn certificates_of_version_1_are_taken_where_any_is() -> Result<()> {
     let strict = proxy(&server, name, "tls = \"verify-ca\"", &params)?;
     assert_eq!(failure(&strict, name)?.code, 9001);
     super::wait_said(&strict, "TLS failed: the certificate")?;
+    Ok(())
+}
+
+#[test]
+fn folders_ciphers_and_versions_are_each_servers_own() -> Result<()> {
+    for flavour in flavours("folders_ciphers_and_versions") {
+        let folder = TempFolder::new("certs")?;
+        let (ca, other) = (Ca::new(folder.path(), "ca")?, Ca::new(folder.path(), "other")?);
+        let wanted = Wanted { dns: "localhost", ..Wanted::default() };
+        let (here, gone) = (ca.sign("server", wanted)?, ca.sign("gone", wanted)?);
+        let [cas, good, bad] = ["cas", "good", "bad"].map(|name| folder.path().join(name));
+        for folder in [&cas, &good, &bad] {
+            std::fs::create_dir(folder)?;
+        }
+        std::fs::copy(ca.file(), cas.join("one.pem"))?;
+        std::fs::copy(other.file(), cas.join("two.pem"))?;
+        std::fs::copy(ca.revoke(&gone)?, good.join("list.crl"))?;
+        std::fs::copy(ca.revoke(&here)?, bad.join("list.crl"))?;
+        let server = start(flavour, &ca, &here)?;
+        let name = "tls_folders";
+        backends::account(&server, name)?;
+        let params = |list: &Path, more: &str| {
+            format!("ssl_capath = {}\nssl_crlpath = {}\n{more}", quoted(&cas), quoted(list))
+        };
+        let mode = "tls = \"verify-identity\"";
+        for (version, suite) in [
+            ("TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+            ("TLSv1.3", "TLS_CHACHA20_POLY1305_SHA256"),
+        ] {
+            let more = format!("ssl_cipher = \"{suite}\"\ntls_version = \"{version}\"");
+            let proxy = proxy(&server, name, mode, &params(&good, &more))?;
+            let mut wire = Wire::login(&proxy, name, PASSWORD, "")?;
+            assert_eq!(cipher(&mut wire)?.as_deref(), Some(suite), "{flavour:?}");
+            let rows = wire.query("SHOW SESSION STATUS LIKE 'Ssl_version'")?[0].text_rows();
+            assert_eq!(rows[0][1].as_deref(), Some(version), "{flavour:?}");
+        }
+        let revoked = proxy(&server, name, mode, &params(&bad, ""))?;
+        let error = failure(&revoked, name)?;
+        assert!(error.text.contains("is revoked"), "{error:?}");
+        // A list says nothing of another CA, whose certificates it would let through.
+        let foreign =
+            format!("ssl_ca = {}\nssl_crlpath = {}", quoted(&other.file()), quoted(&good));
+        let error = failure(&proxy(&server, name, mode, &foreign)?, name)?;
+        assert!(error.text.contains("from an unknown CA"), "{error:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_signs_for_itself_is_named() -> Result<()> {
+    let test = "a_server_that_signs_for_itself";
+    let (Some(openssl), Ok(_)) = (find_program("openssl"), mariadb_available()) else {
+        skipped(test, "there is no openssl, or no MariaDB");
+        return Ok(());
+    };
+    let folder = TempFolder::new("certs")?;
+    let ca = Ca::new(folder.path(), "ca")?;
+    let files = own_certificate(&openssl, &folder, 99)?;
+    let server = start(Flavour::MariaDb, &ca, &files)?;
+    let name = "tls_own";
+    backends::account(&server, name)?;
+    // Nor is it one where it is the CA itself: what signs is not what serves.
+    for known in [ca.file(), files.cert] {
+        let params = format!("ssl_ca = {}", quoted(&known));
+        let error = failure(&proxy(&server, name, "tls = \"verify-ca\"", &params)?, name)?;
+        assert!(error.text.contains("self-signed"), "{error:?}");
+    }
+    Ok(())
+}
+
+/// A certificate for `localhost` that signs itself and is valid for so many days.
+pub fn own_certificate(openssl: &Path, folder: &TempFolder, days: u32) -> Result<Files> {
+    let path = |name: &str| folder.path().join(name);
+    let files = Files { cert: path("own.pem"), key: path("own-key.pem"), serial: 1 };
+    let mut command = std::process::Command::new(openssl);
+    command.args("req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost".split(' '));
+    command.args(["-addext", "subjectAltName=DNS:localhost", "-days", &days.to_string()]);
+    command.arg("-keyout").arg(&files.key).arg("-out").arg(&files.cert);
+    super::run(command)?;
+    super::certs::close(&files.key)?;
+    Ok(files)
+}
+
+#[test]
+fn a_server_that_loses_its_tls_gets_no_login_any_more() -> Result<()> {
+    let test = "a_server_that_loses_its_tls";
+    if mariadb_available().is_err() {
+        skipped(test, "there is no MariaDB");
+        return Ok(());
+    }
+    let folder = TempFolder::new("certs")?;
+    let ca = Ca::new(folder.path(), "ca")?;
+    let here = ca.sign("server", Wanted { dns: "localhost", ..Wanted::default() })?;
+    let server = start(Flavour::MariaDb, &ca, &here)?;
+    let name = "tls_lost";
+    backends::account(&server, name)?;
+    let proxy = proxy(&server, name, "tls = \"required\"", "")?;
+    let mut wire = Wire::login(&proxy, name, PASSWORD, "")?;
+    assert!(cipher(&mut wire)?.is_some_and(|it| !it.is_empty()));
+    server.add_arg("--skip-ssl");
+    server.restart()?;
+    let error = failure(&proxy, name)?;
+    assert!(error.text.contains("TLS is required and the server does not offer it"), "{error:?}");
+    // The server has seen nobody of that name since.
+    let seen = server.value(&format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{name}'"
+    ))?;
+    assert_eq!(seen.as_deref(), Some("0"));
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::{
 use trunkline_config::{Config, Snapshot, parse};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::DigestQuery;
-use trunkline_topology::{ServerHealth, ServerKey, ServerState};
+use trunkline_topology::{HostAnswer, ServerHealth, ServerKey, ServerState};
 use trunkline_worker::{
     Action, ClientId, ConnId, MovedConn, Now, Peer, Shared, Side, Worker, WorkerOptions,
 };

@@ -1,27 +1,17 @@
 //! Memory of clients that are connected and do nothing.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use trunkline_protocol::auth::native;
-use trunkline_protocol::capability::Capabilities;
-use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
-use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_protocol::packet::handshake_response::HandshakeResponse;
+use anyhow::{Context, Result};
 use trunkline_testkit::Trunkline;
 
 use super::USER;
+use crate::client::Client;
 
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until the proxy has done what follows a wave of clients.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Largest packet that is read, in bytes.
-const PACKET_MAX: usize = 64 * 1_024;
-/// `COM_QUERY` and a statement with a small result.
-const STATEMENT: &[u8] = b"\x03SELECT c FROM sbtest1 WHERE id = 1";
+/// A statement with a small result.
+const STATEMENT: &str = "SELECT c FROM sbtest1 WHERE id = 1";
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,102 +68,23 @@ fn per_client(with: u64, without: u64, clients: u32) -> f64 {
 /// Opens so many clients of the proxy and looks at its memory.
 pub fn measure(trunkline: &Trunkline, clients: u32) -> Result<Idle> {
     // The first client makes what all share.
-    let _first = Client::connect(trunkline.port())?;
+    let _first = Client::connect(trunkline.port(), USER, "sbtest")?;
     std::thread::sleep(SETTLE);
     let empty = trunkline.rss_bytes()?;
     let start = Instant::now();
     let mut all = Vec::with_capacity(clients as usize);
     for number in 0..clients {
-        let client = Client::connect(trunkline.port());
+        let client = Client::connect(trunkline.port(), USER, "sbtest");
         all.push(client.with_context(|| format!("client {number} of {clients}"))?);
     }
     let login = start.elapsed();
     std::thread::sleep(SETTLE);
     let connected = trunkline.rss_bytes()?;
     for (number, client) in all.iter_mut().enumerate() {
-        client.run_statement().with_context(|| format!("client {number} of {clients}"))?;
+        client.run(STATEMENT).with_context(|| format!("client {number} of {clients}"))?;
     }
     std::thread::sleep(SETTLE);
     Ok(Idle { clients, empty, connected, used: trunkline.rss_bytes()?, login })
-}
-
-/// A client that costs this process little: a socket.
-struct Client {
-    stream: TcpStream,
-}
-
-impl Client {
-    fn connect(port: u16) -> Result<Client> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_nodelay(true)?;
-        let mut client = Client { stream };
-        let (seq, payload) = client.read_packet()?;
-        let greeting = Greeting::parse(&payload).context("the greeting")?;
-        let scramble = native::scramble(&native::stage1(USER.as_bytes()), &greeting.nonce);
-        let wanted = Capabilities::LONG_PASSWORD
-            | Capabilities::PROTOCOL_41
-            | Capabilities::SECURE_CONNECTION
-            | Capabilities::PLUGIN_AUTH
-            | Capabilities::CONNECT_WITH_DB
-            | Capabilities::TRANSACTIONS;
-        let response = HandshakeResponse {
-            capabilities: wanted,
-            packet_len_max: 1 << 24,
-            charset: 45,
-            user: USER.as_bytes(),
-            auth: &scramble,
-            schema: Some(b"sbtest"),
-            plugin: Some(b"mysql_native_password"),
-            attributes: Default::default(),
-            zstd_level: None,
-        };
-        let mut out = Vec::new();
-        response.put(&mut out, seq.wrapping_add(1));
-        client.stream.write_all(&out)?;
-        let (_, payload) = client.read_packet()?;
-        expect_ok(&payload)?;
-        Ok(client)
-    }
-
-    /// Sends a statement and reads its one row and two EOFs.
-    fn run_statement(&mut self) -> Result<()> {
-        let mut out = Vec::new();
-        put_payload(&mut out, 0, STATEMENT);
-        self.stream.write_all(&out)?;
-        let mut ends = 0;
-        while ends < 2 {
-            let (_, payload) = self.read_packet()?;
-            match payload.first() {
-                Some(0xFF) => bail!("refused: {}", String::from_utf8_lossy(&payload)),
-                Some(0xFE) if payload.len() < 9 => ends += 1,
-                Some(_) | None => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn read_packet(&mut self) -> Result<(u8, Vec<u8>)> {
-        let mut head = [0; HEADER_LEN];
-        self.stream.read_exact(&mut head)?;
-        let header = Header::read(&head).context("a header")?;
-        anyhow::ensure!(
-            header.payload_len <= PACKET_MAX,
-            "a packet of {} bytes",
-            header.payload_len
-        );
-        let mut payload = vec![0; header.payload_len];
-        self.stream.read_exact(&mut payload)?;
-        Ok((header.seq, payload))
-    }
-}
-
-fn expect_ok(payload: &[u8]) -> Result<()> {
-    match payload.first() {
-        Some(0x00) => Ok(()),
-        Some(0xFF) => bail!("refused: {}", String::from_utf8_lossy(payload)),
-        Some(_) | None => bail!("the log-in was answered with {payload:02x?}"),
-    }
 }
 
 #[cfg(test)]

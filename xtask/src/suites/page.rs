@@ -10,15 +10,15 @@ const HEAD: &str = "# Drivers
 
 What drivers of seven languages see through Trunkline is what they see directly: `e2e/drivers` runs
 one scenario with each of them and compares (see its README for the drivers and their versions, and
-its `KNOWN.md` for what differs). Each runs in clear and with TLS but those in Rust, which are built
-without it, and in Ruby, whose library can't be told to encrypt. Beside that, the tests which the authors of drivers wrote for them
-run directly and through Trunkline, multiplexing on. `cargo xtask suites` gets the suites, runs them
-and writes this page.
+its `KNOWN.md` for what differs). Each runs in clear and with TLS. Beside that, the tests which the
+authors of drivers wrote for them run directly and through Trunkline, multiplexing on. `cargo xtask
+suites` gets the suites, runs them and writes this page.
 
 Not here: asyncmy, later versions of PyMySQL, and mysql2 and mariadb for Node have no tests in their
-packages; those of both Connectors/J are not in the archives that are published as far as was looked;
-those of mysql2 for Ruby could not be had; those of sqlx need a crate that is not published; and
-mysql-connector-python's, which are published, are not in the list yet.
+packages; those of MySQL Connector/J are in no archive that is published; those of MariaDB
+Connector/J are in Debian's source of 2.7.6 only, and not in the list; those of mysql2 for Ruby are
+not in Debian's archive any more. Debian 12 has no trilogy for Ruby. MySQL Connector/Python's are
+in the list and have no row yet: they take longer than they may on a busy machine, so the run was cut.
 
 ";
 

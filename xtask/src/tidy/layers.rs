@@ -13,7 +13,7 @@ const TESTING: [&str; 6] =
     ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 13] = [
+const OWNERS: [(&str, &[&str]); 14] = [
     ("quick_cache", &["trunkline-cache"]),
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
@@ -26,16 +26,18 @@ const OWNERS: [(&str, &[&str]); 13] = [
     ("zstd", &["trunkline-compression"]),
     ("axum", &["trunkline-admin"]),
     ("rusqlite", &["trunkline-store"]),
+    ("dns-lookup", &["trunkline-monitor"]),
     ("anyhow", &["trunkline"]),
 ];
 
 /// What brings sockets, clocks, threads, chance or an executor: never in layer 0.
-const IMPURE: [&str; 11] = [
+const IMPURE: [&str; 12] = [
     "tokio",
     "mio",
     "socket2",
     "rustix",
     "libc",
+    "dns-lookup",
     "rand",
     "getrandom",
     "axum",

@@ -22,7 +22,10 @@ pub(super) fn is_change(parsed: &Result<Statement, String>) -> bool {
             | Statement::Use(_)
             | Statement::Session,
         ) => false,
-        Ok(Statement::Move(_) | Statement::Set(_) | Statement::Command(_)) | Err(_) => true,
+        Ok(
+            Statement::Move(_) | Statement::LoadUser(_) | Statement::Set(_) | Statement::Command(_),
+        )
+        | Err(_) => true,
     }
 }
 

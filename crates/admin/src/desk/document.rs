@@ -4,15 +4,19 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write,
+    sync::Arc,
 };
 
 use trunkline_config::{
-    Config, ConfigError, SECTIONS, parse_tables,
+    Config, ConfigError, FileSource, Ready, SECTIONS, USERS_FILE, parse_tables,
     variable::{self, quoted},
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
-use super::user;
+use super::{
+    hostgroups::{HostgroupRow, hostgroup_rows},
+    routes, user,
+};
 
 /// Columns that may be set and left without effect: leaving them out sends no statement to a wrong
 /// place and nothing in clear that should not be. `LOAD` warns of them.
@@ -60,17 +64,56 @@ impl From<SqlError> for MakeError {
 }
 
 /// Makes the configuration that would run if `loading` were loaded from MEMORY; the other modules
-/// are as they run.
+/// are as they run in `running`. Without that, all must be loaded.
 ///
 /// # Errors
 /// Every wrong row and column.
-pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
+pub fn make(
+    store: &Store,
+    loading: &[Module],
+    running: Option<&Config>,
+) -> Result<Made, MakeError> {
     let layer = |module: Module| match loading.contains(&module) {
         true => Layer::Memory,
         false => Layer::Runtime,
     };
-    let rows = Rows::read(store, layer)?;
-    let mut warnings = without_effect(store, loading)?;
+    // What there may be very many of is taken as it runs.
+    let kept = |module: Module| running.filter(|_| !loading.contains(&module));
+    let fast_routes = match kept(Module::MysqlQueryRules) {
+        Some(running) => Arc::clone(&running.fast_routes),
+        None => routes::fast_routes(store, layer(Module::MysqlQueryRules))?,
+    };
+    let users = kept(Module::MysqlUsers).map(|running| running.users.clone());
+    let reads_users = users.is_none();
+    let ready = Ready { users: users.unwrap_or_default(), fast_routes };
+    let rows = Rows::read(store, layer, Many { users: reads_users, fast_routes: false })?;
+    finish(rows, &ready, loading, without_effect(store, loading)?)
+}
+
+/// The same for one user: all else is as it runs.
+///
+/// # Errors
+/// As [`make`], and when MEMORY has no such user.
+pub fn make_user(store: &Store, name: &str, running: &Config) -> Result<Made, MakeError> {
+    let mut rows =
+        Rows::read(store, |_| Layer::Runtime, Many { users: false, fast_routes: false })?;
+    rows.users = store.rows_of_user(Layer::Memory, name)?;
+    if rows.users.is_empty() {
+        return Err(MakeError::Rows(vec![format!("mysql_users has no user `{name}`")]));
+    }
+    let others = running.users.iter().filter(|user| user.name != name);
+    let ready =
+        Ready { users: others.cloned().collect(), fast_routes: Arc::clone(&running.fast_routes) };
+    finish(rows, &ready, &[Module::MysqlUsers], Vec::new())
+}
+
+/// From rows to a configuration, with the warnings that are about what is loaded.
+fn finish(
+    rows: Rows,
+    ready: &Ready,
+    loading: &[Module],
+    mut warnings: Vec<String>,
+) -> Result<Made, MakeError> {
     let mut left_out: Vec<(String, String)> = Vec::new();
     let mut document = rows.document(&left_out);
     document.warnings.append(&mut warnings);
@@ -83,7 +126,7 @@ pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
             || tables.any(|table| warning.starts_with(table))
     };
     document.warnings.retain(concerns);
-    let errors = match parse_tables(&document.text, "tables") {
+    let errors = match parse_tables(&document.text, "tables", ready, &SystemUsers) {
         Ok(config) => return Ok(Made { config, warnings: document.warnings }),
         Err(errors) => errors,
     };
@@ -96,9 +139,25 @@ pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
     }
     warnings.retain(concerns);
     let document = rows.document(&left_out);
-    match parse_tables(&document.text, "tables") {
+    match parse_tables(&document.text, "tables", ready, &SystemUsers) {
         Ok(config) => Ok(Made { config, warnings }),
         Err(errors) => Err(MakeError::Rows(errors.iter().map(|e| document.explain(e)).collect())),
+    }
+}
+
+/// The one file that tables need: who the system's users are, as `unix_user` names them.
+struct SystemUsers;
+
+impl FileSource for SystemUsers {
+    fn read(&self, path: &str) -> Result<String, String> {
+        Err(format!("tables have no file `{path}`"))
+    }
+
+    fn read_rules(&self, path: &str) -> Result<String, String> {
+        match path == USERS_FILE {
+            true => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+            false => self.read(path),
+        }
     }
 }
 
@@ -107,7 +166,8 @@ pub fn make(store: &Store, loading: &[Module]) -> Result<Made, MakeError> {
 /// # Errors
 /// Those of the database.
 pub fn text(store: &Store, layer: Layer) -> Result<String, SqlError> {
-    Ok(Rows::read(store, |_| layer)?.document(&[]).text)
+    let all = Many { users: true, fast_routes: true };
+    Ok(Rows::read(store, |_| layer, all)?.document(&[]).text)
 }
 
 /// Section and column of an error that says that a harmless column is not supported.
@@ -119,77 +179,13 @@ fn harmless(error: &ConfigError) -> Option<(&'static str, &'static str)> {
     found.filter(|_| is_unknown)
 }
 
-/// A row of `mysql_hostgroup_attributes`, as far as it has an effect.
-struct HostgroupRow {
-    id: Value,
-    splits_reads: bool,
-    pipeline: Option<String>,
-    comment: Value,
-    /// Members of `hostgroup_settings` and columns that were set and have no effect.
-    without_effect: Vec<String>,
-}
-
-impl HostgroupRow {
-    fn read(table: &Table, row: &[Value]) -> Self {
-        let fields = Fields { table, row };
-        let mut read = Self {
-            id: fields.value("hostgroup_id").cloned().unwrap_or(Value::Null),
-            splits_reads: false,
-            pipeline: None,
-            comment: fields.value("comment").cloned().unwrap_or(Value::Null),
-            without_effect: Vec::new(),
-        };
-        for (column, value) in table.columns.iter().zip(row) {
-            let is_read = matches!(column.name, "hostgroup_id" | "hostgroup_settings" | "comment");
-            if !is_read && !is_default(value, column.default) {
-                read.without_effect.push(column.name.to_owned());
-            }
-        }
-        // The table itself lets no text in that is not JSON.
-        let settings = serde_json::from_str(&fields.text("hostgroup_settings"));
-        let settings: serde_json::Map<String, serde_json::Value> = settings.unwrap_or_default();
-        for (name, value) in settings {
-            match name.as_str() {
-                "read_write_split" => read.splits_reads = value == "auto",
-                "pipeline" => {
-                    let word = value.as_str().map(str::to_owned);
-                    read.pipeline = Some(word.unwrap_or_else(|| value.to_string()));
-                }
-                _ => read.without_effect.push(name),
-            }
-        }
-        read
-    }
-
-    fn document(&self) -> String {
-        let mut text = format!("[[hostgroup]]\nhostgroup_id = {}\n", shown(&self.id));
-        if let Some(pipeline) = &self.pipeline {
-            let _ = writeln!(text, "pipeline = {}", quoted(pipeline));
-        }
-        match shown(&self.comment) {
-            comment if comment.is_empty() => {}
-            comment => {
-                let _ = writeln!(text, "comment = {}", quoted(&comment));
-            }
-        }
-        text
-    }
-}
-
-fn hostgroup_rows(store: &Store, layer: Layer) -> Result<Vec<HostgroupRow>, SqlError> {
-    let name = "mysql_hostgroup_attributes";
-    let Some(table) = trunkline_store::tables::find(name) else { return Ok(Vec::new()) };
-    let rows = store.rows(layer, name)?;
-    Ok(rows.iter().map(|row| HostgroupRow::read(&table, row)).collect())
-}
-
 fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlError> {
     let mut warnings = Vec::new();
     for (module, table) in WITHOUT_EFFECT {
         if !loading.contains(&module) {
             continue;
         }
-        if !store.rows(Layer::Memory, table)?.is_empty() {
+        if store.count(Layer::Memory, table)? > 0 {
             warnings.push(format!("{table}: its rows have no effect yet"));
         }
     }
@@ -211,6 +207,13 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
         }
     }
     Ok(warnings)
+}
+
+/// Which of the long tables are read.
+#[derive(Clone, Copy)]
+struct Many {
+    users: bool,
+    fast_routes: bool,
 }
 
 /// The rows that make a configuration.
@@ -240,7 +243,11 @@ struct Document {
 }
 
 impl Rows {
-    fn read(store: &Store, layer: impl Fn(Module) -> Layer) -> Result<Self, SqlError> {
+    fn read(store: &Store, layer: impl Fn(Module) -> Layer, many: Many) -> Result<Self, SqlError> {
+        let rows_if = |is_wanted: bool, layer: Layer, table: &str| match is_wanted {
+            true => store.rows(layer, table),
+            false => Ok(Vec::new()),
+        };
         let mut variables = Vec::new();
         for module in [Module::MysqlVariables, Module::AdminVariables, Module::TrunklineVariables] {
             let prefix = module.prefix().unwrap_or_default();
@@ -255,9 +262,9 @@ impl Rows {
             servers: store.rows(servers, "mysql_servers")?,
             ssl_params: store.rows(servers, "mysql_servers_ssl_params")?,
             replication: store.rows(servers, "mysql_replication_hostgroups")?,
-            users: store.rows(layer(Module::MysqlUsers), "mysql_users")?,
+            users: rows_if(many.users, layer(Module::MysqlUsers), "mysql_users")?,
             rules: store.rows(rules, "mysql_query_rules")?,
-            fast_routing: store.rows(rules, "mysql_query_rules_fast_routing")?,
+            fast_routing: rows_if(many.fast_routes, rules, routes::TABLE)?,
             firewall_users: store.rows(firewall, "mysql_firewall_whitelist_users")?,
             firewall_rules: store.rows(firewall, "mysql_firewall_whitelist_rules")?,
             limits: store.rows(firewall, "trunkline_limits")?,
@@ -280,7 +287,7 @@ impl Rows {
             ("replication", "mysql_replication_hostgroups", &self.replication),
             ("user", "mysql_users", &self.users),
             ("rule", "mysql_query_rules", &self.rules),
-            ("fast_routing", "mysql_query_rules_fast_routing", &self.fast_routing),
+            ("fast_routing", routes::TABLE, &self.fast_routing),
             ("firewall_user", "mysql_firewall_whitelist_users", &self.firewall_users),
             ("firewall_rule", "mysql_firewall_whitelist_rules", &self.firewall_rules),
             ("limit", "trunkline_limits", &self.limits),
@@ -310,10 +317,8 @@ impl Rows {
             }
         }
         for row in &self.hostgroups {
-            if row.pipeline.is_none() && shown(&row.comment).is_empty() {
-                continue;
-            }
-            document.text.push_str(&row.document());
+            let Some(entry) = row.document() else { continue };
+            document.text.push_str(&entry);
             let subject = hostgroup_subject(&shown(&row.id));
             document.subjects.entry("hostgroup").or_default().push(subject);
         }
@@ -339,7 +344,8 @@ impl Document {
         let _ = writeln!(self.text, "[[{section}]]");
         for (column, value) in table.columns.iter().zip(row) {
             let is_skipped = skipped.contains(&column.name)
-                || section == "user" && matches!(column.name, "frontend" | "backend");
+                || section == "user" && matches!(column.name, "frontend" | "backend")
+                || section == "user" && column.name == "password" && has_no_password(&fields);
             if is_skipped {
                 continue;
             }
@@ -441,18 +447,18 @@ impl UserRows {
 }
 
 /// One row by the names of its columns.
-struct Fields<'a> {
-    table: &'a Table,
-    row: &'a [Value],
+pub(super) struct Fields<'a> {
+    pub(super) table: &'a Table,
+    pub(super) row: &'a [Value],
 }
 
 impl Fields<'_> {
-    fn value(&self, name: &str) -> Option<&Value> {
+    pub(super) fn value(&self, name: &str) -> Option<&Value> {
         let at = self.table.columns.iter().position(|column| column.name == name)?;
         self.row.get(at)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         self.value(name).map_or_else(String::new, shown)
     }
 
@@ -464,7 +470,7 @@ impl Fields<'_> {
     }
 }
 
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
         Value::Integer(number) => number.to_string(),
@@ -505,14 +511,24 @@ fn subject(section: &str, fields: &Fields<'_>) -> String {
         ),
         "limit" => format!("trunkline_limits, {} {}", text("scope"), text("name")),
         "tcp_listener" => format!("trunkline_tcp_listeners, {}", text("address")),
-        _ => {
-            format!("mysql_query_rules_fast_routing, {}, {}", text("username"), text("schemaname"))
-        }
+        _ => format!("{}, {}, {}", routes::TABLE, text("username"), text("schemaname")),
     }
 }
 
 fn hostgroup_subject(id: &str) -> String {
     format!("mysql_hostgroup_attributes, hostgroup_id {id}")
+}
+
+/// Whether a user has no password here, rather than an empty one, which would let everybody in: its
+/// attributes say how else it is known.
+fn has_no_password(fields: &Fields<'_>) -> bool {
+    let is_empty = match fields.value("password") {
+        None | Some(Value::Null) => true,
+        Some(Value::Text(text)) => text.is_empty(),
+        Some(Value::Blob(bytes)) => bytes.is_empty(),
+        Some(Value::Integer(_) | Value::Real(_)) => false,
+    };
+    is_empty && user::is_known_otherwise(&fields.text("attributes"))
 }
 
 /// What becomes of one value.
@@ -547,7 +563,7 @@ fn line(section: &str, name: &str, value: &Value, default: Option<&str>) -> Line
     }
 }
 
-fn is_default(value: &Value, default: Option<&str>) -> bool {
+pub(super) fn is_default(value: &Value, default: Option<&str>) -> bool {
     match (value, default) {
         (Value::Null, None | Some("NULL")) => true,
         (Value::Integer(number), Some(default)) => default.parse() == Ok(*number),

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::Write,
     os::unix::fs::OpenOptionsExt,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,7 +13,8 @@ use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
     Desk, FirstRow, Refused, Reply, Session,
-    document::{self, MakeError},
+    document::{self, Made, MakeError},
+    fingerprint::Fingerprint,
     reply::texts,
 };
 use crate::sql::{Movement, Origin};
@@ -55,13 +57,51 @@ impl Desk {
         sql: &str,
         module: Module,
     ) -> Result<Reply, Refused> {
+        let running = Arc::clone(&self.runtime.snapshot().config);
         let made = self
             .with_store(move |store| {
                 check_admin(store, module)?;
-                document::make(store, &[module]).map_err(refusal)
+                document::make(store, &[module], Some(&running)).map_err(refusal)
             })
             .await?;
-        let name = module.name();
+        let what = Loaded { module, user: None };
+        let reply = self.serve_by(session, sql, made, what).await?;
+        if module == Module::AdminVariables {
+            self.renew_accounts().await?;
+            self.renew_ports().await?;
+        }
+        if module == Module::Scheduler {
+            self.renew_jobs().await?;
+        }
+        Ok(reply)
+    }
+
+    /// `LOAD MYSQL USER name TO RUNTIME`: one of very many, without a look at the others.
+    pub(super) async fn load_user(
+        &self,
+        session: &Session,
+        sql: &str,
+        name: String,
+    ) -> Result<Reply, Refused> {
+        let _one_at_a_time = self.loading.lock().await;
+        let running = Arc::clone(&self.runtime.snapshot().config);
+        let wanted = name.clone();
+        let made = self
+            .with_store(move |store| document::make_user(store, &wanted, &running).map_err(refusal))
+            .await?;
+        let what = Loaded { module: Module::MysqlUsers, user: Some(name) };
+        self.serve_by(session, sql, made, what).await
+    }
+
+    /// Serves by a configuration, and notes what of it was loaded.
+    async fn serve_by(
+        &self,
+        session: &Session,
+        sql: &str,
+        made: Made,
+        what: Loaded,
+    ) -> Result<Reply, Refused> {
+        let name = what.module.name();
         let changes = self
             .runtime
             .apply(made.config, format!("{name} (memory)"))
@@ -73,35 +113,25 @@ impl Desk {
         let info = said(changes.len(), &made.warnings);
         let (author, command) = (session.author(), sql.trim().to_owned());
         self.with_store(move |store| {
-            let waiting = needs_restart(store, module)?;
-            store.copy(module, Layer::Memory, Layer::Runtime)?;
-            let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            store.put_variables(Layer::Runtime, pairs)?;
-            note_checksum(store, module)?;
+            what.copy(store)?;
+            note_checksum(store, what.module)?;
             let row = RevisionRow {
                 changed_at: unix_sec(),
                 author: &author,
-                module,
+                module: what.module,
                 command: &command,
                 changes: &noted(&changes),
+                // What is loaded of a user says nothing of the other rows of MEMORY.
+                content: if what.user.is_some() { Layer::Runtime } else { Layer::Memory },
             };
             let noted = store.record(row);
             if let Err(error) = noted {
                 // It runs already; what can't be noted is said, and no reason to fail.
-                tracing::error!(
-                    "{} runs, but config_history has no row of it: {error}",
-                    module.name()
-                );
+                tracing::error!("{name} runs, but config_history has no row of it: {error}");
             }
             Ok(())
         })
         .await?;
-        if module == Module::AdminVariables {
-            self.renew_accounts().await?;
-        }
-        if module == Module::Scheduler {
-            self.renew_jobs().await?;
-        }
         let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
         Ok(Reply::Ok { affected: 0, info, warnings })
     }
@@ -167,28 +197,49 @@ impl Desk {
         let name = table.or(module.tables().first().copied()).unwrap_or("global_variables");
         let sum = self
             .with_store(move |store| {
-                let rows = match table {
-                    Some(table) => store.rows(layer, table)?,
-                    None => rows_of(store, module, layer)?,
-                };
-                Ok(fingerprint(&rows))
+                let mut sum = Fingerprint::default();
+                match table {
+                    Some(table) => sum.eat_table(store, layer, table)?,
+                    None => sum.eat_module(store, layer, module)?,
+                }
+                Ok(sum)
             })
             .await?;
-        let sums = vec![vec![name.to_owned(), shown(sum)]];
+        let sums = vec![vec![name.to_owned(), sum.to_string()]];
         Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
     }
 
     pub(super) async fn global_checksum(&self) -> Result<Reply, Refused> {
         let sum = self
             .with_store(|store| {
-                let mut rows = Vec::new();
+                let mut sum = Fingerprint::default();
                 for module in Module::ALL {
-                    rows.extend(rows_of(store, module, Layer::Runtime)?);
+                    sum.eat_module(store, Layer::Runtime, module)?;
                 }
-                Ok(fingerprint(&rows))
+                Ok(sum)
             })
             .await?;
-        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![shown(sum)]])))
+        Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![sum.to_string()]])))
+    }
+}
+
+/// What was loaded.
+struct Loaded {
+    module: Module,
+    /// One user alone.
+    user: Option<String>,
+}
+
+impl Loaded {
+    /// RUNTIME shows it. What waits for a restart stays there as it runs.
+    fn copy(&self, store: &mut Store) -> Result<(), SqlError> {
+        if let Some(name) = &self.user {
+            return store.copy_user(name);
+        }
+        let waiting = needs_restart(store, self.module)?;
+        store.copy(self.module, Layer::Memory, Layer::Runtime)?;
+        let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        store.put_variables(Layer::Runtime, pairs)
     }
 }
 
@@ -277,53 +328,12 @@ fn checksum_name(module: Module) -> Option<&'static str> {
 /// Notes that a module runs.
 pub(super) fn note_checksum(store: &mut Store, module: Module) -> Result<(), SqlError> {
     let Some(name) = checksum_name(module) else { return Ok(()) };
-    let sum = shown(fingerprint(&rows_of(store, module, Layer::Runtime)?));
-    store.note_checksum(name, unix_sec(), &sum)
-}
-
-/// All rows of a module, variables among them.
-fn rows_of(store: &Store, module: Module, layer: Layer) -> Result<Vec<Vec<Value>>, SqlError> {
-    let mut rows = Vec::new();
-    for table in module.tables() {
-        rows.extend(store.rows(layer, table)?);
-    }
-    if let Some(prefix) = module.prefix() {
-        let variables = store.variables(layer, prefix)?;
-        let pairs = variables.into_iter();
-        rows.extend(pairs.map(|(name, value)| vec![Value::Text(name), Value::Text(value)]));
-    }
-    Ok(rows)
-}
-
-fn shown(sum: u64) -> String {
-    format!("0x{sum:016X}")
+    let mut sum = Fingerprint::default();
+    sum.eat_module(store, Layer::Runtime, module)?;
+    store.note_checksum(name, unix_sec(), &sum.to_string())
 }
 
 /// Seconds of Unix time.
 pub(super) fn unix_sec() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// A number that differs when rows differ (FNV-1a); it compares layers and is no secret.
-fn fingerprint(rows: &[Vec<Value>]) -> u64 {
-    let mut sum = 0xCBF2_9CE4_8422_2325_u64;
-    let mut eat = |bytes: &[u8]| {
-        for byte in bytes {
-            sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
-        }
-    };
-    for row in rows {
-        for value in row {
-            match value {
-                Value::Null => eat(b"n"),
-                Value::Integer(number) => eat(number.to_string().as_bytes()),
-                Value::Real(number) => eat(number.to_string().as_bytes()),
-                Value::Text(text) => eat(text.as_bytes()),
-                Value::Blob(bytes) => eat(bytes),
-            }
-            eat(&[0]);
-        }
-        eat(&[1]);
-    }
-    sum
 }

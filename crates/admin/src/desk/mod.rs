@@ -2,16 +2,20 @@
 //!
 //! Reading order: [`Desk::answer`] (what becomes of a statement), [`load`] (between layers),
 //! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
-//! [`present`] (what there is at the moment, errors, latency), [`start`](mod@start) (what runs
-//! first).
+//! [`digests`], [`present`] (what there is at the moment, errors, latency),
+//! [`start`](mod@start) (what runs first).
 
 mod audit;
+mod digests;
 pub(crate) mod document;
+mod fingerprint;
+mod hostgroups;
 mod load;
 mod numbers;
 mod present;
 mod programs;
 mod reply;
+mod routes;
 mod session;
 mod show;
 mod start;
@@ -87,6 +91,8 @@ pub struct Desk {
     errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
     /// What the scheduler runs.
     jobs: watch::Sender<Vec<Job>>,
+    /// Ports for HTTP beside `http_listen`.
+    ports: watch::Sender<Vec<u16>>,
     /// Scripts that may run at once for who asks over HTTP.
     script_places: Semaphore,
 }
@@ -96,6 +102,7 @@ impl Desk {
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();
         let jobs = programs::jobs(&store).unwrap_or_default();
+        let ports = programs::ports(&store).unwrap_or_default();
         Self {
             followed: None,
             file: file.map(Arc::new),
@@ -107,6 +114,7 @@ impl Desk {
             servers_before: Mutex::new(HashMap::new()),
             errors_before: Mutex::new(HashMap::new()),
             jobs: watch::channel(jobs).0,
+            ports: watch::channel(ports).0,
             script_places: Semaphore::new(programs::SCRIPTS_MAX),
         }
     }
@@ -190,6 +198,7 @@ impl Desk {
             }
             Statement::Empty
             | Statement::Move(_)
+            | Statement::LoadUser(_)
             | Statement::Set(_)
             | Statement::NoEffect
             | Statement::Use(_)
@@ -208,7 +217,9 @@ impl Desk {
     ) -> Result<Reply, Refused> {
         let is_admin = session.access != Access::Stats;
         match &statement {
-            Statement::Move(_) | Statement::Set(_) => self.refuse_edits()?,
+            Statement::Move(_) | Statement::LoadUser(_) | Statement::Set(_) => {
+                self.refuse_edits()?;
+            }
             Statement::Command(Command::SetReadOnly(_) | Command::SaveDigests) => {
                 self.refuse_edits()?;
             }
@@ -223,7 +234,13 @@ impl Desk {
                 session.schema = schema;
                 Ok(Reply::ok())
             }
-            Statement::Move(_) | Statement::Set(_) if !is_admin => Err(Refused::denied()),
+            Statement::Move(_) | Statement::LoadUser(_) | Statement::Set(_) if !is_admin => {
+                Err(Refused::denied())
+            }
+            Statement::LoadUser(name) => {
+                self.refuse_read_only().await?;
+                self.load_user(session, sql, name).await
+            }
             Statement::Move(movement) => {
                 // This one may end it.
                 if movement.module != Module::AdminVariables {

@@ -1,20 +1,16 @@
 //! Tables of statistics and of what runs, filled when a statement names them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::PoisonError};
 
 use trunkline_config::Snapshot;
 use trunkline_rules::{Limit, LimitScope};
 use trunkline_stats::{
-    CacheSums, DigestQuery, DigestRow, DigestSums, MirrorRow, Report, SessionQuery, SessionRow,
-    hostgroup_shown, report::state_name,
+    CacheSums, DigestQuery, MirrorRow, Report, SessionQuery, SessionRow, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::{Address, ServerState};
 
-use super::{Desk, DigestKey, Refused, Reply, is_secret, load::unix_sec, present};
+use super::{Desk, Refused, is_secret, present};
 
 /// The most sessions that are read.
 const SESSIONS_MAX: usize = 200_000;
@@ -45,7 +41,7 @@ impl Desk {
             self.fill_stats_variables().await?;
         }
         if names("stats_mysql_query_digest") {
-            filled.extend(self.digest_tables(names("stats_mysql_query_digest_reset")).await);
+            self.fill_digests(names("stats_mysql_query_digest_reset")).await?;
         }
         if names("processlist") || names("stats_sessions") || names("stats_mysql_users") {
             let query = SessionQuery { rows_max: SESSIONS_MAX, pinned_only: false };
@@ -187,98 +183,6 @@ impl Desk {
         }
         rows
     }
-
-    async fn digest_tables(&self, is_reset: bool) -> Filled {
-        let mut rows = self.runtime.digests().await;
-        let table: Vec<Vec<Value>> = {
-            let before = self.digests_before();
-            // Nothing is looked up as long as nothing was reset.
-            let before = |row: &DigestRow| match before.is_empty() {
-                true => None,
-                false => before.get(&key(row)),
-            };
-            match is_reset {
-                true => rows.iter().filter_map(|row| digest(row.clone(), before(row))).collect(),
-                false => {
-                    let pairs = std::mem::take(&mut rows).into_iter();
-                    pairs
-                        .filter_map(|row| {
-                            let before = before(&row).copied();
-                            digest(row, before.as_ref())
-                        })
-                        .collect()
-                }
-            }
-        };
-        if !is_reset {
-            return vec![("stats_mysql_query_digest", table)];
-        }
-        *self.digests_before() = rows.iter().map(|row| (key(row), row.sums)).collect();
-        vec![("stats_mysql_query_digest", table.clone()), ("stats_mysql_query_digest_reset", table)]
-    }
-
-    /// Forgets what was counted so far.
-    pub(super) async fn reset_digests(&self) {
-        let rows = self.runtime.digests().await;
-        *self.digests_before() = rows.iter().map(|row| (key(row), row.sums)).collect();
-    }
-
-    /// `SAVE MYSQL DIGEST TO DISK`.
-    pub(super) async fn save_digests(&self) -> Result<Reply, Refused> {
-        let filled = self.digest_tables(true).await;
-        let now = unix_sec();
-        let rows: Vec<Vec<Value>> = filled.into_iter().next().map_or(Vec::new(), |(_, rows)| rows);
-        let affected = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        self.with_store(move |store| {
-            let rows = rows.into_iter().map(|row| {
-                let mut row = row;
-                row.insert(0, number(now));
-                row
-            });
-            let rows: Vec<_> = rows.collect();
-            Ok(store.append(Schema::StatsHistory, "history_mysql_query_digest", &rows)?)
-        })
-        .await?;
-        Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
-    }
-
-    fn digests_before(&self) -> MutexGuard<'_, HashMap<DigestKey, DigestSums>> {
-        self.digests_before.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn key(row: &DigestRow) -> DigestKey {
-    (row.digest, row.hostgroup, row.username.clone(), row.schemaname.clone())
-}
-
-/// A row of the digest table since the last reset; `None` when nothing came since. Shortest and
-/// longest times are those since the start.
-fn digest(row: DigestRow, before: Option<&DigestSums>) -> Option<Vec<Value>> {
-    let (sums, before) = (&row.sums, before.copied().unwrap_or_default());
-    let count = sums.count_star.saturating_sub(before.count_star);
-    if count == 0 {
-        return None;
-    }
-    let first_seen = match before.count_star {
-        0 => sums.first_seen,
-        _ => before.last_seen.max(sums.first_seen),
-    };
-    Some(vec![
-        number(hostgroup_shown(row.hostgroup)),
-        Value::Text(row.schemaname),
-        Value::Text(row.username),
-        text(""),
-        Value::Text(format!("0x{:016X}", row.digest)),
-        Value::Text(row.digest_text),
-        number(count),
-        number(first_seen),
-        number(sums.last_seen),
-        number(sums.sum_time.saturating_sub(before.sum_time)),
-        number(sums.min_time),
-        number(sums.max_time),
-        number(sums.sum_rows_affected.saturating_sub(before.sum_rows_affected)),
-        number(sums.sum_rows_sent.saturating_sub(before.sum_rows_sent)),
-    ])
 }
 
 /// ProxySQL's two columns of an address; a Unix socket's port is 0.

@@ -1,6 +1,6 @@
 //! Programs of others: what the scheduler runs, and what is asked for over HTTP.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tokio::sync::{Semaphore, watch};
 use trunkline_store::{Access, Answer, Layer, SqlError, Store, Value};
@@ -24,6 +24,18 @@ impl Desk {
     /// What the scheduler runs, from now on.
     pub fn jobs(&self) -> watch::Receiver<Vec<Job>> {
         self.jobs.subscribe()
+    }
+
+    /// Ports of the loopback where HTTP is answered, beside `http_listen`, from now on.
+    pub fn ports(&self) -> watch::Receiver<Vec<u16>> {
+        self.ports.subscribe()
+    }
+
+    /// The variables `admin-…` that run now are others.
+    pub(super) async fn renew_ports(&self) -> Result<(), Refused> {
+        let ports = self.with_store(|store| Ok(ports(store)?)).await?;
+        self.ports.send_replace(ports);
+        Ok(())
     }
 
     /// Places for scripts that are asked for over HTTP.
@@ -61,6 +73,18 @@ impl Desk {
             _ => None,
         }))
     }
+}
+
+/// ProxySQL's two ports for HTTP, where they are switched on.
+pub(super) fn ports(store: &Store) -> Result<Vec<u16>, SqlError> {
+    let variables: HashMap<String, String> =
+        store.variables(Layer::Runtime, "admin-")?.into_iter().collect();
+    let value = |name: &str| variables.get(name).map_or("", String::as_str);
+    let on = |name: &str| matches!(value(name), "true" | "1");
+    let pairs =
+        [("admin-web_enabled", "admin-web_port"), ("admin-restapi_enabled", "admin-restapi_port")];
+    let found = pairs.into_iter().filter(|(switch, _)| on(switch));
+    Ok(found.filter_map(|(_, port)| value(port).parse().ok()).collect())
 }
 
 /// The active rows of `runtime_scheduler`.

@@ -189,7 +189,7 @@ fn run(
         warnings.extend(first.warnings);
         fill_first(&mut store, &first.rows)?;
     }
-    let made = match document::make(&store, &Module::ALL) {
+    let made = match document::make(&store, &Module::ALL, None) {
         Ok(made) => made,
         Err(MakeError::Rows(lines)) => return Err(StartError(lines)),
         Err(MakeError::Sql(error)) => return Err(error.into()),

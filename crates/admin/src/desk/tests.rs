@@ -218,6 +218,81 @@ fn tables_are_loaded_in_any_order() {
 }
 
 #[test]
+fn one_user_of_many_is_loaded_alone() {
+    let mut fixture = Fixture::new();
+    let insert = "INSERT INTO mysql_users (username, password) VALUES";
+    fixture.done(&format!("{insert} ('one', 'p'), ('two', 'p')"));
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    fixture.done("UPDATE mysql_users SET max_connections = 7");
+    fixture.done(&format!("{insert} ('Three.3', 'p')"));
+    assert_eq!(fixture.done("LOAD MYSQL USER two TO RUNTIME"), "1 change");
+    let limits = |fixture: &Fixture| {
+        let config = fixture.config();
+        let mut limits: Vec<(String, u32)> =
+            config.users.iter().map(|user| (user.name.clone(), user.max_connections)).collect();
+        limits.sort();
+        limits
+    };
+    let pair = |name: &str, limit| (name.to_owned(), limit);
+    assert_eq!(limits(&fixture), [pair("one", 10_000), pair("two", 7)]);
+    let shown = "SELECT group_concat(username || max_connections) FROM runtime_mysql_users";
+    assert_eq!(fixture.value(shown), text("one10000,two7"));
+    // A name that ProxySQL would refuse goes in quotes.
+    let refused = fixture.refused("LOAD MYSQL USER Three.3 TO RUNTIME");
+    assert!(refused.ends_with(": Invalid name Three.3"), "{refused}");
+    fixture.done("load mysql user 'Three.3' to run");
+    assert_eq!(limits(&fixture).len(), 3);
+    let refused = fixture.refused("LOAD MYSQL USER nobody FROM MEMORY");
+    assert!(refused.contains("mysql_users has no user `nobody`"), "{refused}");
+    // What was loaded can be loaded again: what ran, and not what MEMORY had.
+    fixture.done("DELETE FROM mysql_users");
+    let revision = "SELECT max(revision) FROM disk.config_history WHERE command LIKE '%user two%'";
+    let Value::Integer(revision) = fixture.value(revision) else { panic!("no revision") };
+    fixture.done(&format!("LOAD MYSQL USERS FROM REVISION {revision}"));
+    let edited = "SELECT group_concat(username || max_connections) FROM mysql_users";
+    assert_eq!(fixture.value(edited), text("one10000,two7"));
+}
+
+#[test]
+fn wrong_fast_routes_are_named_and_nothing_of_them_runs() {
+    let mut fixture = Fixture::new();
+    let insert = "INSERT INTO mysql_query_rules_fast_routing
+                  (username, schemaname, flagIN, destination_hostgroup, comment) VALUES";
+    fixture.done(&format!("{insert} ('u', 's', 0, 5, '')"));
+    fixture.done("LOAD MYSQL QUERY RULES TO RUNTIME");
+    assert_eq!(fixture.config().fast_routes.len(), 1);
+    fixture.done(&format!("{insert} ('v', 's', -1, 5, ''), ('w', 's', 0, 3000000000, '')"));
+    fixture.done(&format!("{insert} ('x', 's', 'no', 5, '')"));
+    let refused = fixture.refused("LOAD MYSQL QUERY RULES TO RUNTIME");
+    for part in ["fast_routing, v, s: flagIN", "w, s: destination_hostgroup", "x, s: `flagIN`"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    // Other modules are loaded with the routes as they run.
+    let running = Arc::clone(&fixture.config().fast_routes);
+    fixture.done("INSERT INTO mysql_users (username, password) VALUES ('u', 'p')");
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    assert!(Arc::ptr_eq(&fixture.config().fast_routes, &running));
+    assert_eq!(
+        fixture.value("SELECT count(*) FROM runtime_mysql_query_rules_fast_routing"),
+        Value::Integer(1)
+    );
+}
+
+#[test]
+fn ports_for_http_are_those_that_are_switched_on() {
+    let mut fixture = Fixture::new();
+    let ports = fixture.desk.ports();
+    assert_eq!(*ports.borrow(), Vec::<u16>::new());
+    fixture.done("SET admin-web_enabled = true");
+    fixture.done("SET admin-web_port = 7080");
+    fixture.done("LOAD ADMIN VARIABLES TO RUNTIME");
+    assert_eq!(*ports.borrow(), [7080]);
+    fixture.done("SET admin-restapi_enabled = true");
+    fixture.done("LOAD ADMIN VARIABLES TO RUNTIME");
+    assert_eq!(*ports.borrow(), [7080, 6070]);
+}
+
+#[test]
 fn both_rows_of_a_user_are_one_user() {
     let mut fixture = Fixture::new();
     fixture.done(
@@ -250,9 +325,9 @@ fn attributes_of_users_say_what_columns_do_not() {
     let [user] = users.as_slice() else { panic!("{users:?}") };
     assert_eq!(user.allow_from.to_string(), "localhost,10.0.0.0/8");
     assert!(user.retained_password.is_some());
-    fixture.done("UPDATE mysql_users SET attributes = '{\"allow_from\": [\"nowhere\"]}'");
+    fixture.done("UPDATE mysql_users SET attributes = '{\"allow_from\": [\"10.0.0.1/8\"]}'");
     let error = fixture.refused("LOAD MYSQL USERS TO RUNTIME");
-    assert!(error.contains("`nowhere` is not a network"), "{error}");
+    assert!(error.contains("`10.0.0.1/8` is not a network"), "{error}");
 }
 
 #[test]

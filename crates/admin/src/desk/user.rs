@@ -43,6 +43,14 @@ pub(super) fn attributes(text: &str) -> Option<String> {
     lines.map(|lines| lines.concat()).filter(|lines| !lines.is_empty())
 }
 
+/// Whether attributes say how clients are known without a password: by a server's word, or by their
+/// process.
+pub(super) fn is_known_otherwise(text: &str) -> bool {
+    let attributes: Map<String, Json> = serde_json::from_str(text).unwrap_or_default();
+    attributes.get("server_checks_password") == Some(&Json::Bool(true))
+        || attributes.contains_key("unix_user")
+}
+
 fn attribute(name: &str, value: &Json) -> Option<String> {
     match (name, value) {
         ("spiffe_id", Json::String(id)) => {

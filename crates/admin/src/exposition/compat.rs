@@ -10,34 +10,40 @@ use crate::desk::host_and_port;
 /// A number of a server.
 type Sum = fn(&ServerRow) -> u64;
 /// Labels and values.
-type Series<'a> = Vec<(Vec<(&'a str, String)>, u64)>;
+type Rows = Vec<(Vec<(&'static str, String)>, u64)>;
 
 /// Writes them all.
-pub(super) fn proxysql(out: &mut Exposition, report: &Report) {
+pub(super) fn proxysql(out: &mut Exposition<'_>, report: &Report) {
     process(out, report);
     traffic(out, report);
     pool(out, &report.servers);
 }
 
-fn put(out: &mut Exposition, name: &str, kind: MetricKind, help: &str, series: &Series<'_>) {
-    out.head_lines(name, kind, help);
-    for (labels, value) in series {
-        let labels: Vec<(&str, &str)> =
+fn put(
+    out: &mut Exposition<'_>,
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+    rows: &Rows,
+) {
+    out.begin(name, kind, help);
+    for (labels, value) in rows {
+        let labels: Vec<(&'static str, &str)> =
             labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        out.sample(name, "", &labels, value);
+        out.sample(&labels, *value);
     }
 }
 
-fn one(value: u64) -> Series<'static> {
+fn one(value: u64) -> Rows {
     vec![(Vec::new(), value)]
 }
 
-fn by<'a>(label: &'a str, values: &[(&str, u64)]) -> Series<'a> {
+fn by(label: &'static str, values: &[(&str, u64)]) -> Rows {
     let series = values.iter();
     series.map(|(name, value)| (vec![(label, (*name).to_owned())], *value)).collect()
 }
 
-fn process(out: &mut Exposition, report: &Report) {
+fn process(out: &mut Exposition<'_>, report: &Report) {
     let process = &report.process;
     let uptime = process.now_unix_sec.saturating_sub(process.started_unix_sec);
     let counter = MetricKind::Counter;
@@ -47,13 +53,30 @@ fn process(out: &mut Exposition, report: &Report) {
     put(out, "proxysql_mysql_thread_workers", gauge, "Threads that serve clients.", &workers);
     let version = one(process.configuration.version);
     put(out, "proxysql_servers_table_version_total", counter, "Configurations so far.", &version);
-    let cache = one(process.cache.bytes);
-    put(out, "proxysql_query_cache_memory_bytes", gauge, "Bytes of cached results.", &cache);
-    let entries = one(process.cache.entries);
-    put(out, "proxysql_query_cache_entries", gauge, "Cached results.", &entries);
 }
 
-fn traffic(out: &mut Exposition, report: &Report) {
+fn cache(out: &mut Exposition<'_>, report: &Report) {
+    let (counter, gauge) = (MetricKind::Counter, MetricKind::Gauge);
+    let (cache, counters) = (&report.process.cache, &report.counters);
+    let bytes = one(cache.bytes);
+    put(out, "proxysql_query_cache_memory_bytes", gauge, "Bytes of cached results.", &bytes);
+    // Its name, although it goes down too.
+    let entries = one(cache.entries);
+    put(out, "proxysql_query_cache_entries_total", gauge, "Cached results.", &entries);
+    let purged = one(cache.purged);
+    let help = "Results that were let go for others.";
+    put(out, "proxysql_query_cache_purged_total", counter, help, &purged);
+    let missed = counters.cache_lookups.saturating_sub(counters.cache_hits);
+    let asked = by("status", &[("err", missed), ("ok", counters.cache_hits)]);
+    put(out, "proxysql_query_cache_count_get_total", counter, "Look-ups of results.", &asked);
+    let stored = one(counters.cache_stored);
+    put(out, "proxysql_query_cache_count_set_total", counter, "Results stored.", &stored);
+    let written = counters.cache_stored_bytes;
+    let bytes = by("op", &[("written", written), ("read", counters.cache_sent_bytes)]);
+    put(out, "proxysql_query_cache_bytes_total", counter, "Bytes of results.", &bytes);
+}
+
+fn traffic(out: &mut Exposition<'_>, report: &Report) {
     let counters = &report.counters;
     let counter = MetricKind::Counter;
     let gauge = MetricKind::Gauge;
@@ -63,6 +86,17 @@ fn traffic(out: &mut Exposition, report: &Report) {
     );
     let help = "Clients' connections.";
     put(out, "proxysql_client_connections_total", counter, help, &connections);
+    let servers = |of: fn(&ServerRow) -> u64| report.servers.iter().map(of).sum::<u64>();
+    let created = [
+        ("created", servers(|row| row.counters.connect_ok)),
+        ("aborted", servers(|row| row.counters.connect_err)),
+    ];
+    let created = by("status", &created);
+    let help = "Connections to servers.";
+    put(out, "proxysql_server_connections_total", counter, help, &created);
+    let all = |row: &ServerRow| row.connections.by_state().iter().map(|(_, count)| count).sum();
+    let help = "Connections to servers now.";
+    put(out, "proxysql_server_connections_connected", gauge, help, &one(servers(all)));
     let connected = one(report.clients_connected());
     let help = "Clients connected now.";
     put(out, "proxysql_client_connections_connected", gauge, help, &connected);
@@ -76,38 +110,33 @@ fn traffic(out: &mut Exposition, report: &Report) {
         &[("received", counters.client_bytes_received), ("sent", counters.client_bytes_sent)],
     );
     put(out, "proxysql_queries_frontends_bytes_total", counter, "Bytes of clients.", &bytes);
-    let sum = |of: fn(&ServerRow) -> u64| report.servers.iter().map(of).sum::<u64>();
     let bytes = by(
         "traffic_flow",
         &[
-            ("received", sum(|row| row.counters.bytes_received)),
-            ("sent", sum(|row| row.counters.bytes_sent)),
+            ("received", servers(|row| row.counters.bytes_received)),
+            ("sent", servers(|row| row.counters.bytes_sent)),
         ],
     );
     put(out, "proxysql_queries_backends_bytes_total", counter, "Bytes of servers.", &bytes);
-    let denied = by(
-        "type",
-        &[
-            ("max_connections", counters.clients_refused_too_many),
-            ("max_user_connections", counters.clients_refused_user_limit),
-            ("wrong_password", counters.clients_refused_access_denied),
-        ],
-    );
-    put(out, "proxysql_access_denied_total", counter, "Clients refused, by cause.", &denied);
-    let asked = one(counters.cache_lookups);
-    put(out, "proxysql_query_cache_count_get_total", counter, "Look-ups of results.", &asked);
-    let found = one(counters.cache_hits);
-    put(out, "proxysql_query_cache_count_get_ok_total", counter, "Results found.", &found);
+    let denied = [
+        ("proxysql_access_denied_max_connections_total", counters.clients_refused_too_many),
+        ("proxysql_access_denied_max_user_connections_total", counters.clients_refused_user_limit),
+        ("proxysql_access_denied_wrong_password_total", counters.clients_refused_access_denied),
+    ];
+    for (name, refused) in denied {
+        put(out, name, counter, "Clients refused for this cause.", &one(refused));
+    }
+    cache(out, report);
     let seconds = one(report.latency.sum_us() / 1_000_000);
     let help = "Seconds that statements took.";
     put(out, "proxysql_backend_query_time_seconds_total", counter, help, &seconds);
 }
 
-fn pool(out: &mut Exposition, servers: &[ServerRow]) {
+fn pool(out: &mut Exposition<'_>, servers: &[ServerRow]) {
     let counter = MetricKind::Counter;
     let gauge = MetricKind::Gauge;
     let series = |more: &[(&'static str, Sum)], label: &'static str| {
-        let mut series: Series<'static> = Vec::new();
+        let mut series: Rows = Vec::new();
         for row in servers {
             let (host, port) = host_and_port(&row.address);
             for (value, of) in more {
@@ -139,7 +168,7 @@ fn pool(out: &mut Exposition, servers: &[ServerRow]) {
     let help = "Statements of servers.";
     put(out, "proxysql_connpool_conns_queries_total", counter, help, &queries);
     let bytes = [
-        ("received", (|row: &ServerRow| row.counters.bytes_received) as Sum),
+        ("recv", (|row: &ServerRow| row.counters.bytes_received) as Sum),
         ("sent", |row| row.counters.bytes_sent),
     ];
     let bytes = series(&bytes, "traffic_flow");

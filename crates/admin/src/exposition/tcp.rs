@@ -7,7 +7,7 @@ use trunkline_stats::{
 
 use super::Exposition;
 
-pub(super) fn listeners(out: &mut Exposition, report: &Report) {
+pub(super) fn listeners(out: &mut Exposition<'_>, report: &Report) {
     // Without such listeners there is nothing to say, not even that there is nothing.
     if report.tcp.is_empty() {
         return;
@@ -23,19 +23,19 @@ pub(super) fn listeners(out: &mut Exposition, report: &Report) {
         out.counter_head(0, spec);
         for row in &report.tcp {
             let value = row.counters.iter().nth(index).map_or(0, |(_, value)| value);
-            out.sample(spec.metric, "", &[("listener", row.listener.as_str())], value);
+            out.sample(&[("listener", row.listener.as_str())], value);
         }
     }
     servers(out, &report.tcp);
 }
 
-fn servers(out: &mut Exposition, listeners: &[TcpListenerRow]) {
+fn servers(out: &mut Exposition<'_>, listeners: &[TcpListenerRow]) {
     let rows = || listeners.iter().flat_map(|row| row.servers.iter().map(move |it| (row, it)));
     out.head(&metrics::TCP_SERVER_CONNECTIONS);
     for (row, server) in rows() {
         let hostgroup = server.hostgroup.to_string();
         let labels = labels(row, &hostgroup, &server.address);
-        out.sample(metrics::TCP_SERVER_CONNECTIONS.name, "", &labels, server.connections);
+        out.sample(&labels, server.connections);
     }
     let mut metric = "";
     for (index, spec) in TcpServerCounters::SPECS.iter().enumerate() {
@@ -46,7 +46,7 @@ fn servers(out: &mut Exposition, listeners: &[TcpListenerRow]) {
             let mut labels = labels(row, &hostgroup, &server.address).to_vec();
             labels.extend(spec.label);
             let value = server.counters.iter().nth(index).map_or(0, |(_, value)| value);
-            out.sample(spec.metric, "", &labels, value);
+            out.sample(&labels, value);
         }
     }
 }

@@ -5,7 +5,7 @@ use trunkline_stats::DigestQuery;
 use super::*;
 use crate::sample;
 
-fn text(digests_max: usize) -> String {
+fn written(digests_max: usize) -> String {
     metrics_text(&sample::report(DigestQuery::ALL), digests_max)
 }
 
@@ -30,7 +30,7 @@ fn series(text: &str) -> BTreeMap<&str, f64> {
 
 #[test]
 fn every_metric_of_the_manual_is_there_once() {
-    let text = text(10);
+    let text = written(10);
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let (types, others): (Vec<&str>, Vec<&str>) =
         types.partition(|line| line.starts_with("trunkline_"));
@@ -50,7 +50,7 @@ fn every_metric_of_the_manual_is_there_once() {
 
 #[test]
 fn series_have_the_numbers_of_the_report() {
-    let text = text(0);
+    let text = written(0);
     let series = series(&text);
     let check = |name: &str, expected: f64| assert_eq!(series.get(name), Some(&expected), "{name}");
     check("trunkline_statements_total", 8_840.0);
@@ -78,16 +78,16 @@ fn series_have_the_numbers_of_the_report() {
 
 #[test]
 fn labels_are_escaped() {
-    assert!(text(0).contains(r#"server="unix:/run/mysqld/\"odd\\name\".sock""#));
-    let mut out = Exposition::default();
-    out.sample("name", "", &[("label", "a\nb")], 1);
-    assert_eq!(out.text, "name{label=\"a\\nb\"} 1\n");
+    assert!(written(0).contains(r#"server="unix:/run/mysqld/\"odd\\name\".sock""#));
+    let mut out = String::new();
+    text::sample(&mut out, "name", "", &[("label", "a\nb")], "1");
+    assert_eq!(out, "name{label=\"a\\nb\"} 1\n");
 }
 
 #[test]
 fn digests_and_rules_are_bounded() {
-    assert!(!text(0).contains("trunkline_digest_statements_total"));
-    let three = text(3);
+    assert!(!written(0).contains("trunkline_digest_statements_total"));
+    let three = written(3);
     let rows =
         three.lines().filter(|line| line.starts_with("trunkline_digest_time_seconds_total{"));
     assert_eq!(rows.count(), 3);
@@ -101,9 +101,115 @@ fn digests_and_rules_are_bounded() {
 
 #[test]
 fn seconds_are_exact_and_short() {
-    let check = |us: u64, expected: &str| assert_eq!(seconds(us), expected);
+    let check = |us: u64, expected: &str| assert_eq!(text::seconds(us), expected);
     check(0, "0");
     check(64, "0.000064");
     check(1_500_000, "1.5");
     check(10_000_000, "10");
+}
+
+/// Fields of a message: number, and what is in it (a number's bytes, or those of its length).
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (first, rest) = bytes.split_first().expect("a byte");
+            *bytes = rest;
+            number |= u64::from(first & 0x7F) << shift;
+            if first & 0x80 == 0 {
+                break;
+            }
+        }
+        number
+    }
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let len = match tag & 7 {
+            0 => {
+                found.push((tag >> 3, varint(&mut bytes).to_le_bytes().to_vec()));
+                continue;
+            }
+            1 => 8,
+            _ => usize::try_from(varint(&mut bytes)).expect("a length"),
+        };
+        let (value, rest) = bytes.split_at(len);
+        found.push((tag >> 3, value.to_vec()));
+        bytes = rest;
+    }
+    found
+}
+
+#[test]
+fn protobuf_has_native_histograms_beside_classic_ones() {
+    let report = sample::report(DigestQuery::ALL);
+    let body = metrics_body(&report, 0, Form::Protobuf);
+    // A stream of messages behind their lengths reads as fields of no number that matter here:
+    // take the lengths off.
+    let mut families = Vec::new();
+    let mut rest = body.as_slice();
+    while !rest.is_empty() {
+        let (mut len, mut shift) = (0_usize, 0);
+        loop {
+            let (first, after) = rest.split_first().expect("a byte");
+            rest = after;
+            len |= usize::from(first & 0x7F) << shift;
+            shift += 7;
+            if first & 0x80 == 0 {
+                break;
+            }
+        }
+        let (family, after) = rest.split_at(len);
+        families.push(fields(family));
+        rest = after;
+    }
+    let named = |name: &str| {
+        let of = |family: &&Vec<(u64, Vec<u8>)>| family.contains(&(1, name.as_bytes().to_vec()));
+        families.iter().find(of).unwrap_or_else(|| panic!("no {name}"))
+    };
+    let whole = |value: u64| value.to_le_bytes().to_vec();
+    assert!(named("trunkline_statements_total").contains(&(3, whole(0))));
+    assert!(named("proxysql_connpool_conns").contains(&(3, whole(1))));
+    let latency = named("trunkline_statement_latency_seconds");
+    assert!(latency.contains(&(3, whole(4))));
+    let (_, metric) = latency.iter().find(|(number, _)| *number == 4).expect("a series");
+    let (_, histogram) = &fields(metric)[0];
+    let histogram = fields(histogram);
+    let count = report.latency.count();
+    assert!(histogram.contains(&(1, whole(count))));
+    // sint32: 2 is written as 4.
+    assert!(histogram.contains(&(5, whole(4))), "schema 2");
+    let is = |number: u64| histogram.iter().filter(move |(found, _)| *found == number);
+    assert_eq!(is(3).count(), BUCKET_EXPONENTS.count(), "classic buckets");
+    let zeros = is(7).map(|(_, value)| value.clone()).next().expect("zeros");
+    let (mut sum, mut last) = (u64::from_le_bytes(zeros.try_into().expect("8 bytes")), 0_i64);
+    for (_, delta) in is(13) {
+        let delta = u64::from_le_bytes(delta.clone().try_into().expect("8 bytes"));
+        let delta = (delta >> 1).cast_signed() ^ -(delta & 1).cast_signed();
+        last += delta;
+        sum += u64::try_from(last).expect("counts are not negative");
+    }
+    assert_eq!(sum, count, "every duration is in a native bucket");
+    let lengths = is(12).map(|(_, span)| {
+        let (_, length) =
+            fields(span).into_iter().find(|(number, _)| *number == 2).expect("length");
+        u64::from_le_bytes(length.try_into().expect("8 bytes"))
+    });
+    assert_eq!(lengths.sum::<u64>(), is(13).count() as u64);
+}
+
+#[test]
+fn openmetrics_tells_no_name_twice_and_ends() {
+    let report = sample::report(DigestQuery::ALL);
+    let body = metrics_body(&report, 10, Form::OpenMetrics);
+    let text = String::from_utf8(body).expect("UTF-8");
+    assert!(text.ends_with("\n# EOF\n"));
+    let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let unique: BTreeSet<&str> = names.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(unique.len(), names.len());
+    assert!(names.contains(&"trunkline_statements counter"));
+    assert!(names.contains(&"proxysql_connpool_conns gauge"));
+    assert!(names.contains(&"proxysql_connpool_conns_total unknown"));
+    assert!(text.contains("\ntrunkline_statements_total 8840\n"));
+    assert!(text.contains("le=\"1.048576\""));
 }

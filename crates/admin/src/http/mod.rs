@@ -3,6 +3,7 @@
 
 mod api;
 mod guard;
+mod ports;
 mod query;
 mod rest;
 
@@ -11,7 +12,7 @@ use std::{io, sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::{RawQuery, State},
-    http::{StatusCode, Uri, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -21,10 +22,12 @@ use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report, S
 
 use crate::{
     desk::Desk,
-    exposition::{self, metrics_text},
+    exposition::{self, Form, metrics_body},
     source::{Health, StatusSource},
+    status::status_text,
 };
 use guard::GuardedListener;
+pub use ports::keep_ports;
 use query::Query;
 
 /// How long a request waits for the workers' numbers.
@@ -43,6 +46,7 @@ pub const SESSIONS_MAX: usize = 10_000;
 pub const SESSIONS_DEFAULT: usize = 50;
 
 const ROUTES: &str = "\
+GET /                           what `trunkline status` shows
 GET /metrics                    metrics for Prometheus; ?digests=N adds the N heaviest digests
 GET /healthz                    200 while the process works, 503 with the reason otherwise
 GET /readyz                     200 while new clients are welcome; turns first at a graceful stop
@@ -103,6 +107,7 @@ pub async fn serve(
 
 fn router(source: Arc<dyn StatusSource>, desk: Option<Arc<Desk>>, report_time: Duration) -> Router {
     Router::new()
+        .route("/", get(home))
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -159,12 +164,26 @@ fn rows_of_each_worker(order: DigestOrder, limit: usize) -> DigestQuery {
     DigestQuery { order, rows_max: limit.saturating_mul(4) }
 }
 
-async fn metrics(source: Source, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
+async fn metrics(
+    source: Source,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
     let query = Query::parse(query.as_deref(), &["digests"]).map_err(Refusal::BadQuery)?;
     let digests = query.number("digests", 0, exposition::DIGESTS_MAX).map_err(Refusal::BadQuery)?;
     let asked = rows_of_each_worker(DigestOrder::SumTime, digests);
-    let body = metrics_text(&report(&source, asked).await?, digests);
-    Ok(([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], body).into_response())
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let form = Form::wanted(&accept.collect::<Vec<_>>().join(","));
+    let body = metrics_body(&report(&source, asked).await?, digests, form);
+    Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
+}
+
+/// The page for people.
+async fn home(source: Source) -> Result<Response, Refusal> {
+    let asked = rows_of_each_worker(DigestOrder::SumTime, STATUS_DIGESTS);
+    let report = report(&source, asked).await?;
+    let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((kind, format!("{}\n{ROUTES}", status_text(&report))).into_response())
 }
 
 async fn healthz(State(answering): Source) -> Response {

@@ -172,7 +172,8 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             | Step::Decrypt(_)
             | Step::VerifyHash { .. }
             | Step::AskServer { .. }
-            | Step::LookUp => {
+            | Step::LookUp
+            | Step::NameHost => {
                 tracing::warn!("an administrator at {} was refused", asked.host);
                 desk.audit_login("", &asked.host, wire.is_encrypted(), false);
                 wire.flush().await?;

@@ -37,6 +37,8 @@ pub enum Statement {
     Empty,
     /// `LOAD` or `SAVE`.
     Move(Movement),
+    /// `LOAD MYSQL USER name TO RUNTIME`.
+    LoadUser(String),
     /// `SHOW`, `DESCRIBE` and the like.
     Show(Show),
     /// `SET` of a variable of the proxy.
@@ -64,11 +66,17 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
         return Ok(Statement::Empty);
     };
     let parsed = match first.as_str() {
-        "LOAD" | "SAVE" => movement::parse(&words).map(Some)?,
+        "LOAD" | "SAVE" => match movement::user(&text, &words)? {
+            Some(name) => Some(Statement::LoadUser(name)),
+            None => movement::parse(&words).map(Some)?,
+        },
         "SHOW" | "DESCRIBE" | "DESC" => show::parse(&text, &words)?.map(Statement::Show),
         "EXPLAIN" => command::explain(&text, &words).or_else(|| show::explain(&words)),
         "SET" => Some(set::parse(&text, &words)?),
-        "USE" => rest.first().map(|name| Statement::Use(text::unquoted(name).to_owned())),
+        "USE" => {
+            let name = text.spelled().get(1).map(|name| text::unquoted(name).to_owned());
+            name.map(Statement::Use)
+        }
         "BEGIN" | "COMMIT" | "ROLLBACK" | "LOCK" | "UNLOCK" => Some(Statement::NoEffect),
         "START" if rest.first().is_some_and(|word| word == "TRANSACTION") => {
             Some(Statement::NoEffect)

@@ -2,7 +2,7 @@
 
 use trunkline_store::{Layer, Module};
 
-use super::{Command, Statement};
+use super::{Command, Statement, text::Text};
 
 /// Where rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,26 @@ pub fn parse(words: &[String]) -> Result<Statement, String> {
     let module = module(&names.join(" "))?;
     let (from, to) = ends(verb, direction, place)?;
     Ok(Statement::Move(Movement { module, from, to }))
+}
+
+/// The name in `LOAD MYSQL USER name TO RUNTIME`; `None` when it is another statement.
+///
+/// # Errors
+/// A name that ProxySQL would refuse, and is not quoted.
+pub fn user(text: &Text, words: &[String]) -> Result<Option<String>, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (["LOAD", "MYSQL", "USER", _, "TO", "RUNTIME" | "RUN"]
+    | ["LOAD", "MYSQL", "USER", _, "FROM", "MEMORY" | "MEM"]) = words.as_slice()
+    else {
+        return Ok(None);
+    };
+    let name = text.spelled().get(3).cloned().unwrap_or_default();
+    let bare = super::text::unquoted(&name).to_owned();
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-+_".contains(char);
+    match bare != name || name.chars().all(is_plain) {
+        true => Ok(Some(bare)),
+        false => Err(format!("Invalid name {name}")),
+    }
 }
 
 fn module(name: &str) -> Result<Module, String> {

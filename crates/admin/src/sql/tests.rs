@@ -32,6 +32,13 @@ fn parsed(sql: &str) -> Statement {
 }
 
 #[test]
+fn names_keep_their_letters() {
+    assert_eq!(parsed("use stats"), Statement::Use("stats".to_owned()));
+    assert_eq!(parsed("USE `Main`;"), Statement::Use("Main".to_owned()));
+    assert_eq!(parsed("load mysql user Bob to run"), Statement::LoadUser("Bob".to_owned()));
+}
+
+#[test]
 fn every_spelling_of_load_and_save_moves_the_same() {
     use Layer::{Disk, Memory, Runtime};
     let check = |spellings: &[&str], from: Layer, to: Layer| {

@@ -52,7 +52,7 @@ impl Entries {
         self,
         settings: Settings,
         rule_set: RuleSet,
-        fast_routes: FastRoutes,
+        fast_routes: Arc<FastRoutes>,
     ) -> Config {
         Config {
             settings,
@@ -64,7 +64,7 @@ impl Entries {
             rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
             tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
-            fast_routes: Arc::new(fast_routes),
+            fast_routes,
             guards: Arc::new(self.guards),
         }
     }

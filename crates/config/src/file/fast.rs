@@ -1,6 +1,6 @@
 //! Fast routing rules: `[[fast_routing]]`, and the file that `fast_routing_file` names.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use trunkline_rules::{FastRoute, FastRoutes, FastRoutesBuilder};
 use trunkline_topology::HostgroupId;
@@ -108,6 +108,48 @@ fn route_of(line: &str) -> Result<FastRoute<'_>, String> {
     let destination_hostgroup =
         HostgroupId(number("destination_hostgroup", to, *HOSTGROUPS.end())?);
     Ok(FastRoute { username, schemaname, flag, destination_hostgroup })
+}
+
+/// Fast routing rules from rows of a table. There may be a million of them: they take the way of
+/// no text.
+#[derive(Debug, Default)]
+pub struct RouteRows {
+    builder: FastRoutesBuilder,
+}
+
+impl RouteRows {
+    /// Adds a row; its numbers are as they were written.
+    ///
+    /// # Errors
+    /// What is wrong with it, for [`crate::ConfigError`]'s words.
+    pub fn add(
+        &mut self,
+        username: &str,
+        schemaname: &str,
+        flag_in: i64,
+        hostgroup: i64,
+    ) -> Result<(), String> {
+        let number = |name: &str, number: i64, max: u32| {
+            let found = u32::try_from(number).ok().filter(|number| *number <= max);
+            found.ok_or_else(|| format!("{name} must be 0 to {max}, not {number}"))
+        };
+        let flag = number("flagIN", flag_in, u32::MAX)?;
+        let to = number("destination_hostgroup", hostgroup, *HOSTGROUPS.end())?;
+        let route =
+            FastRoute { username, schemaname, flag, destination_hostgroup: HostgroupId(to) };
+        self.builder.add(route).map_err(|error| error.to_string())
+    }
+
+    /// Builds the table.
+    ///
+    /// # Errors
+    /// When two rows have one key, which a table's own key does not let happen.
+    pub fn finish(self) -> Result<Arc<FastRoutes>, String> {
+        self.builder.finish().map(Arc::new).map_err(|same| {
+            let (first, second) = same.first().map_or((0, 0), |pair| (pair.first, pair.second));
+            format!("rows {first} and {second} have one username, schemaname and flagIN")
+        })
+    }
 }
 
 impl FastEntries {

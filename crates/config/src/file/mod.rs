@@ -16,19 +16,25 @@ mod user;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use toml::de::{DeTable, DeValue};
+use trunkline_rules::FastRoutes;
+use trunkline_topology::User;
 
 use crate::{
     Config, ConfigError, SETTINGS, Settings,
     file::{
-        check::Entries,
+        check::{Entries, Placed},
         report::Report,
         table::{Table, given},
     },
 };
 
+pub use fast::RouteRows;
 pub(crate) use report::did_you_mean;
 pub use rows::{TableRow, table_rows};
+pub use user::USERS_FILE;
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
 ///
@@ -88,20 +94,34 @@ pub fn parse(
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_tables(text: &str, source_name: &str) -> Result<Config, Vec<ConfigError>> {
-    let no_files = |path: &str| Err(format!("tables have no file `{path}`"));
-    parse_from(Origin::Tables, text, source_name, &no_files)
+pub fn parse_tables(
+    text: &str,
+    source_name: &str,
+    ready: &Ready,
+    files: &dyn FileSource,
+) -> Result<Config, Vec<ConfigError>> {
+    parse_from(Origin::Tables(ready), text, source_name, files)
+}
+
+/// Parts of a configuration that were made before, and so are not in the text of
+/// [`parse_tables`].
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// Users beside those of the text.
+    pub users: Vec<Arc<User>>,
+    /// All fast routing rules.
+    pub fast_routes: Arc<FastRoutes>,
 }
 
 /// Where a text comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+#[derive(Clone, Copy)]
+enum Origin<'a> {
     File,
-    Tables,
+    Tables(&'a Ready),
 }
 
 fn parse_from(
-    origin: Origin,
+    origin: Origin<'_>,
     text: &str,
     source_name: &str,
     files: &dyn FileSource,
@@ -128,7 +148,12 @@ fn parse_from(
     }
     match origin {
         Origin::File => check::check_presence(&entries, &mut report),
-        Origin::Tables => entries.unsure = true,
+        Origin::Tables(ready) => {
+            entries.unsure = true;
+            // Their places are nowhere: nothing is found wrong with them again.
+            let placed = |user: &Arc<User>| (Placed { value: Arc::clone(user), at: 0 }, None);
+            entries.users.extend(ready.users.iter().map(placed));
+        }
     }
     let file_at = document.get("fast_routing_file").map_or(0, |value| value.span().start);
     fast::read_file(&settings, file_at, files, &mut report, &mut entries.fast);
@@ -138,6 +163,13 @@ fn parse_from(
     entries.guards = guard::finish(guards, firewall_at, &mut report);
     let mut fast = std::mem::take(&mut entries.fast);
     let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), file_at, &mut report);
+    let fast_routes = match origin {
+        Origin::File => Arc::new(fast_routes),
+        Origin::Tables(ready) => {
+            debug_assert!(fast_routes.is_empty(), "they are rows, and in no text");
+            Arc::clone(&ready.fast_routes)
+        }
+    };
     match rule_set {
         Some(rule_set) if report.is_empty() => {
             Ok(entries.into_config(settings, rule_set, fast_routes))

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
-    Address, HostgroupId, Password, Pipeline, ReadWriteSplit, ServerCompression, ServerState,
+    Address, HostName, HostgroupId, Password, Pipeline, ReadWriteSplit, ServerCompression,
+    ServerState,
 };
 
 use super::*;
@@ -350,7 +351,7 @@ fn a_user_has_another_account_on_servers_and_a_password_before() {
     let backend = renamed.backend.as_ref().expect("an account");
     assert_eq!((&*backend.user, backend.retained_password.is_some()), ("u", true));
     let listed = read("allow_from=['10.0.0.0/8', 'localhost']");
-    assert!(listed.allow_from.includes(None));
+    assert!(listed.allow_from.includes(None, &HostName::Unasked));
 
     let check = |keys: &str, expected: &str| {
         let said = errors(&user(&format!("name='u'\npassword='p'\n{keys}")));

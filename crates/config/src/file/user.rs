@@ -279,7 +279,7 @@ fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, String> 
 }
 
 /// Where the system's users are. Those of other directories are given by their numbers.
-const USERS_FILE: &str = "/etc/passwd";
+pub const USERS_FILE: &str = "/etc/passwd";
 
 /// The account on the servers, where it is another one.
 fn read_backend(

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +14,8 @@ use rustls::{
     },
 };
 
+use trunkline_topology::Secret;
+
 /// The longest file that is read: a list of revoked certificates may be long.
 const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
 
@@ -20,11 +23,20 @@ const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
 pub(super) struct Files<'a> {
     folder: &'a Path,
     read: Vec<u8>,
+    /// Whether secrets are read that are open to others.
+    takes_open: bool,
+    /// Those that were.
+    open: Vec<String>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(folder: &'a Path) -> Self {
-        Self { folder, read: Vec::new() }
+    pub(super) fn new(folder: &'a Path, takes_open: bool) -> Self {
+        Self { folder, read: Vec::new(), takes_open, open: Vec::new() }
+    }
+
+    /// What an operator should hear of the files that were read.
+    pub(super) fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.open)
     }
 
     /// A hash of all that was read and noted.
@@ -38,10 +50,23 @@ impl<'a> Files<'a> {
         self.read.push(0);
     }
 
-    pub(super) fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    /// A file's bytes, which may be a key: they are wiped.
+    pub(super) fn read(&mut self, path: &str) -> Result<Secret<Vec<u8>>, String> {
         let bytes = read(&self.folder.join(path)).map_err(|error| format!("{path}: {error}"))?;
         self.read.extend_from_slice(&trunkline_crypto::sha256(&bytes));
-        Ok(bytes)
+        Ok(Secret::new(bytes))
+    }
+
+    /// Reads a file that only its owner, and its group, may read.
+    pub(super) fn secret(&mut self, path: &str) -> Result<Secret<Vec<u8>>, String> {
+        if let Some(mode) = open_mode(&self.folder.join(path)) {
+            let what = format!("{path}: is open to others (mode {mode:03o}); chmod 600 closes it");
+            if !self.takes_open {
+                return Err(format!("{what}, allow_open_files = true takes it as it is"));
+            }
+            self.open.push(what);
+        }
+        self.read(path)
     }
 
     /// The certificates of a file; at least one.
@@ -49,7 +74,7 @@ impl<'a> Files<'a> {
         &mut self,
         path: &str,
     ) -> Result<Vec<CertificateDer<'static>>, String> {
-        certificates(&self.read(path)?).map_err(|why| format!("{path}: {why}"))
+        certificates(self.read(path)?.expose()).map_err(|why| format!("{path}: {why}"))
     }
 
     /// The private key of a file.
@@ -57,8 +82,10 @@ impl<'a> Files<'a> {
         &mut self,
         path: &str,
         password: Option<&str>,
-    ) -> Result<PrivateKeyDer<'static>, String> {
-        key(&self.read(path)?, password).map_err(|why| format!("{path}: {why}"))
+    ) -> Result<Secret<PrivateKeyDer<'static>>, String> {
+        key(self.secret(path)?.expose(), password)
+            .map(Secret::new)
+            .map_err(|why| format!("{path}: {why}"))
     }
 
     /// The CA certificates of a file and of the files of a folder; either may be empty.
@@ -87,7 +114,7 @@ impl<'a> Files<'a> {
         for path in self.both(file, folder)? {
             let bytes = self.read(&path)?;
             let before = lists.len();
-            for list in CertificateRevocationListDer::pem_slice_iter(&bytes) {
+            for list in CertificateRevocationListDer::pem_slice_iter(bytes.expose()) {
                 lists.push(list.map_err(|error| format!("{path}: {error}"))?);
             }
             if lists.len() == before {
@@ -140,6 +167,13 @@ fn key(pem: &[u8], password: Option<&str>) -> Result<PrivateKeyDer<'static>, Str
         return Ok(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)));
     }
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| "holds no private key in PEM".to_owned())
+}
+
+/// The mode of a file that others than owner and group may touch, or the group may change.
+fn open_mode(path: &Path) -> Option<u32> {
+    const OPEN: u32 = 0o027;
+    let mode = fs::metadata(path).ok()?.mode() & 0o777;
+    (mode & OPEN != 0).then_some(mode)
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -65,6 +65,9 @@ fn certificate(error: &CertificateError) -> String {
             "the certificate is not for this purpose"
         }
         CertificateError::BadEncoding => "the certificate can't be read",
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the certificate is a CA's own or self-signed, and not a server's or client's"
+        }
         other => return format!("the certificate is not accepted ({other:?})"),
     };
     text.to_owned()

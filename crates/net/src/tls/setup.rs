@@ -10,15 +10,20 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+    ClientConfig, Error, InconsistentKeys, ServerConfig, SupportedCipherSuite,
+    SupportedProtocolVersion,
     client::Resumption,
-    crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::CertificateDer,
+    crypto::{
+        CryptoProvider,
+        aws_lc_rs::{self, sign::any_supported_type},
+    },
+    pki_types::{CertificateDer, PrivateKeyDer},
     server::ServerSessionMemoryCache,
+    sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
 use trunkline_config::{Config, Settings, TlsVersionMin};
-use trunkline_topology::{Address, TlsMode, TlsParams};
+use trunkline_topology::{Address, Secret, TlsMode, TlsParams};
 
 use super::{der, load, load::Files, reason::reason, verify};
 
@@ -101,7 +106,10 @@ impl TlsSetup {
         }
         for key in keys.into_values() {
             let before = previous.and_then(|previous| previous.connectors.get(&key));
-            match connect(key.1, &key.2, folders, before) {
+            let mut files = Files::new(&folders.base, settings.allow_open_files);
+            let connector = connect(key.1, &key.2, &mut files, before);
+            setup.warnings.extend(files.warnings());
+            match connector {
                 Ok(connector) => drop(setup.connectors.insert(key, connector)),
                 Err(error) => errors.push(format!("TLS to server {}: {error}", key.0)),
             }
@@ -192,7 +200,7 @@ fn accept(
     before: Option<&Arc<Acceptor>>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Arc<Acceptor>>, String> {
-    let mut files = Files::new(&folders.base);
+    let mut files = Files::new(&folders.base, settings.allow_open_files);
     let is_own = settings.tls_cert.is_empty();
     let (cert, key) = match is_own {
         true => own_files(settings, folders)?,
@@ -203,11 +211,9 @@ fn accept(
     };
     let chain = files.certificates(&cert).map_err(|error| format!("tls_cert {error}"))?;
     let password = key_password(settings, &mut files)?;
-    let key_der =
-        files.key(&key, password.as_deref()).map_err(|error| format!("tls_key {error}"))?;
-    if !is_own {
-        warnings.extend(open_key_warning(&folders.base.join(&key)));
-    }
+    let password = password.as_ref().map(|password| password.expose().as_str());
+    let key_der = files.key(&key, password).map_err(|error| format!("tls_key {error}"))?;
+    warnings.extend(files.warnings());
     let roots = files
         .roots(&settings.tls_client_ca, "")
         .map_err(|error| format!("tls_client_ca {error}"))?;
@@ -242,8 +248,9 @@ fn accept(
             builder.with_client_cert_verifier(verifier.map_err(complain)?)
         }
     };
-    let config = builder.with_single_cert(chain, key_der);
-    let mut config = config.map_err(|error| format!("tls_cert {cert}: {}", reason(&error)))?;
+    let shown = certified(chain, &key_der);
+    let shown = shown.map_err(|error| format!("tls_cert {cert}: {}", reason(&error)))?;
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
     config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(|error| reason(&error))?;
     config.send_tls13_tickets = 1;
@@ -254,28 +261,18 @@ fn accept(
 }
 
 /// The password of an encrypted key.
-fn key_password(settings: &Settings, files: &mut Files<'_>) -> Result<Option<String>, String> {
+fn key_password(
+    settings: &Settings,
+    files: &mut Files<'_>,
+) -> Result<Option<Secret<String>>, String> {
     let path = settings.tls_key_password_file.as_str();
     if path.is_empty() {
         return Ok(None);
     }
-    let text = files.read(path).map_err(|error| format!("tls_key_password_file {error}"))?;
-    let text = String::from_utf8(text);
+    let text = files.secret(path).map_err(|error| format!("tls_key_password_file {error}"))?;
+    let text = std::str::from_utf8(text.expose());
     let text = text.map_err(|_| format!("tls_key_password_file {path}: is no text"))?;
-    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
-}
-
-/// What an operator should hear of a key that others may read.
-fn open_key_warning(path: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let mode = fs::metadata(path).ok()?.mode() & 0o777;
-    let path = path.display();
-    (mode & 0o077 != 0).then(|| {
-        format!(
-            "{path} holds a private key and is open to others (mode {mode:03o}); \
-                 chmod 600 closes it"
-        )
-    })
+    Ok(Some(Secret::new(text.trim_end_matches(['\n', '\r']).to_owned())))
 }
 
 /// What an operator should hear of a certificate that is theirs.
@@ -290,6 +287,19 @@ fn expiry_warning(cert: &str, not_after_unix_sec: u64) -> Option<String> {
     }
 }
 
+/// A certificate with its key. The key's bytes stay the caller's, who wipes them.
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: &Secret<PrivateKeyDer<'static>>,
+) -> Result<CertifiedKey, Error> {
+    let certified = CertifiedKey::new(chain, any_supported_type(key.expose())?);
+    match certified.keys_match() {
+        // Not every kind of key can be compared.
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
+        Err(error) => Err(error),
+    }
+}
+
 /// When the first certificate expires, and its hash.
 fn facts_of(chain: &[CertificateDer<'_>]) -> Result<(u64, [u8; 32]), String> {
     let first = chain.first().ok_or("holds no certificate")?;
@@ -300,10 +310,9 @@ fn facts_of(chain: &[CertificateDer<'_>]) -> Result<(u64, [u8; 32]), String> {
 fn connect(
     mode: TlsMode,
     params: &TlsParams,
-    folders: &TlsFolders,
+    files: &mut Files<'_>,
     before: Option<&Arc<Connector>>,
 ) -> Result<Arc<Connector>, String> {
-    let mut files = Files::new(&folders.base);
     let named = |name: &'static str| move |error: String| format!("{name} {error}");
     let roots = files.roots(&params.ca, &params.capath).map_err(named("ssl_ca"))?;
     let revoked = files.revoked(&params.crl, &params.crlpath).map_err(named("ssl_crl"))?;
@@ -316,7 +325,9 @@ fn connect(
         (cert, key) => {
             let chain = files.certificates(cert).map_err(named("ssl_cert"))?;
             let key = if key.is_empty() { cert } else { key };
-            Some((chain, files.key(key, None).map_err(named("ssl_key"))?))
+            let key = files.key(key, None).map_err(named("ssl_key"))?;
+            let shown = certified(chain, &key);
+            Some(shown.map_err(|error| format!("ssl_cert {cert}: {}", reason(&error)))?)
         }
     };
     let inputs = files.digest();
@@ -332,9 +343,7 @@ fn connect(
         .with_custom_certificate_verifier(verifier);
     let mut config = match own {
         None => builder.with_no_client_auth(),
-        Some((chain, key)) => builder
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| format!("ssl_cert {}: {}", params.cert, reason(&error)))?,
+        Some(shown) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(shown))),
     };
     config.resumption = Resumption::in_memory_sessions(SERVER_SESSIONS_MAX);
     Ok(Arc::new(Connector { config: Arc::new(config), inputs }))

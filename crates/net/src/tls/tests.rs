@@ -205,3 +205,33 @@ fn what_is_wrong_is_named() {
         assert!(TlsSetup::load(&config, &folder.folders(), None).is_ok(), "{cipher}");
     }
 }
+
+#[test]
+fn keys_that_everybody_may_read_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("open");
+    let made = trunkline_crypto::self_signed(1_800_000_000).expect("made");
+    std::fs::write(folder.0.join("cert.pem"), &made.certificate_pem).expect("file");
+    std::fs::write(folder.0.join("key.pem"), &made.key_pem).expect("file");
+    let load = |more: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.0.join("key.pem"), permissions).expect("mode");
+        TlsSetup::load(&config(more), &folder.folders(), None)
+    };
+    for (ours, name) in [
+        ("tls_cert = \"cert.pem\"\ntls_key = \"key.pem\"", "tls_key"),
+        ("ssl_p2s_cert = \"cert.pem\"\nssl_p2s_key = \"key.pem\"", "ssl_key"),
+    ] {
+        // A group may read keys, as distributions have it for services.
+        for mode in [0o600, 0o400, 0o640, 0o440] {
+            assert!(load(ours, mode).is_ok(), "{mode:o}");
+        }
+        for mode in [0o644, 0o604, 0o660, 0o620, 0o666, 0o601] {
+            let errors = load(ours, mode).expect_err("open");
+            let expected = format!("{name} key.pem: is open to others (mode {mode:03o})");
+            assert!(errors.iter().any(|error| error.contains(&expected)), "{errors:?}");
+            let taken = load(&format!("{ours}\nallow_open_files = true"), mode).expect("taken");
+            assert!(taken.warnings().iter().any(|line| line.contains("is open to others")));
+        }
+    }
+}

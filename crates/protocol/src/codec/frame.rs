@@ -55,18 +55,53 @@ pub fn split_packet(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
 
 /// Appends `payload` as one or more packets, the first numbered `seq`; returns the number that
 /// follows the last.
-pub fn put_payload(out: &mut Vec<u8>, mut seq: u8, mut payload: &[u8]) -> u8 {
+pub fn put_payload(out: &mut Vec<u8>, seq: u8, payload: &[u8]) -> u8 {
+    put_parts(out, seq, [payload].into_iter())
+}
+
+/// The same for a payload in parts, which is never held as a whole.
+pub fn put_parts<'a>(
+    out: &mut Vec<u8>,
+    mut seq: u8,
+    parts: impl Iterator<Item = &'a [u8]> + Clone,
+) -> u8 {
+    let mut left: usize = parts.clone().map(<[u8]>::len).sum();
+    if left >= PAYLOAD_MAX {
+        // A buffer that doubles again and again would hold this several times.
+        out.reserve(left + (left / PAYLOAD_MAX + 1) * HEADER_LEN);
+    }
+    let mut parts = parts;
+    let mut part: &[u8] = b"";
     loop {
-        let len = payload.len().min(PAYLOAD_MAX);
-        let (head, rest) = payload.split_at(len);
+        let len = left.min(PAYLOAD_MAX);
         out.extend_from_slice(&Header { payload_len: len, seq }.bytes());
-        out.extend_from_slice(head);
+        let mut room = len;
+        while room > 0 {
+            if part.is_empty() {
+                let Some(next) = parts.next() else { break };
+                part = next;
+            }
+            let (head, rest) = part.split_at(part.len().min(room));
+            out.extend_from_slice(head);
+            room -= head.len();
+            part = rest;
+        }
+        left -= len;
         seq = seq.wrapping_add(1);
-        payload = rest;
         if len < PAYLOAD_MAX {
             return seq;
         }
     }
+}
+
+/// The parts of a payload that came in these packets.
+pub fn payload_parts(mut frames: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    std::iter::from_fn(move || {
+        let header = Header::read(frames)?;
+        let (head, rest) = frames.split_at_checked(HEADER_LEN + header.payload_len)?;
+        frames = rest;
+        head.get(HEADER_LEN..)
+    })
 }
 
 /// Starts a packet in place: appends a header whose length [`end_packet`] fills in.
@@ -100,6 +135,22 @@ mod tests {
         assert_eq!(out.len(), PAYLOAD_MAX + 2 * HEADER_LEN);
         assert_eq!(Header::read(&out), Some(Header { payload_len: PAYLOAD_MAX, seq: 255 }));
         assert_eq!(&out[PAYLOAD_MAX + HEADER_LEN..], &[0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_payload_in_parts_is_the_same() {
+        let whole: Vec<u8> = (0..=u8::MAX).cycle().take(2 * PAYLOAD_MAX + 5).collect();
+        for ends in [[0, 0], [1, 1], [5, PAYLOAD_MAX], [PAYLOAD_MAX - 1, 2 * PAYLOAD_MAX]] {
+            for len in [0, 7, PAYLOAD_MAX, whole.len()] {
+                let (ends, payload) = (ends.map(|end| end.min(len)), &whole[..len]);
+                let parts = [&payload[..ends[0]], &payload[ends[0]..ends[1]], &payload[ends[1]..]];
+                let (mut out, mut expected) = (Vec::new(), Vec::new());
+                let next = put_parts(&mut out, 9, parts.into_iter());
+                assert_eq!(next, put_payload(&mut expected, 9, payload));
+                assert!(out == expected, "{ends:?} of {len}");
+                assert!(payload_parts(&out).collect::<Vec<_>>().concat() == payload);
+            }
+        }
     }
 
     #[test]

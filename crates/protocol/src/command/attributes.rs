@@ -16,7 +16,7 @@
 
 use crate::codec::{
     Malformed, Reader,
-    frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+    frame::{PAYLOAD_MAX, begin_packet, end_packet, put_parts},
 };
 
 use super::{
@@ -75,17 +75,27 @@ const NO_TYPES: Malformed = Malformed("attribute types");
 
 /// Appends a `COM_QUERY` for a server with query attributes.
 pub fn put_query(out: &mut Vec<u8>, attributes: Option<&[u8]>, text: &[u8]) {
-    let attributes = attributes.unwrap_or(&NO_ATTRIBUTES);
-    if 1 + attributes.len() + text.len() < PAYLOAD_MAX {
+    let block = attributes.unwrap_or(&NO_ATTRIBUTES);
+    if 1 + block.len() + text.len() < PAYLOAD_MAX {
         let start = begin_packet(out, 0);
         out.push(code::QUERY);
-        out.extend_from_slice(attributes);
+        out.extend_from_slice(block);
         out.extend_from_slice(text);
         end_packet(out, start);
     } else {
-        let payload = [&[code::QUERY], attributes, text].concat();
-        put_payload(out, 0, &payload);
+        put_long_query(out, attributes, [text].into_iter());
     }
+}
+
+/// The same for a text in parts, which may take several packets.
+pub fn put_long_query<'a>(
+    out: &mut Vec<u8>,
+    attributes: Option<&'a [u8]>,
+    text: impl Iterator<Item = &'a [u8]> + Clone,
+) {
+    let head: [&[u8]; 2] = [&[code::QUERY], attributes.unwrap_or(&NO_ATTRIBUTES)];
+    let parts = head.into_iter().chain(text);
+    put_parts(out, 0, parts);
 }
 
 /// An execution of a client with query attributes, in the form of those without.

@@ -6,6 +6,7 @@
 pub mod attributes;
 mod code;
 pub mod execute;
+pub mod values;
 
 use crate::codec::{Malformed, Reader};
 

@@ -167,6 +167,15 @@ impl Greeting {
     pub fn flavor(&self) -> Flavor {
         Flavor::of_version(&self.server_version)
     }
+
+    /// Whether the server says why before it closes a connection that has rested for too long
+    /// ([`err::INACTIVITY_CODE`]). Source: MySQL's release notes of 8.0.24; MariaDB 10.11 closes
+    /// without a word.
+    pub fn tells_of_inactivity(&self) -> bool {
+        let mut numbers = self.server_version.split(|c: char| !c.is_ascii_digit());
+        let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+        self.flavor() == Flavor::MySql && [number(), number(), number()] >= [8, 0, 24]
+    }
 }
 
 fn nonce_of(head: &[u8], tail: &[u8]) -> Option<[u8; NONCE_LEN]> {

@@ -98,6 +98,24 @@ fn flavors_are_told_by_the_version() {
     check("", Flavor::MySql);
 }
 
+#[test]
+fn only_newer_mysql_tells_of_inactivity() {
+    let greeting = Greeting::parse(payload_of(MYSQL_GREETING)).expect("greeting");
+    for (version, expected) in [
+        ("8.0.24", true),
+        ("8.0.36-28-Percona", true),
+        ("9.7.4-2", true),
+        ("8.0.23", false),
+        ("5.7.44-log", false),
+        ("10.11.19-MariaDB-0+deb12u1", false),
+        ("", false),
+    ] {
+        let server_version = version.to_owned();
+        let greeting = Greeting { server_version, ..greeting.clone() };
+        assert_eq!(greeting.tells_of_inactivity(), expected, "{version}");
+    }
+}
+
 fn any_capabilities() -> impl Strategy<Value = Capabilities> {
     any::<u64>().prop_map(|bits| {
         let mut capabilities = Capabilities::from_bits(bits) | Capabilities::PROTOCOL_41;

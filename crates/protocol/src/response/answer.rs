@@ -50,7 +50,7 @@ impl Relay {
                     self.keep(packet, pass);
                     self.stage = Stage::FileAnswer;
                     // The client's packets are numbered in between.
-                    self.file_seq = self.next_seq.take().unwrap_or_default();
+                    self.file_request = Some(self.next_seq.take().unwrap_or_default());
                     Ok(())
                 }
                 _ => self.on_column_count(packet, pass),

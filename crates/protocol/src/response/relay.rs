@@ -77,8 +77,8 @@ pub struct Relay {
     pub(super) stmt_id: Option<u32>,
     /// The number of the server's next packet; `None` when it may be any.
     pub(super) next_seq: Option<u8>,
-    /// The number of the first packet of the client's file.
-    pub(super) file_seq: u8,
+    /// The number of the first packet of the client's file, which has been asked for.
+    pub(super) file_request: Option<u8>,
     /// What a server's sequence number needs added to become the client's.
     pub(super) shift: u8,
     /// Whether the server's numbers mean nothing.
@@ -122,7 +122,7 @@ impl Relay {
             told: Told::ALL,
             stmt_id: None,
             next_seq: None,
-            file_seq: 0,
+            file_request: None,
             shift: 0,
             renumbers: false,
             may_open_cursor: true,
@@ -233,22 +233,20 @@ impl Relay {
         self.outcome
     }
 
-    /// Whether the server waits for the client's file (LOCAL INFILE): packets with its bytes, and
-    /// an empty one at its end, go to the server; OK or ERR follows.
+    /// The server asks for a file of the client's (LOCAL INFILE): the number that it wants the
+    /// first packet to have. Told once for each file: packets with its bytes, and an empty one at
+    /// its end, go to the server; progress reports, OK or ERR follow.
     ///
     /// When the response is discarded, the caller has to send the empty packet itself.
-    pub fn awaits_client(&self) -> bool {
-        self.stage == Stage::FileAnswer && self.place == Place::Start && self.head_len == 0
+    pub fn take_file_request(&mut self) -> Option<u8> {
+        self.file_request.take()
     }
 
-    /// The number that the server wants the first packet of the client's file to have.
-    pub fn file_seq(&self) -> u8 {
-        self.file_seq
-    }
-
-    /// The client's file has been sent to the server; its next packet has the number `seq`.
+    /// The client's file has been sent to the server, whose next packet has the number `seq`.
     pub fn file_sent(&mut self, seq: u8) {
-        self.next_seq = Some(seq);
+        if self.stage == Stage::FileAnswer {
+            self.next_seq = Some(seq);
+        }
     }
 
     /// The sequence number for an ERR packet that breaks the response off towards the client, for

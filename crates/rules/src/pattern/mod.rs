@@ -2,21 +2,21 @@
 //!
 //! A pattern is translated (see [`translate`]) to the `regex` crate's syntax, whose time is
 //! linear in the text. Look-around, back-references, atomic groups and possessive quantifiers
-//! are beyond it and go to `fancy-regex`, which backtracks, up to a limit.
+//! are beyond it and go to `fancy-regex`, which backtracks, up to a limit ([`backtracking`]).
 //!
 //! As with ProxySQL's PCRE, texts are bytes (`.` is one byte, not one character), only ASCII
 //! letters have a case, `.` does not match a newline, and `$` matches at the end and before a
 //! final newline.
 
+mod backtracking;
 mod translate;
 
-use fancy_regex::BytesMode;
 use regex::bytes::{Regex, RegexBuilder};
 
-use self::translate::{Engine, Refusal, translate};
-
-/// Steps back that one search may take before it is given up as undecided; about 5 ms.
-const BACKTRACK_MAX: usize = 100_000;
+use self::{
+    backtracking::Backtracking,
+    translate::{Engine, Refusal, translate},
+};
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(crate) enum Pattern {
         source: String,
     },
     /// Backtracking, limited.
-    Backtracking(Box<fancy_regex::Regex>),
+    Backtracking(Box<Backtracking>),
 }
 
 impl Pattern {
@@ -57,13 +57,9 @@ impl Pattern {
             Refusal::Unusable(reason) => format!("pattern `{text}`: {reason}"),
             Refusal::NeedsBacktracking => format!("pattern `{text}`: no engine can run it"),
         })?;
-        let regex = fancy_regex::RegexBuilder::new(&source)
-            .bytes_mode(BytesMode::Ascii)
-            .case_insensitive(is_caseless)
-            .backtrack_limit(BACKTRACK_MAX)
-            .build();
-        let regex = regex.map_err(|error| refusal(text, &error.to_string()))?;
-        Ok(Self::Backtracking(Box::new(regex)))
+        let pattern = Backtracking::compile(source, is_caseless);
+        let pattern = pattern.map_err(|error| refusal(text, &error.to_string()))?;
+        Ok(Self::Backtracking(Box::new(pattern)))
     }
 
     /// Whether the pattern is found in `text`; `None` when the backtracking limit was reached
@@ -71,7 +67,7 @@ impl Pattern {
     pub(crate) fn is_found(&self, text: &[u8]) -> Option<bool> {
         match self {
             Self::Linear { regex, .. } => Some(regex.is_match(text)),
-            Self::Backtracking(regex) => regex.is_match(text).ok(),
+            Self::Backtracking(pattern) => pattern.for_text(text)?.is_match(text).ok(),
         }
     }
 
@@ -79,7 +75,7 @@ impl Pattern {
     pub(crate) fn groups(&self) -> usize {
         match self {
             Self::Linear { regex, .. } => regex.captures_len(),
-            Self::Backtracking(regex) => regex.captures_len(),
+            Self::Backtracking(pattern) => pattern.groups(),
         }
     }
 
@@ -101,7 +97,8 @@ impl Pattern {
                     }
                 }
             }
-            Self::Backtracking(regex) => {
+            Self::Backtracking(pattern) => {
+                let regex = pattern.for_text(text).ok_or(GivenUp)?;
                 for found in regex.captures_iter(text).take(places_max) {
                     places += 1;
                     if !visit(&found.map_err(|_| GivenUp)?) {

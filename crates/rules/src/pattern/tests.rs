@@ -131,6 +131,24 @@ fn a_search_that_backtracks_too_long_is_undecided() {
     assert_eq!(pattern.is_found(&text), None);
 }
 
+/// What looks at all that follows from each place would take hours with a text of 16 MB.
+#[test]
+fn a_hostile_text_of_any_length_is_searched_for_a_short_time() {
+    let text = vec![b'a'; 16 << 20];
+    let begun = std::time::Instant::now();
+    for pattern in ["a(?=.*b)", r"(a*)*\1b", "(?<!b)c", "^(?!.*users)b", "(?>a+)b"] {
+        let pattern = Pattern::compile(pattern, true).expect("a pattern");
+        assert!(matches!(pattern, Pattern::Backtracking(_)));
+        assert_ne!(pattern.is_found(&text), Some(true));
+    }
+    let linear = Pattern::compile("(a*)*b|(a|aa)+c", true).expect("a pattern");
+    assert_eq!(linear.is_found(&text), Some(false));
+    assert!(begun.elapsed().as_secs() < 120, "{:?}", begun.elapsed());
+    // One that is decided at the beginning is so whatever follows.
+    let pattern = Pattern::compile("^(?!SELECT)", true).expect("a pattern");
+    assert_eq!(pattern.is_found(&text), Some(true));
+}
+
 #[test]
 fn a_broken_pattern_is_refused_with_its_reason() {
     let check = |pattern: &str, reason: &str| match Pattern::compile(pattern, false) {

@@ -285,8 +285,10 @@ fn answer(
 }
 
 /// Whether the question of `dialog` is one whose answer is not shown: 4, or 5 when it is the last.
+/// A server that asks nothing wants the client's password, as what it asks for first; so does
+/// MariaDB's `auth_pam` (transcript of a 10.11).
 fn asks_for_a_password(question: &[u8]) -> bool {
-    matches!(question.first(), Some(4 | 5))
+    matches!(question.first(), None | Some(4 | 5))
 }
 
 /// A password and the NUL that ends it.

@@ -9,10 +9,7 @@ mod refusal;
 mod state;
 
 use trunkline_protocol::{
-    Capabilities,
-    auth::Plugin,
-    codec::frame::Header,
-    packet::{change_user::ChangeUser, greeting::Greeting},
+    Capabilities, auth::Plugin, codec::frame::Header, packet::greeting::Greeting,
 };
 use trunkline_topology::{Secret, User};
 
@@ -24,8 +21,8 @@ pub use refusal::Refusal;
 use crate::credential::Nonce;
 use login::Login;
 use state::{
-    AwaitDecryption, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls, AwaitUsers,
-    AwaitVerification,
+    AwaitDecryption, AwaitHost, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls,
+    AwaitUsers, AwaitVerification, HeldChange,
 };
 
 /// The longest payload, in bytes, that a client may send before it is authenticated: attributes
@@ -45,6 +42,11 @@ pub trait Accounts {
     /// Whether who is not known, or not by this password, may have become so: the caller can ask
     /// for [`Step::LookUp`].
     fn can_look_up(&self) -> bool;
+    /// Whether the name of the client's host has to be known before its user is looked for: the
+    /// caller is asked for it with [`Step::NameHost`].
+    fn awaits_host_name(&self) -> bool {
+        false
+    }
     /// The key that clients encrypt passwords with; `None` refuses those that ask for it.
     fn public_key_pem(&self) -> Option<&[u8]>;
     /// The client's address, for the text of errors.
@@ -91,6 +93,9 @@ pub enum Step {
     /// Find out what users there are now, then call [`ClientHandshake::on_looked_up`]; asked for
     /// once in a handshake, before a client is refused.
     LookUp,
+    /// Find out what the client's host is called, then call
+    /// [`ClientHandshake::on_host_named`]; from then on [`Accounts::awaits_host_name`] says no.
+    NameHost,
     /// The client is who it says. OK is *not* written: the caller checks limits and schema
     /// first, then writes OK or ERR numbered [`ClientIdentity::next_seq`].
     Accepted(Box<ClientIdentity>),
@@ -114,6 +119,7 @@ enum State {
     Decryption(AwaitDecryption),
     Verification(AwaitVerification),
     Users(AwaitUsers),
+    Host(AwaitHost),
     Finished,
 }
 
@@ -174,15 +180,8 @@ impl ClientHandshake {
         out: &mut Vec<u8>,
     ) -> (Self, Step) {
         let seq = seq.wrapping_add(1);
-        let request = match body.len() <= HANDSHAKE_PAYLOAD_MAX {
-            true => ChangeUser::parse(body, capabilities).ok(),
-            false => None,
-        };
-        let (state, step) = match request {
-            Some(request) => Login::from_change_user(&request, capabilities, nonce, seq, accounts)
-                .begin_again(request.plugin, request.auth, accounts, out),
-            None => (State::Finished, Refusal::BadHandshake.refuse(out, seq)),
-        };
+        let change = HeldChange { capabilities, nonce, seq };
+        let (state, step) = change.on_request(body, accounts, out);
         (Self { state }, step)
     }
 
@@ -211,6 +210,7 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::Host(_)
             | State::Finished => (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq)),
         };
         self.state = next;
@@ -244,6 +244,33 @@ impl ClientHandshake {
         step
     }
 
+    /// The name of the client's host is known as far as it can be, as [`Step::NameHost`] asked for.
+    pub fn on_host_named(&mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let State::Host(state) = state else {
+            return Refusal::BadHandshake.refuse(out, 0);
+        };
+        let (next, step) = state.on_named(accounts, out);
+        self.state = next;
+        step
+    }
+
+    /// The number of an error packet for a client whose host's name was asked for, if it was: who
+    /// has the name may refuse the client.
+    pub fn host_answer_seq(&self) -> Option<u8> {
+        match &self.state {
+            State::Host(state) => Some(state.answer_seq()),
+            State::Response(_)
+            | State::Tls(_)
+            | State::SwitchResponse(_)
+            | State::Sha2Answer(_)
+            | State::Decryption(_)
+            | State::Verification(_)
+            | State::Users(_)
+            | State::Finished => None,
+        }
+    }
+
     /// Hands back what [`Step::VerifyHash`] asked for.
     pub fn on_verified(
         &mut self,
@@ -272,6 +299,7 @@ impl State {
             | Self::Decryption(_)
             | Self::Verification(_)
             | Self::Users(_)
+            | Self::Host(_)
             | Self::Finished => None,
         }
     }

@@ -3,11 +3,13 @@
 use trunkline_protocol::{
     Capabilities,
     auth::{Plugin, caching_sha2, clear},
-    packet::{auth_switch::put_more_data, handshake_response::ClientOpening},
+    packet::{
+        auth_switch::put_more_data, change_user::ChangeUser, handshake_response::ClientOpening,
+    },
 };
 use trunkline_topology::Secret;
 
-use super::{Accounts, Login, Nonce, Refusal, State, Step, login::Shown};
+use super::{Accounts, HANDSHAKE_PAYLOAD_MAX, Login, Nonce, Refusal, State, Step, login::Shown};
 use crate::credential::Credential;
 
 /// No RSA key in use encrypts to more bytes than this (8,192 bits).
@@ -50,6 +52,10 @@ impl AwaitResponse {
         };
         if self.must_encrypt && self.seq == 1 {
             return (State::Finished, Refusal::TlsRequired.refuse(out, next_seq));
+        }
+        if accounts.awaits_host_name() {
+            let held = Held::Response(self, Secret::new(payload.to_vec()));
+            return (State::Host(AwaitHost { held }), Step::NameHost);
         }
         let login = Login::from_response(&response, self.offered, self.nonce, next_seq, accounts);
         login.begin(response.plugin, response.auth, self.default_plugin, accounts, out)
@@ -215,7 +221,85 @@ pub(super) struct AwaitUsers {
 
 impl AwaitUsers {
     pub(super) fn on_looked_up(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        // Accounts of certain hosts may be new.
+        if accounts.awaits_host_name() {
+            return (State::Host(AwaitHost { held: Held::Users(self) }), Step::NameHost);
+        }
         self.login.look_again(self.shown, accounts, out)
+    }
+}
+
+/// What the client's host is called is awaited.
+#[derive(Debug)]
+pub(super) struct AwaitHost {
+    pub(super) held: Held,
+}
+
+/// What goes on when that is known.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// The response that has come.
+    Response(AwaitResponse, Secret<Vec<u8>>),
+    /// The change of user that was asked for.
+    Change(HeldChange, Secret<Vec<u8>>),
+    /// A second look at what was shown.
+    Users(AwaitUsers),
+}
+
+impl AwaitHost {
+    pub(super) fn on_named(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        debug_assert!(!accounts.awaits_host_name(), "it is known now");
+        match self.held {
+            Held::Response(state, payload) => state.on_response(payload.expose(), accounts, out),
+            Held::Change(change, body) => change.on_request(body.expose(), accounts, out),
+            Held::Users(state) => state.on_looked_up(accounts, out),
+        }
+    }
+
+    pub(super) fn answer_seq(&self) -> u8 {
+        match &self.held {
+            Held::Response(state, _) => state.seq.wrapping_add(1),
+            Held::Change(change, _) => change.seq,
+            Held::Users(state) => state.login.seq,
+        }
+    }
+}
+
+/// What a change of user begins with.
+#[derive(Debug)]
+pub(super) struct HeldChange {
+    pub(super) capabilities: Capabilities,
+    pub(super) nonce: Nonce,
+    /// The number of its answer.
+    pub(super) seq: u8,
+}
+
+impl HeldChange {
+    /// `body` is what follows the code of the command.
+    pub(super) fn on_request(
+        self,
+        body: &[u8],
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
+        let Self { capabilities, nonce, seq } = self;
+        let request = match body.len() <= HANDSHAKE_PAYLOAD_MAX {
+            true => ChangeUser::parse(body, capabilities).ok(),
+            false => None,
+        };
+        let Some(request) = request else {
+            return (State::Finished, Refusal::BadHandshake.refuse(out, seq));
+        };
+        if accounts.awaits_host_name() {
+            let held = Held::Change(self, Secret::new(body.to_vec()));
+            return (State::Host(AwaitHost { held }), Step::NameHost);
+        }
+        Login::from_change_user(&request, capabilities, nonce, seq, accounts).begin_again(
+            request.plugin,
+            request.auth,
+            accounts,
+            out,
+        )
     }
 }
 

@@ -264,3 +264,44 @@ fn a_user_that_appears_while_it_logs_in_is_let_in() {
         }
     }
 }
+
+#[test]
+fn a_login_waits_for_the_name_of_its_host_and_goes_on_as_it_would_have() {
+    for plugin in DEFAULTS {
+        for password in [clear(PASSWORD), native_hash(PASSWORD), sha2_hash()] {
+            for (given, is_right) in [(PASSWORD, true), ("wrong", false)] {
+                let credential = Credential::from_clear(given.as_bytes());
+                let users = Users::with("app", password.clone());
+                let at_once = Wire::login(&users, plugin, login_as("app", credential.clone()));
+                assert_eq!(users.hosts_asked.get(), 0);
+                let users = Users::with("app", password.clone());
+                users.awaits_host.set(true);
+                let ended = Wire::login(&users, plugin, login_as("app", credential));
+                assert_eq!(users.hosts_asked.get(), 1);
+                assert_eq!(ended.client.is_ok(), is_right, "{plugin}");
+                assert_eq!(ended.to_client, at_once.to_client, "{plugin}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_of_user_waits_for_the_name_of_its_host() {
+    let users = Users::with("app", clear(PASSWORD));
+    let right = || login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
+    let first = Wire::login(&users, DEFAULTS[0], right()).server.expect("logged in");
+    users.awaits_host.set(true);
+    let ended = Wire::change_user(&users, (*first).clone(), right());
+    assert!(ended.client.is_ok());
+    assert_eq!(users.hosts_asked.get(), 1);
+}
+
+#[test]
+fn users_that_appear_may_be_named_by_their_hosts() {
+    let mut users = Users::with("app", clear(PASSWORD));
+    users.later = users.users.borrow_mut().remove("app");
+    users.names_hosts_later = true;
+    let right = login_as("app", Credential::from_clear(PASSWORD.as_bytes()));
+    assert!(Wire::login(&users, DEFAULTS[0], right).client.is_ok());
+    assert_eq!(users.hosts_asked.get(), 1);
+}

@@ -13,11 +13,13 @@
 //! | `deed` | what is sent for a deed |
 //! | `access` | what statements do to data |
 //! | `answer` | what a reply means for the session |
+//! | `farewell` | what it is told unasked |
 
 mod access;
 mod answer;
 mod command;
 mod deed;
+mod farewell;
 pub mod login;
 pub mod reply;
 pub mod rows;
@@ -41,7 +43,7 @@ pub use self::{
 };
 use self::{
     login::{Login, LoginStep},
-    reply::ReplyReader,
+    reply::{Farewells, ReplyReader},
     rows::OwnRows,
     shadow::Shadow,
 };
@@ -272,8 +274,10 @@ impl ModelClient {
     }
 
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        // One that waits for each answer knows the number of the next packet.
-        let expected = match self.spec.ahead_max <= 1 && !self.spec.is_direct {
+        // One that waits for each answer knows the number of the next packet, unless that may be
+        // a farewell.
+        let waits = self.spec.ahead_max <= 1 && self.farewells() == Farewells::None;
+        let expected = match waits {
             true => Expected::Answer,
             false => Expected::Any,
         };
@@ -375,7 +379,10 @@ impl ModelClient {
                 return Ok(());
             };
             let mut out = Vec::new();
-            let step = self.login.on_packet(header, &payload, &mut out)?;
+            let step = match self.reader.is_farewell(&payload) {
+                true => LoginStep::Refused(reply::read_error(&payload)?),
+                false => self.login.on_packet(header, &payload, &mut out)?,
+            };
             if !out.is_empty() {
                 self.transmit(out);
             }
@@ -413,34 +420,10 @@ impl ModelClient {
                 return self.read(now);
             }
         }
-        match self.reader.has_rest() && matches!(self.phase, Phase::Talking) {
-            true if !self.spec.is_direct || !self.reader.has_error_next() => {
-                Err(Malformed("bytes that answer nothing"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A fast-forward client whose server can't be had, or goes, is told so unasked.
-    fn read_farewell(&mut self, now: Micros) {
-        if !self.spec.is_direct || !self.flying.is_empty() || !self.reader.has_error_next() {
-            return;
-        }
-        let Some((_, payload)) = self.reader.packet() else {
-            return;
-        };
-        let (Ok(error), Some(session)) =
-            (reply::read_error(&payload), self.history.sessions.last_mut())
-        else {
-            return;
-        };
-        match session.exchanges.is_empty() {
-            true => session.login = LoginOutcome::Refused(now, error),
-            false => session.exchanges.push(Exchange {
-                text: "nothing".to_owned(),
-                answer: Answer::Whole(now, vec![reply::Part::Error(error)]),
-                ..Exchange::unasked(now, None)
-            }),
+        let is_over = self.reader.has_rest() && matches!(self.phase, Phase::Talking);
+        match is_over && !self.reader.has_farewell_next() {
+            true => Err(Malformed("bytes that answer nothing")),
+            false => Ok(()),
         }
     }
 
@@ -455,9 +438,7 @@ impl ModelClient {
             // A change of user: what came is unpacked.
             Some(_) => self.reader.feed(rest.rest()),
         }
-        if self.spec.is_direct {
-            self.reader.allow_farewell();
-        }
+        self.reader.allow(self.farewells());
         let identity = self.login.identity();
         let schema = identity.first_schema().map(|name| Schema::from_name(name.as_bytes()));
         let multi = self.login.capabilities().contains(Capabilities::MULTI_STATEMENTS);

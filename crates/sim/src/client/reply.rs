@@ -139,6 +139,17 @@ enum Await {
     Nothing,
 }
 
+/// Errors that may come without a command, whatever their number: the last that a session hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewells {
+    /// None.
+    None,
+    /// That it has rested for too long, as MySQL says.
+    OfInactivity,
+    /// Whatever a server says.
+    Any,
+}
+
 /// Reads one reply after the other.
 #[derive(Debug)]
 pub struct ReplyReader {
@@ -154,7 +165,7 @@ pub struct ReplyReader {
     rows: Vec<Vec<Value>>,
     reply: Reply,
     has_begun: bool,
-    is_farewell_allowed: bool,
+    farewells: Farewells,
     /// The file that the other end asks for.
     file: Option<String>,
 }
@@ -174,7 +185,7 @@ impl ReplyReader {
             rows: Vec::new(),
             reply: Vec::new(),
             has_begun: false,
-            is_farewell_allowed: false,
+            farewells: Farewells::None,
             file: None,
         }
     }
@@ -186,14 +197,27 @@ impl ReplyReader {
         self.inbox.extend_from_slice(bytes);
     }
 
-    /// Whether the next packet is an error, as far as it is there.
-    pub fn has_error_next(&self) -> bool {
-        self.rest().get(HEADER_LEN).is_none_or(|first| *first == err::HEADER)
+    /// Takes such errors where they come unasked.
+    pub fn allow(&mut self, farewells: Farewells) {
+        self.farewells = farewells;
     }
 
-    /// Takes a reply's first packet for an error that was sent unasked, whatever its number.
-    pub fn allow_farewell(&mut self) {
-        self.is_farewell_allowed = true;
+    /// Whether the next packet may come unasked, as far as it is there.
+    pub fn has_farewell_next(&self) -> bool {
+        let payload = self.rest().get(HEADER_LEN..).unwrap_or_default();
+        self.is_farewell(payload)
+    }
+
+    /// Whether this payload, or the beginning of one, may come unasked.
+    pub fn is_farewell(&self, payload: &[u8]) -> bool {
+        let [low, high] = err::INACTIVITY_CODE.to_le_bytes();
+        let inactivity = [err::HEADER, low, high];
+        let begin = match self.farewells {
+            Farewells::None => return false,
+            Farewells::OfInactivity => inactivity.as_slice(),
+            Farewells::Any => &[err::HEADER],
+        };
+        payload.iter().zip(begin).all(|(byte, expected)| byte == expected)
     }
 
     /// The bytes that nothing has read.
@@ -252,9 +276,7 @@ impl ReplyReader {
             if header.is_continued() {
                 return Err(Malformed("a packet of 16 MiB"));
             }
-            let is_farewell = self.is_farewell_allowed
-                && !self.has_begun
-                && payload.first() == Some(&err::HEADER);
+            let is_farewell = !self.has_begun && self.is_farewell(&payload);
             if header.seq != self.seq && !is_farewell {
                 return Err(Malformed("sequence number"));
             }

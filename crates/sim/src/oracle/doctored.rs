@@ -538,6 +538,22 @@ fn a_loss_of_long_ago_is_no_cause_unless_it_was_the_sessions() {
 }
 
 #[test]
+fn an_end_for_inactivity_without_rest() {
+    let mut world = world();
+    world.write(1, 1_000);
+    let said = Said::new(tag(2), Access::Read);
+    world.says(2_000, said, error(4031, "disconnected because of inactivity"));
+    world.session().ending = Some(Ending { at_us: 2_100, how: EndedBy::Proxy });
+    world.check(&[Breach::UntrueCause]);
+    let mut rested = self::world();
+    rested.write(1, 1_000);
+    let said = Said::new(tag(2), Access::Read);
+    rested.says(9_000_000, said, error(4031, "disconnected because of inactivity"));
+    rested.session().ending = Some(Ending { at_us: 9_000_100, how: EndedBy::Proxy });
+    rested.check(&[]);
+}
+
+#[test]
 fn a_login_that_is_refused_for_nothing() {
     let mut world = world();
     let denied =

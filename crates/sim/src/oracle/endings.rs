@@ -13,6 +13,9 @@
 //! | 1040, 1226 | so many clients or sessions were there |
 //! | 1045 | the password is wrong, the user has gone, or a server refuses the account |
 //! | 1049 | the schema is not there |
+//! | 4031 | its session has rested for as long as it may |
+
+use trunkline_protocol::packet::err::INACTIVITY_CODE;
 
 use super::{
     Breach, Violation,
@@ -110,6 +113,7 @@ fn login(
                 || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
                 || error.code == 2013
                     && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))
+                || error.code == INACTIVITY_CODE && had_rested(index, client, session, *at_us)
                 || is_true_everywhere(index, error, session.begun_us, *at_us);
             if !is_true {
                 let evidence = format!("refused at the login of {}: {error:?}", session.user);
@@ -161,12 +165,11 @@ fn ending(
         before.filter(|_| session.exchanges.is_empty()).and_then(last_error)
     });
     let from_us = last_us(session);
-    let rested_us = at_us.saturating_sub(from_us);
-    let is_rested = facts.settings_between(from_us, at_us).any(|setting| {
-        setting.wait_timeout_us != 0 && rested_us + SLACK_US >= setting.wait_timeout_us
-            || matches!(session.login, LoginOutcome::Pending)
-                && at_us.saturating_sub(session.begun_us) + SLACK_US >= setting.login_max_us
+    let is_pending = matches!(session.login, LoginOutcome::Pending);
+    let is_late = facts.settings_between(from_us, at_us).any(|setting| {
+        is_pending && at_us.saturating_sub(session.begun_us) + SLACK_US >= setting.login_max_us
     });
+    let is_rested = is_late || has_rested(index, from_us, at_us);
     let since_us = session.begun_us.saturating_sub(SLACK_US);
     let is_true = was_refused
         || is_rested
@@ -195,7 +198,28 @@ fn last_error(session: &SessionHistory) -> Option<&Refused> {
 }
 
 /// Errors after which a session may end.
-const ENDING: [u16; 10] = [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927];
+const ENDING: [u16; 11] =
+    [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927, INACTIVITY_CODE];
+
+/// Whether a session that changes its user had rested for as long as it may under the old one.
+fn had_rested(
+    index: &Index<'_>,
+    client: &ClientHistory,
+    session: &SessionHistory,
+    at_us: Micros,
+) -> bool {
+    let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session)).last();
+    let same = before.filter(|before| before.number == session.number);
+    same.is_some_and(|before| has_rested(index, last_us(before), at_us))
+}
+
+/// Whether a session that sent nothing since then had rested for as long as it may.
+fn has_rested(index: &Index<'_>, from_us: Micros, at_us: Micros) -> bool {
+    let rested_us = at_us.saturating_sub(from_us);
+    index.facts().settings_between(from_us, at_us).any(|setting| {
+        setting.wait_timeout_us != 0 && rested_us + SLACK_US >= setting.wait_timeout_us
+    })
+}
 
 /// When a session last sent something. That is when it began to rest, at the earliest: its client
 /// may take answers late.
@@ -287,6 +311,7 @@ impl Look<'_, '_> {
             || self.is_ruled(error, at_us)
             || self.is_killed(error, at_us)
             || self.is_out_of_time(error, at_us)
+            || self.is_rested(error, at_us)
             || is_true_everywhere(self.index, error, from_us, at_us)
         {
             return;
@@ -337,6 +362,15 @@ impl Look<'_, '_> {
         let is_long =
             |setting: &Setting| (1..=took_us + TICK_US).contains(&setting.query_timeout_us);
         error.code == 1907 && settings.any(is_long)
+    }
+
+    /// It had rested before the command, which may have crossed the error on its way.
+    fn is_rested(&self, error: &Refused, at_us: Micros) -> bool {
+        let before = self.session.exchanges.get(..self.number).unwrap_or_default();
+        let sent_us = before.iter().map(|exchange| exchange.sent_us);
+        let last_us = sent_us.filter(|sent_us| sent_us + SLACK_US < at_us).max();
+        let from_us = last_us.unwrap_or(self.session.begun_us);
+        error.code == INACTIVITY_CODE && has_rested(self.index, from_us, at_us)
     }
 
     fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {

@@ -97,6 +97,66 @@ pub enum Effect {
     OtherSession(&'static str),
 }
 
+/// The most effects of one text that are kept, each variable that a `SET` sets and each table that
+/// a `DROP` names counted as one. A text with more is [cut](super::Analysis::is_cut).
+pub const EFFECTS_MAX: usize = 100_000;
+
+/// Effects in the making. A text may name one with every other byte, so there is an end to it.
+#[derive(Debug)]
+pub(super) struct Effects {
+    pub(super) list: Vec<Effect>,
+    /// How many more are kept.
+    room: usize,
+    /// There were more than are kept.
+    pub(super) is_cut: bool,
+}
+
+impl Effects {
+    pub(super) fn new() -> Self {
+        Self { list: Vec::new(), room: EFFECTS_MAX, is_cut: false }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// How many more are kept.
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Takes room for so many; false when there is not enough of it.
+    pub(super) fn take_room(&mut self, count: usize) -> bool {
+        let room = self.room.checked_sub(count);
+        self.is_cut |= room.is_none();
+        self.room = room.unwrap_or(self.room);
+        room.is_some()
+    }
+
+    pub(super) fn push(&mut self, effect: Effect) {
+        if self.take_room(1) {
+            self.list.push(effect);
+        }
+    }
+
+    pub(super) fn extend(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        effects.into_iter().for_each(|effect| self.push(effect));
+    }
+
+    /// Forgets those from `place` on.
+    pub(super) fn truncate(&mut self, place: usize) {
+        self.room += self.list.len().saturating_sub(place);
+        self.list.truncate(place);
+    }
+
+    /// Puts a statement's transaction effect before its other effects, at `place`.
+    pub(super) fn name_transaction(&mut self, place: usize, transaction: TransactionEffect) {
+        if transaction != TransactionEffect::None && self.take_room(1) {
+            self.list.insert(place, Effect::Transaction(transaction));
+        }
+    }
+}
+
 /// A table's name, perhaps with its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {

@@ -15,7 +15,10 @@ mod tests;
 
 use std::{fmt, ops};
 
-pub use effect::{BackupLock, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep};
+use effect::Effects;
+pub use effect::{
+    BackupLock, EFFECTS_MAX, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep,
+};
 pub use kind::StatementKind;
 
 use crate::{
@@ -48,6 +51,9 @@ pub struct Analysis {
     pub statements: u32,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
     pub is_complete: bool,
+    /// There are more effects than [`EFFECTS_MAX`], and not all of them are named: what the text
+    /// leaves behind is not known, not even whether it ends somebody else's connection.
+    pub is_cut: bool,
 }
 
 impl Analysis {
@@ -56,6 +62,7 @@ impl Analysis {
     pub fn depends_on_literals(&self) -> bool {
         !self.effects.is_empty()
             || !self.is_complete
+            || self.is_cut
             || matches!(self.transaction, TransactionEffect::SetAutocommit(_))
     }
 }
@@ -158,7 +165,11 @@ fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
         analysis.effects.push(Effect::OtherSession("text that servers may read differently"));
     }
     analysis.is_complete = tokens.is_complete();
-    if !analysis.is_complete || !analysis.effects.is_empty() || !analysis.depends.is_empty() {
+    if !analysis.is_complete
+        || analysis.is_cut
+        || !analysis.effects.is_empty()
+        || !analysis.depends.is_empty()
+    {
         analysis.access = Access::MayWrite;
     }
     analysis
@@ -173,6 +184,7 @@ fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, begin: Tokens<'_>)
     }
     analysis.depends.insert(skipped.depends);
     analysis.varies |= skipped.varies;
+    analysis.is_cut |= skipped.is_cut;
     let mut known = analysis.effects.iter();
     let is_covered = skipped.effects.iter().all(|effect| known.any(|other| other == effect));
     let merged = merge(analysis.transaction, skipped.transaction);
@@ -198,13 +210,6 @@ fn merge(code: TransactionEffect, skipped: TransactionEffect) -> Option<Transact
     }
 }
 
-/// Puts a statement's transaction effect before its other effects, at `place`.
-fn name_transaction(effects: &mut Vec<Effect>, place: usize, transaction: TransactionEffect) {
-    if transaction != TransactionEffect::None {
-        effects.insert(place, Effect::Transaction(transaction));
-    }
-}
-
 /// One reading of a text.
 fn read(tokens: &mut Tokens<'_>) -> Analysis {
     let mut analysis = Analysis {
@@ -217,7 +222,9 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         set_for_statement: Vec::new(),
         statements: 0,
         is_complete: true,
+        is_cut: false,
     };
+    let mut effects = Effects::new();
     let mut reads_only = true;
     loop {
         let ahead = tokens.clone();
@@ -226,16 +233,16 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
             Some(token) if token.kind == TokenKind::Semicolon => continue,
             Some(_) => *tokens = ahead,
         }
-        let place = analysis.effects.len();
-        let statement = head::read(tokens, &mut analysis.effects);
+        let place = effects.len();
+        let statement = head::read(tokens, &mut effects);
         if analysis.statements == 0 {
             analysis.kind = statement.kind;
         } else {
-            name_transaction(&mut analysis.effects, place, statement.transaction);
+            effects.name_transaction(place, statement.transaction);
         }
         if analysis.statements == 1 {
             // Only now is it known that the first statement was not the only one.
-            name_transaction(&mut analysis.effects, 0, analysis.transaction);
+            effects.name_transaction(0, analysis.transaction);
         }
         if statement.transaction != TransactionEffect::None {
             analysis.transaction = statement.transaction;
@@ -249,5 +256,5 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
     if reads_only && analysis.statements > 0 {
         analysis.access = Access::CertainlyReads;
     }
-    analysis
+    Analysis { effects: effects.list, is_cut: effects.is_cut, ..analysis }
 }

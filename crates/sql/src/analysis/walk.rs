@@ -1,6 +1,6 @@
 //! One pass over the tokens of a statement, looking for what makes it more than a read.
 
-use super::{Depends, Effect, function};
+use super::{Depends, Effect, effect::Effects, function};
 use crate::{
     recall,
     routine::Routines,
@@ -65,7 +65,7 @@ enum Place {
 
 struct Walk<'e, 'a> {
     facts: Facts,
-    effects: &'e mut Vec<Effect>,
+    effects: &'e mut Effects,
     calls: Calls,
     is_mariadb: bool,
     routines: Option<&'a Routines>,
@@ -104,7 +104,7 @@ impl<'a> Window<'a> {
 }
 
 /// Walks over one statement and its `;`.
-pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Vec<Effect>) -> Facts {
+pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Effects) -> Facts {
     let is_mariadb = tokens.modes().flavor_mariadb;
     let facts = Facts::default();
     let routines = tokens.routines();

@@ -75,14 +75,27 @@ impl Grouper {
 
     /// Starts a new text with these limits.
     pub(super) fn begin(&mut self, list_limit: u16, group_limit: u16) {
-        let mut out = core::mem::take(&mut self.out);
-        out.clear();
-        *self = Self {
+        let Self {
             out,
-            list_limit: usize::from(list_limit),
-            group_limit: usize::from(group_limit),
-            ..Self::new()
-        };
+            list,
+            pairs,
+            list_start,
+            list_limit: values_max,
+            group_limit: groups_max,
+            in_parens,
+            last,
+            chain,
+            chain_end,
+            full_chain,
+            chain_comma,
+            swallowed,
+        } = self;
+        out.clear();
+        *list = List::Outside;
+        (*values_max, *groups_max) = (usize::from(list_limit), usize::from(group_limit));
+        (*pairs, *list_start, *chain, *chain_end) = (0, 0, 0, 0);
+        (*in_parens, *full_chain, *chain_comma, *swallowed) = (false, false, false, false);
+        *last = 0;
     }
 
     /// Bytes written so far, the one that is held back included.

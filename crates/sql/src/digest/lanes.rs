@@ -10,6 +10,8 @@ const LANES: usize = 16;
 const WINDOW: usize = LANES + 2;
 /// A block of bytes that are all plain.
 const ALL: u128 = u128::from_le_bytes([1; LANES]);
+/// The fewest bytes at the end of a text that are worth a block of their own.
+const TAIL_MIN: usize = 10;
 
 /// How many bytes at the beginning of `rest` certainly go through unchanged: those of [`is_soft`],
 /// digits inside words, and single spaces between these and what keeps them ([`keeps_space`]).
@@ -20,15 +22,31 @@ pub(super) fn plain_len(rest: &[u8]) -> usize {
         return 0;
     }
     let mut len = 1;
-    while let Some(window) = rest.get(len - 1..).and_then(|rest| rest.first_chunk::<WINDOW>()) {
-        let plain = u128::from_le_bytes(plain_lanes(window));
-        let taken = (plain ^ ALL).trailing_zeros() / u8::BITS;
-        len += taken as usize;
-        if taken < u16::BITS {
+    while let Some(left) = rest.get(len - 1..) {
+        let Some(window) = left.first_chunk::<WINDOW>() else {
+            let mut window = [0; WINDOW];
+            if left.len() >= TAIL_MIN
+                && let Some(begin) = window.get_mut(..left.len())
+            {
+                begin.copy_from_slice(left);
+                len += taken(&window);
+            }
+            break;
+        };
+        let taken = taken(window);
+        len += taken;
+        if taken < LANES {
             break;
         }
     }
     len
+}
+
+/// How many bytes of the block are plain.
+#[inline]
+fn taken(window: &[u8; WINDOW]) -> usize {
+    let plain = u128::from_le_bytes(plain_lanes(window));
+    ((plain ^ ALL).trailing_zeros() / u8::BITS) as usize
 }
 
 /// 1 for each byte of the block that is plain, where the byte before it is.
@@ -39,8 +57,8 @@ fn plain_lanes(window: &[u8; WINDOW]) -> [u8; LANES] {
     for lane in 0..LANES {
         let (before, byte, next) = (window[lane], window[lane + 1], window[lane + 2]);
         let digit = is_digit(byte) & (is_letter(before) | is_digit(before));
-        // Of what is plain, only another space and `*` are not above this byte.
-        let space = (byte == b' ') & (before > b'*') & keeps_space(next);
+        // Of two spaces the first is not plain, so only `*` is left of what must not be before.
+        let space = (byte == b' ') & (before != b'*') & keeps_space(next);
         plain[lane] = u8::from(is_soft(byte) | digit | space);
     }
     plain
@@ -88,9 +106,10 @@ mod tests {
             return 0;
         }
         let mut len = 1;
-        // Only whole windows are looked at.
-        while rest.len() >= (len - 1) / LANES * LANES + WINDOW {
-            let (before, byte, next) = (rest[len - 1], rest[len], rest[len + 1]);
+        // The last few bytes are not looked at.
+        while rest.len() >= (len - 1) / LANES * LANES + TAIL_MIN && len < rest.len() {
+            let (before, byte) = (rest[len - 1], rest[len]);
+            let next = rest.get(len + 1).copied().unwrap_or(0);
             let is_plain = is_soft(byte)
                 || byte.is_ascii_digit() && is_word(before)
                 || byte == b' '

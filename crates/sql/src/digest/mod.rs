@@ -156,6 +156,9 @@ impl Digester {
 /// Without the spaces and semicolons at the end; a text of nothing else is one semicolon.
 fn trim_end(text: &[u8]) -> &[u8] {
     let is_trimmed = |byte: &u8| matches!(byte, b' ' | b';');
+    if text.last().is_some_and(|last| !is_trimmed(last)) {
+        return text;
+    }
     match text.iter().rposition(|byte| !is_trimmed(byte)) {
         Some(last) => text.get(..=last).unwrap_or(text),
         None if text.contains(&b';') => b";",

@@ -141,6 +141,7 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 
     /// The rest of the text is left out.
+    #[cold]
     fn stop(&mut self) {
         self.at = self.text.len();
         self.is_clean = false;
@@ -154,7 +155,7 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 
     /// Passes on the `?` of a literal.
-    #[inline]
+    #[inline(always)]
     fn put_value(&mut self) {
         if self.has_room() {
             self.out.value();
@@ -162,6 +163,7 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 
     /// Passes on bytes of a comment, as many as the buffer has room for.
+    #[cold]
     fn put_raw(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if self.is_bounded && self.fill >= self.buffer {
@@ -186,6 +188,7 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 
     /// The buffer is full: only what compression freed can be filled again.
+    #[cold]
     fn compress(&mut self) {
         let len = self.out.len();
         self.is_full |= len >= self.buffer;
@@ -303,6 +306,7 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 
     /// A number that isn't plain digits with something else after them.
+    #[cold]
     fn odd_number(&mut self, rest: &[u8]) {
         let len = number_len(rest);
         let (mut number, after) = rest.split_at_checked(len).unwrap_or((rest, b""));
@@ -389,6 +393,7 @@ impl<'a, 's> Scanner<'a, 's> {
 
     /// A `/*`. Inside the comment another `/*` begins it anew, and after a `/*!` each takes three
     /// bytes.
+    #[cold]
     fn block_comment(&mut self) {
         self.is_clean = false;
         if self.at + 2 >= self.text.len() {
@@ -443,6 +448,7 @@ impl<'a, 's> Scanner<'a, 's> {
         }
     }
 
+    #[cold]
     fn hash(&mut self) {
         self.is_clean = false;
         if self.at + SHORT_HASH == self.buffer {
@@ -469,6 +475,7 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 
     /// Skips a comment that begins with `mark` bytes, up to the end of its line.
+    #[cold]
     fn line_comment(&mut self, mark: usize) {
         let start = self.at + mark;
         let rest = self.text.get(start..).unwrap_or_default();
@@ -478,6 +485,7 @@ impl<'a, 's> Scanner<'a, 's> {
 
     /// Goes on at `end`. White space there counts as following white space, so ProxySQL skips a
     /// place in its buffer without writing to it; a number's bytes may still be there.
+    #[cold]
     fn after_line_comment(&mut self, end: usize) {
         self.at = end;
         self.before = b' ';

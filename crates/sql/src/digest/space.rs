@@ -192,11 +192,15 @@ impl Spacer {
     }
 
     /// Decides about the pending byte, `next` being the one after it or 0 at the end.
-    #[inline]
+    #[inline(always)]
     fn resolve(&mut self, next: u8) {
-        let Some(pending) = self.pending.take() else {
-            return;
-        };
+        if let Some(pending) = self.pending {
+            self.decide(pending, next);
+        }
+    }
+
+    fn decide(&mut self, pending: Pending, next: u8) {
+        self.pending = None;
         let removed = if pending.byte == b' ' {
             self.drops_space(pending, next)
         } else {

@@ -167,6 +167,8 @@ pub enum SetError {
     },
     /// It ends inside a quote or comment, or has NUL bytes.
     Incomplete,
+    /// It sets more variables than are kept of one text.
+    TooLong,
     /// Servers may read it differently, see [`Tokens::is_ambiguous`](crate::token::Tokens).
     Ambiguous,
 }
@@ -177,6 +179,7 @@ impl fmt::Display for SetError {
             Self::NotOneSet => f.write_str("the text is not one SET statement"),
             Self::Expected { what, offset } => write!(f, "expected {what} at byte {offset}"),
             Self::Incomplete => f.write_str("the text ends inside a quote or comment"),
+            Self::TooLong => f.write_str("the text sets too many variables"),
             Self::Ambiguous => f.write_str("servers may read the text differently"),
         }
     }

@@ -1,14 +1,17 @@
 //! The parser of `SET`.
 
 use super::{Assignment, Isolation, Scope, SetError, TransactionScope, TransactionSetting, Value};
-use crate::token::{Modes, Token, TokenKind, Tokens, unquote};
+use crate::{
+    analysis::EFFECTS_MAX,
+    token::{Modes, Token, TokenKind, Tokens, unquote},
+};
 
 /// Parses one `SET` statement, with or without a `;` at its end.
 ///
 /// `SET STATEMENT … FOR …` gives an empty list: what it sets ends with its statement.
 pub fn parse(text: &[u8], modes: &Modes) -> Result<Vec<Assignment>, SetError> {
     let mut tokens = Tokens::new(text, modes);
-    let assignments = parse_tokens(&mut tokens)?;
+    let assignments = parse_tokens(&mut tokens, EFFECTS_MAX)?;
     match tokens.find(|token| token.kind != TokenKind::Semicolon) {
         None if tokens.is_complete() => Ok(assignments),
         None => Err(SetError::Incomplete),
@@ -16,15 +19,19 @@ pub fn parse(text: &[u8], modes: &Modes) -> Result<Vec<Assignment>, SetError> {
     }
 }
 
-/// Parses the `SET` statement at the front of `tokens`, up to and with its `;`.
-pub(crate) fn parse_tokens(tokens: &mut Tokens<'_>) -> Result<Vec<Assignment>, SetError> {
+/// Parses the `SET` statement at the front of `tokens`, up to and with its `;`. One of more than
+/// `max` items is an error.
+pub(crate) fn parse_tokens(
+    tokens: &mut Tokens<'_>,
+    max: usize,
+) -> Result<Vec<Assignment>, SetError> {
     let mut parser = Parser { next: tokens.next(), tokens };
     if !parser.accept(b"SET") {
         return Err(SetError::NotOneSet);
     }
     let assignments = match parser.whole_statement()? {
         Some(assignments) => assignments,
-        None => parser.list()?,
+        None => parser.list(max)?,
     };
     if !parser.tokens.is_complete() {
         return Err(SetError::Incomplete);
@@ -163,11 +170,14 @@ impl<'a> Parser<'_, 'a> {
         self.expected("an isolation level")
     }
 
-    fn list(&mut self) -> Result<Vec<Assignment>, SetError> {
+    fn list(&mut self, max: usize) -> Result<Vec<Assignment>, SetError> {
         let mut assignments = Vec::new();
         // The latest keyword holds for the bare names that follow it.
         let mut scope = Scope::LocalDefault;
         loop {
+            if assignments.len() >= max {
+                return Err(SetError::TooLong);
+            }
             assignments.push(self.item(&mut scope)?);
             match self.bump() {
                 None => return Ok(assignments),

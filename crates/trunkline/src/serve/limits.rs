@@ -1,4 +1,5 @@
-//! How many files and sockets the process may open, and how exact its pauses are.
+//! What the process may open and what it asks of the kernel: files, pauses, dumps, pages, and who
+//! goes first.
 
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
@@ -54,6 +55,41 @@ pub fn sharpen_pauses() {
 #[cfg(not(target_os = "linux"))]
 pub fn sharpen_pauses() {}
 
+/// Keeps the allocator's memory in small pages: with huge ones, which it asks for, each thread
+/// takes megabytes of which it uses a tenth, and no statement gets cheaper
+/// (`docs/decisions/0032`). Programs that this process starts inherit it.
+#[cfg(target_os = "linux")]
+pub fn forbid_huge_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!("huge pages can't be switched off: {error}");
+    }
+}
+
+/// Pages are as large as the system makes them.
+#[cfg(not(target_os = "linux"))]
+pub fn forbid_huge_pages() {}
+
+/// How much less of a busy CPU goes to a thread that gives way: a third of a worker's share.
+#[cfg(target_os = "linux")]
+const NICER: i32 = 5;
+
+/// Lets workers go first where the thread that calls this wants the same CPU: a million rules are
+/// a second of computing, and no client shall wait for it.
+#[cfg(target_os = "linux")]
+pub fn give_way() {
+    use rustix::process::{getpriority_process, setpriority_process};
+
+    // On Linux these mean the thread, not the process.
+    let nicer = getpriority_process(None).map(|nice| nice.saturating_add(NICER).min(19));
+    if let Err(error) = nicer.and_then(|nice| setpriority_process(None, nice)) {
+        tracing::debug!("administrators' work does not give way: {error}");
+    }
+}
+
+/// Threads have no priorities of their own here.
+#[cfg(not(target_os = "linux"))]
+pub fn give_way() {}
+
 /// What an operator should hear when the limit is below what the configuration allows.
 pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
     let relayed = config.tcp_listeners.iter().map(|it| u64::from(it.max_connections));
@@ -72,6 +108,17 @@ pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String>
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_with_passwords_leaves_no_dump() {
+        use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+        let before = dumpable_behavior().expect("a behaviour");
+        forbid_dumps();
+        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
+        // The other tests are of the same process.
+        set_dumpable_behavior(before).expect("as before");
+    }
+
     #[test]
     fn only_a_limit_that_is_too_low_is_a_warning() {
         let text = "max_connections = 100
@@ -88,6 +135,20 @@ mod tests {
         assert_eq!(open_files_warning(Some(278), &config), None);
         let warning = open_files_warning(Some(277), &config).expect("warning");
         assert!(warning.starts_with("at most 277 files may be open, and 278 may be needed"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_the_thread_that_asks_gives_way() {
+        use rustix::process::getpriority_process;
+        let nice = || getpriority_process(None).expect("a priority");
+        let before = nice();
+        let nicer = std::thread::spawn(move || {
+            give_way();
+            nice()
+        });
+        assert_eq!(nicer.join().expect("thread"), (before + NICER).min(19));
+        assert_eq!(nice(), before);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use trunkline_admin::{
 };
 use trunkline_proxy::TlsFolders;
 use trunkline_store::Store;
+use trunkline_topology::Secret;
 
 use crate::{
     cli::ServeArgs,
@@ -85,7 +86,9 @@ fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> 
     let has_api = [&settings.http_api_token, &settings.http_api_stats_token]
         .iter()
         .any(|token| !token.is_empty());
-    let has_port = fs::read_to_string(path).is_ok_and(|text| text.contains("admin_listen"));
+    // There may be passwords in it.
+    let text = Secret::new(fs::read_to_string(path).unwrap_or_default());
+    let has_port = text.expose().contains("admin_listen");
     if !has_api && !has_port {
         return Ok(None);
     }

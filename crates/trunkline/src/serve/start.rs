@@ -20,18 +20,19 @@ use tokio::{
 };
 use trunkline_admin::{
     desk::{Desk, FileReader},
-    glb,
+    glb, keep_ports,
     port::AdminListener,
     scheduler::keep_scheduling,
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
-    Account, Facts, Knowledge, Question, greeting::is_leader_known, greeting_for_clients, learn,
-    resolve,
+    self as monitor, Account, Facts, Knowledge, Question, SystemResolver,
+    greeting::is_leader_known, greeting_for_clients, keep_naming, learn, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, LoginQuestion, PlaneOptions, TlsSetup};
+use trunkline_proxy::{DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup};
 use trunkline_stats::{Configuration, Process};
+use trunkline_topology::HostAnswer;
 
 use crate::{
     config_file::{Read, counted, summary},
@@ -51,6 +52,9 @@ use crate::{
 /// The most time that the first clients wait for what name servers and servers say.
 pub(super) const PREPARATION_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// The most time that a login waits for the name of its host.
+const HOST_NAME_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// Brings everything up, in the order that lets nothing begin that something later would undo.
 /// `None` when a signal asked for the end meanwhile.
 pub(super) async fn start(
@@ -65,6 +69,7 @@ pub(super) async fn start(
     tracing::info!("trunkline {version} starts, process {process_id}");
     let open_files = limits::raise_open_files();
     limits::sharpen_pauses();
+    limits::forbid_huge_pages();
     if !read.config.settings.core_dumps {
         limits::forbid_dumps();
     }
@@ -87,6 +92,8 @@ pub(super) async fn start(
     let workers = workers(&snapshot);
     let users_wanted = Arc::new(Notify::new());
     let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
+    let (named, host_questions) = mpsc::channel(QUESTIONS_MAX);
+    tokio::spawn(keep_naming(Arc::new(SystemResolver), host_questions, HOST_NAME_TIME_MAX));
     let options = PlaneOptions {
         snapshot: Arc::clone(&snapshot),
         greeting: Arc::clone(&greeting),
@@ -94,6 +101,7 @@ pub(super) async fn start(
         workers,
         on_thread: on_thread(&snapshot),
         ask_server: Arc::new(move |question| ask(&asked, question)),
+        look_up_host: Arc::new(move |question| name_host(&named, question)),
         look_up_users: {
             let wanted = Arc::clone(&users_wanted);
             Arc::new(move || wanted.notify_one())
@@ -125,6 +133,9 @@ pub(super) async fn start(
         serve_http(listener, Arc::clone(&reporter), desk.clone())?;
     }
     if let Some(desk) = desk {
+        let own = snapshot.settings.http_listen;
+        let source = Arc::clone(&reporter) as _;
+        tokio::spawn(keep_ports(Arc::clone(&desk), source, desk.ports(), own));
         serve_admin(&desk, admin);
     }
     let notifier = Notifier::of_environment();
@@ -149,7 +160,7 @@ pub(super) async fn start(
     })))
 }
 
-/// Passwords that may wait to be tried on servers.
+/// Passwords that may wait to be tried on servers, and look-ups that may wait for their turn.
 const QUESTIONS_MAX: usize = 4_096;
 
 /// Has a password tried on a server; with too many waiting it is wrong.
@@ -160,6 +171,16 @@ fn ask(asked: &mpsc::Sender<Question>, question: LoginQuestion) {
         asked.try_send(question)
     {
         (question.answer)(false);
+    }
+}
+
+/// Has a host's name looked up; with too many waiting that fails.
+fn name_host(asked: &mpsc::Sender<monitor::HostQuestion>, question: HostQuestion) {
+    let HostQuestion { addr, answer } = question;
+    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
+        asked.try_send(monitor::HostQuestion { addr, answer })
+    {
+        (question.answer)(HostAnswer::Failed("too many look-ups are waiting".to_owned()));
     }
 }
 

@@ -79,14 +79,32 @@ impl Default for ClientStmts {
 }
 
 impl ClientStmts {
-    /// None yet; the first one gets this id.
-    pub(crate) fn beginning_at(next_id: u32) -> Self {
-        Self { next_id, ..Self::default() }
-    }
-
     /// The id that comes next.
     pub(crate) fn after(&self) -> u32 {
         self.next_id
+    }
+
+    /// The statement that −1 stands for.
+    pub(crate) fn last(&self) -> Option<u32> {
+        self.last
+    }
+
+    /// In order of their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ClientStmt> {
+        self.stmts.iter()
+    }
+
+    /// A statement that its client knows by its id already.
+    pub(crate) fn restore(&mut self, stmt: ClientStmt) {
+        let Err(place) = self.place(stmt.id) else { return };
+        self.held += stmt.entry.text.len();
+        self.stmts.insert(place, stmt);
+    }
+
+    /// Goes on where a session's statements were elsewhere: with the id that comes next, and the
+    /// statement that −1 stands for.
+    pub(crate) fn resume(&mut self, next_id: u32, last: Option<u32>) {
+        (self.next_id, self.last) = (next_id, last);
     }
 
     /// A session's statements that are this one alone; `None` when long data was sent for it.

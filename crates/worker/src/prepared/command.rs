@@ -350,9 +350,11 @@ fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, c
 /// What a client is told that wants to prepare what can't be.
 const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
 
-/// Whether it is a `KILL`: its number may be a parameter, and is one of ours in any case.
+/// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
+/// any case.
 fn ends_others(known: &Known) -> bool {
-    known.analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
+    let analysis = &known.analysis;
+    analysis.is_cut || analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }
 
 /// Whether a command, by its first byte, is one that nobody answers.

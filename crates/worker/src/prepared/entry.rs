@@ -43,6 +43,11 @@ impl Entry {
         }
     }
 
+    /// What a server said of it, under a client's id.
+    pub(crate) fn prepared(&self, stmt_id: u32) -> Prepared {
+        Prepared { stmt_id, params: self.params, columns: self.columns_count }
+    }
+
     /// Whether a server has found the same in the text.
     pub(crate) fn is_like(&self, prepared: Prepared) -> bool {
         self.params == prepared.params && self.has_rows == (prepared.columns > 0)

@@ -16,6 +16,7 @@
 //! | `command` | what clients ask |
 //! | `send` | a statement is prepared where it is missing, and run |
 //! | `outcome` | what came of it |
+//! | `moved` | statements of a session that moves to another worker |
 //!
 //! Why it is made so: `docs/decisions/0012`.
 
@@ -23,6 +24,7 @@ mod client_stmts;
 mod columns;
 mod command;
 mod entry;
+mod moved;
 mod outcome;
 mod reading;
 mod send;
@@ -32,6 +34,7 @@ pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
 pub(crate) use command::{Run, is_unanswered};
 pub(crate) use entry::{Entries, Entry, EntryKey};
+pub(crate) use moved::MovedStmts;
 pub(crate) use reading::{Reading, has_literals, state_for};
 pub(crate) use send::{put_statement, runs_among_others};
 pub(crate) use server_stmts::{Fit, ServerStmts};

@@ -12,6 +12,7 @@ use trunkline_sql::analysis::Depends;
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Phase, Purpose, Stage, Statement},
     conn::Owner,
 };
@@ -64,12 +65,21 @@ impl Worker {
         let has_literals = has_literals(&text, &session.modes);
         let reading = session.reading.of(&session.state, has_literals, &mut self.states);
         let key = EntryKey { account: session.account, reading, has_literals, text };
+        Some(self.share_entry(key, known, prepared))
+    }
+
+    /// The entry of a statement: one for all clients, or its own.
+    pub(super) fn share_entry(
+        &mut self,
+        key: EntryKey,
+        known: Rc<Known>,
+        prepared: Prepared,
+    ) -> Rc<Entry> {
         // The type of a user variable's value becomes part of what is prepared.
-        let is_own = known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
-        Some(match is_own {
+        match known.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
             true => Entries::own(&key, known, prepared),
             false => self.entries.share(key, known, prepared),
-        })
+        }
     }
 
     /// A server has prepared an entry.

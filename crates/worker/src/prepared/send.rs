@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
-    codec::frame::HEADER_LEN,
+    codec::frame::{HEADER_LEN, payload_parts},
     command::{
-        attributes::put_query,
+        attributes::{put_long_query, put_query},
         execute::{
             LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_prepare, put_renamed,
             put_with_attributes,
@@ -268,8 +268,10 @@ fn put_text(out: &mut Vec<u8>, statement: &Statement) {
     let attributes = statement.attributes.as_deref();
     match is_split(&statement.frames) {
         true => {
-            let payload = joined_payload(&statement.frames);
-            put_query(out, attributes, payload.get(1..).unwrap_or_default());
+            // The first part begins with the command's code.
+            let parts = payload_parts(&statement.frames).enumerate();
+            let text = parts.map(|(at, part)| part.get(usize::from(at == 0)..).unwrap_or_default());
+            put_long_query(out, attributes, text);
         }
         false => {
             let text = statement.frames.get(HEADER_LEN + 1..);

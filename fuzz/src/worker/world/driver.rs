@@ -115,6 +115,9 @@ impl World {
             Action::AskServer { client, .. } => self.worker(index).client_verified(client, false),
             Action::Wipe => {}
             Action::LookUpUsers => self.worker(index).users_looked_up(),
+            Action::LookUpHost(addr) => {
+                self.worker(index).host_named(addr, HostAnswer::Nameless);
+            }
             Action::Encrypt { conn, .. } => {
                 self.questions.push_back(Question::Encrypt(index, conn));
             }

@@ -252,35 +252,35 @@ fn rows_beyond_16_mib_are_streamed() {
 }
 
 #[test]
-fn the_server_waits_for_the_clients_file_after_its_request() {
-    let events = [Event::File(b"x".to_vec()), Event::Ok(done(2))];
-    let bytes = Server::encode(&events, FORMATS[0]);
-    let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], true);
-    let mut out = Vec::new();
-    assert!(!relay.awaits_client());
-    let fed = relay.feed(&bytes[..6], &mut out).expect("well-formed");
-    assert_eq!((fed.ended, relay.awaits_client(), out.len()), (false, true, 6));
-    assert_eq!(relay.break_off_seq(), None);
-    relay.feed(&bytes[6..8], &mut out).expect("well-formed");
-    assert!(!relay.awaits_client());
-    assert!(relay.feed(&bytes[8..], &mut out).expect("well-formed").ended);
-}
-
-#[test]
-fn the_answer_behind_a_file_has_the_number_behind_the_files_last() {
-    let answered = |number: u8| {
-        let bytes = Server::encode(&[Event::File(b"x".to_vec())], FORMATS[0]);
+fn each_file_is_asked_for_once() {
+    let more = Done { status: done(2).status | status::MORE_RESULTS, ..done(2) };
+    let file = || Event::File(b"x".to_vec());
+    let loads = [file(), Event::Progress, Event::Ok(more), file(), Event::Progress];
+    let bytes = Server::encode(&[&loads[..], &[Event::Ok(done(2))]].concat(), FORMATS[0]);
+    let waits_len = Server::encode(&loads, FORMATS[0]).len();
+    // A server says nothing behind its request before it has the file.
+    let request_len = Server::encode(&loads[..1], FORMATS[0]).len();
+    for chunk_len in 1..=request_len {
         let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], true);
-        let mut out = Vec::new();
-        relay.feed(&bytes, &mut out).expect("well-formed");
-        assert_eq!(relay.file_seq(), 2);
-        relay.file_sent(5);
-        let len = out.len();
-        let fed = relay.feed(&[7, 0, 0, number, 0, 0, 0, 2, 0, 0, 0], &mut out);
-        (fed.map(|fed| fed.ended).map_err(drop), out.len() - len)
-    };
-    assert_eq!(answered(5), (Ok(true), 11));
-    assert_eq!(answered(77), (Err(()), 0));
+        let (mut out, mut asked) = (Vec::new(), Vec::new());
+        for part in bytes[..waits_len].chunks(chunk_len) {
+            assert!(!relay.feed(part, &mut out).expect("well-formed").ended);
+            asked.extend(relay.take_file_request());
+        }
+        assert_eq!(asked, [2, 7], "in chunks of {chunk_len}");
+        assert_eq!(relay.break_off_seq(), None);
+        assert!(relay.feed(&bytes[waits_len..], &mut out).expect("well-formed").ended);
+        assert_eq!(relay.take_file_request(), None);
+    }
+    // Behind the file the numbers go on.
+    let bytes = Server::encode(&[file(), Event::Ok(done(2))], FORMATS[0]);
+    for (next, is_right) in [(4, true), (3, false), (77, false)] {
+        let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], true);
+        let (request, answer) = bytes.split_at(request_len);
+        relay.feed(request, &mut Vec::new()).expect("well-formed");
+        relay.file_sent(next);
+        assert_eq!(relay.feed(answer, &mut Vec::new()).is_ok(), is_right, "{next}");
+    }
 }
 
 #[test]

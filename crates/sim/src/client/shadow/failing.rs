@@ -55,7 +55,7 @@ impl Shadow {
         let (begun, other) = (behind(&self.session), behind(&unbegun));
         match (fits(&begun), fits(&other)) {
             (true, true) if !begun.0.is_like(&other.0) => self.unbegun = Some(Box::new(other.0)),
-            // Where nothing tells them apart any more, this may be the first of the transaction.
+            // Where nothing tells them apart any more, this one may be the transaction's first.
             (_, true) => {
                 self.session = *unbegun;
                 self.unit = None;

@@ -5,14 +5,15 @@ use crate::token::TokenKind;
 
 /// The effects of `SELECT GET_LOCK('a', 1)`, `DO RELEASE_LOCK('a')` and the like, where each call
 /// certainly happens exactly once. Anything else (a call in an `IF()`, a `FROM`) is `None`: there a
-/// released lock may still be held, and one that is taken may be taken several times.
-pub(super) fn certain_calls(mut cursor: Cursor<'_>) -> Option<Vec<Effect>> {
+/// released lock may still be held, and one that is taken may be taken several times. So are more
+/// calls than `max`.
+pub(super) fn certain_calls(mut cursor: Cursor<'_>, max: usize) -> Option<Vec<Effect>> {
     if !cursor.accept_any(&[b"SELECT", b"DO"]) {
         return None;
     }
     let mut effects = Vec::new();
     loop {
-        effects.push(call(&mut cursor)?);
+        effects.push(call(&mut cursor).filter(|_| effects.len() < max)?);
         skip_alias(&mut cursor);
         if cursor.peek().is_none() {
             return Some(effects);

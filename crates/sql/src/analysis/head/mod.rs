@@ -9,6 +9,7 @@ mod transaction;
 use super::{
     Depends, Effect, StatementKind, TransactionEffect,
     cursor::Cursor,
+    effect::Effects,
     walk::{Calls, Verb, walk},
 };
 use crate::{
@@ -98,10 +99,10 @@ impl Head {
 }
 
 /// Reads the next statement and its `;`, and adds its effects to `effects`.
-pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Vec<Effect>) -> Statement {
+pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement {
     let mut cursor = Cursor::new(tokens);
     let is_with = cursor.peek().is_some_and(|token| token.is_word(b"WITH"));
-    let locks = locks::certain_calls(cursor.clone());
+    let locks = locks::certain_calls(cursor.clone(), effects.room());
     let place = effects.len();
     let head = head(tokens, &mut cursor, effects);
     let mut statement = Statement {
@@ -187,7 +188,7 @@ fn skip_stored_program(tokens: &mut Tokens<'_>) -> bool {
     depth == 0
 }
 
-fn head(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn head(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let Some(first) = cursor.next() else {
         return Head::default();
     };
@@ -215,7 +216,7 @@ fn keyword(
     first: &Token<'_>,
     tokens: &Tokens<'_>,
     cursor: &mut Cursor<'_>,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) -> Head {
     match first.keyword().as_bytes() {
         b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => Head::reading(StatementKind::Select),
@@ -253,7 +254,7 @@ fn inserting(kind: StatementKind) -> Head {
 }
 
 /// `SET …`, or MariaDB's `SET STATEMENT … FOR statement`.
-fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let is_statement = cursor.keyword().as_bytes() == b"STATEMENT"
         && cursor.peek_second().is_some_and(|token| token.is_name());
     if !is_statement {
@@ -269,7 +270,8 @@ fn set(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) 
             TokenKind::Word if depth == 0 && token.is_word(b"FOR") => break,
             _ => {}
         }
-        if let (0, true, Some(name)) = (depth, is_equals(&token), before) {
+        let name = before.filter(|_| depth == 0 && is_equals(&token));
+        if let Some(name) = name.filter(|_| effects.take_room(1)) {
             set_for_statement.push(unquote(name.text).to_ascii_lowercase());
         }
         before = Some(token);

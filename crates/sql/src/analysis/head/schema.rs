@@ -1,15 +1,15 @@
 //! Statements that define: schemas, tables, accounts, and the server's own affairs.
 
 use super::{Body, Head};
-use crate::analysis::{Effect, StatementKind, cursor::Cursor, effect::TableName};
+use crate::analysis::{
+    Effect, StatementKind,
+    cursor::Cursor,
+    effect::{Effects, TableName},
+};
 use crate::token::TokenKind;
 
 /// The statement that begins with `word`, if it is one of these.
-pub(super) fn head(
-    word: &[u8],
-    cursor: &mut Cursor<'_>,
-    effects: &mut Vec<Effect>,
-) -> Option<Head> {
+pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) -> Option<Head> {
     let head = match word {
         b"CREATE" => create(cursor, effects),
         b"ALTER" => alter(cursor, effects),
@@ -68,7 +68,7 @@ fn skip_modifiers(cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
-fn create(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let is_temporary = skip_modifiers(cursor);
     let keyword = cursor.keyword();
     cursor.next();
@@ -105,7 +105,7 @@ fn stored_program(kind: StatementKind) -> Head {
     Head { body: Body::StoredProgram, ..Head::committing(kind) }
 }
 
-fn alter(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn alter(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     skip_modifiers(cursor);
     match cursor.keyword().as_bytes() {
         b"TABLE" => Head::committing(StatementKind::AlterTable),
@@ -119,14 +119,15 @@ fn alter(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
     }
 }
 
-fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let temporary = cursor.accept(b"TEMPORARY");
     let keyword = cursor.keyword();
     cursor.next();
     match keyword.as_bytes() {
         b"TABLE" | b"TABLES" | b"SEQUENCE" => {
             cursor.accept_existence();
-            effects.push(Effect::DropTable { names: table_names(cursor), temporary });
+            let names = table_names(cursor, effects);
+            effects.push(Effect::DropTable { names, temporary });
             match temporary {
                 true => Head::of(StatementKind::DropTable),
                 false => Head::committing(StatementKind::DropTable),
@@ -145,9 +146,12 @@ fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
     }
 }
 
-fn table_names(cursor: &mut Cursor<'_>) -> Vec<TableName> {
+fn table_names(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Vec<TableName> {
     let mut names = Vec::new();
     while let Some(name) = cursor.table_name() {
+        if !effects.take_room(1) {
+            break;
+        }
         names.push(name);
         if !cursor.accept_kind(TokenKind::Comma) {
             break;

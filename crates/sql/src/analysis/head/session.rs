@@ -3,17 +3,13 @@
 use super::{Body, Head};
 use crate::analysis::{
     BackupLock, Depends, Effect, KillId, KillTarget, StatementKind, TransactionEffect, analyse,
-    cursor::Cursor, walk::Calls,
+    cursor::Cursor, effect::Effects, walk::Calls,
 };
-use crate::set::{self, Assignment, Scope};
+use crate::set::{self, Assignment, Scope, SetError};
 use crate::token::{TokenKind, Tokens};
 
 /// The statement that begins with `word`, if it is one of these.
-pub(super) fn head(
-    word: &[u8],
-    cursor: &mut Cursor<'_>,
-    effects: &mut Vec<Effect>,
-) -> Option<Head> {
+pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) -> Option<Head> {
     let head = match word {
         b"USE" => {
             effects.extend(cursor.name().map(Effect::UseSchema));
@@ -65,18 +61,13 @@ pub(super) fn head(
     Some(head)
 }
 
-fn other(what: &'static str, effects: &mut Vec<Effect>) -> Head {
+fn other(what: &'static str, effects: &mut Effects) -> Head {
     effects.push(Effect::OtherSession(what));
     Head::default()
 }
 
 /// `LOCK TABLES` or `UNLOCK TABLES`, or the lock of the whole instance for a backup.
-fn lock(
-    kind: StatementKind,
-    effect: Effect,
-    cursor: &Cursor<'_>,
-    effects: &mut Vec<Effect>,
-) -> Head {
+fn lock(kind: StatementKind, effect: Effect, cursor: &Cursor<'_>, effects: &mut Effects) -> Head {
     match cursor.keyword().as_bytes() {
         b"TABLE" | b"TABLES" => {
             effects.push(effect);
@@ -94,7 +85,7 @@ fn lock(
 }
 
 /// `BACKUP {STAGE … | LOCK table | UNLOCK}`.
-fn backup(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn backup(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     effects.push(match () {
         () if cursor.accept(b"STAGE") => match cursor.accept(b"END") {
             true => Effect::BackupUnlock(BackupLock::Stage),
@@ -158,7 +149,7 @@ fn is_locking_flush(cursor: &mut Cursor<'_>) -> bool {
 }
 
 /// `KILL [HARD | SOFT] [CONNECTION | QUERY [ID]] number` or `… USER name`.
-fn kill(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn kill(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let (target, id) = victim(cursor);
     effects.push(Effect::Kill { target, id });
     Head { body: Body::Quiet, ..Head::of(StatementKind::Kill) }
@@ -189,7 +180,7 @@ fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, KillId) {
 }
 
 /// `LOAD {DATA | XML} [LOW_PRIORITY | CONCURRENT] [LOCAL] …`, or `LOAD INDEX INTO CACHE`.
-fn load(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
+fn load(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     if !cursor.accept_any(&[b"DATA", b"XML"]) {
         return Head::committing(StatementKind::Load);
     }
@@ -200,12 +191,17 @@ fn load(cursor: &mut Cursor<'_>, effects: &mut Vec<Effect>) -> Head {
 }
 
 /// `SET …`.
-pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Vec<Effect>) -> Head {
+pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Effects) -> Head {
     let mut head = Head { body: Body::Plain(Calls::JudgedInSet), ..Head::of(StatementKind::Set) };
-    let Ok(assignments) = set::parse_tokens(&mut tokens.clone()) else {
-        effects.push(Effect::SetUnparsable);
-        return head;
+    let assignments = match set::parse_tokens(&mut tokens.clone(), effects.room()) {
+        Ok(assignments) => assignments,
+        Err(error) => {
+            effects.is_cut |= error == SetError::TooLong;
+            effects.push(Effect::SetUnparsable);
+            return head;
+        }
     };
+    effects.take_room(assignments.len());
     match assignments.as_slice() {
         [Assignment::Transaction(setting)] => effects.push(Effect::SetTransaction(*setting)),
         [Assignment::Password] => {

@@ -1,14 +1,12 @@
 //! Statements that begin, end or mark transactions.
 
 use super::{Body, Head};
-use crate::analysis::{Effect, StatementKind, TransactionEffect, XaStep, cursor::Cursor};
+use crate::analysis::{
+    Effect, StatementKind, TransactionEffect, XaStep, cursor::Cursor, effect::Effects,
+};
 
 /// The statement that begins with `word`, if it is one of these.
-pub(super) fn head(
-    word: &[u8],
-    cursor: &mut Cursor<'_>,
-    effects: &mut Vec<Effect>,
-) -> Option<Head> {
+pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) -> Option<Head> {
     let head = match word {
         b"BEGIN" => begin(cursor),
         b"START" if cursor.accept(b"TRANSACTION") => start(cursor),

@@ -1,0 +1,94 @@
+//! Statements of a session that moves to another worker: texts and types, as plain data.
+
+use trunkline_protocol::response::Prepared;
+use trunkline_session::tracker::StateTable;
+
+use crate::{Worker, client::Session};
+
+use super::{ClientStmts, EntryKey, client_stmts::ClientStmt, has_literals};
+
+/// Statements of one session that may move: each is read again when it arrives.
+const STMTS_MAX: usize = 64;
+/// Bytes of their texts.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// All prepared statements of one session.
+#[derive(Debug)]
+pub(crate) struct MovedStmts {
+    stmts: Vec<MovedStmt>,
+    next_id: u32,
+    last: Option<u32>,
+}
+
+#[derive(Debug)]
+struct MovedStmt {
+    text: Box<[u8]>,
+    /// What a server said of it, and what its client calls it.
+    prepared: Prepared,
+    types: Option<Box<[u8]>>,
+    columns: Option<Box<[u8]>>,
+}
+
+impl MovedStmt {
+    fn of(stmt: &ClientStmt) -> Self {
+        let entry = &stmt.entry;
+        Self {
+            text: entry.text.clone(),
+            prepared: entry.prepared(stmt.id),
+            types: stmt.types.as_deref().map(Box::from),
+            columns: stmt.columns.as_deref().map(Box::from),
+        }
+    }
+}
+
+impl ClientStmts {
+    /// Whether they are few and short, with nothing under way: no cursor, nothing sent ahead.
+    pub(crate) fn is_mobile(&self) -> bool {
+        let rests = |stmt: &ClientStmt| stmt.long.is_none() && stmt.cursor.is_none();
+        self.len() <= STMTS_MAX && self.held() <= BYTES_MAX && self.iter().all(rests)
+    }
+
+    /// Everything of statements that are mobile.
+    pub(crate) fn pack(&self) -> MovedStmts {
+        let stmts = self.iter().map(MovedStmt::of).collect();
+        MovedStmts { stmts, next_id: self.after(), last: self.last() }
+    }
+}
+
+impl Session {
+    /// Whether all its statements were prepared in the state that it is in now, so that they can
+    /// be read again elsewhere as they were read here.
+    pub(crate) fn reads_alike(&mut self, states: &mut StateTable) -> bool {
+        let Self { prepared, reading, state, .. } = self;
+        prepared.iter().all(|stmt| {
+            let now = reading.of(state, stmt.entry.has_literals, states);
+            *now == *stmt.entry.reading
+        })
+    }
+}
+
+impl Worker {
+    /// Takes in the statements of a session that came from another worker.
+    pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
+        let MovedStmts { stmts, next_id, last } = moved;
+        for MovedStmt { text, prepared, types, columns } in stmts {
+            let known = self.analyses.know(&text, &session.modes);
+            let has_literals = has_literals(&text, &session.modes);
+            let reading = session.reading.of(&session.state, has_literals, &mut self.states);
+            let key = EntryKey { account: session.account, reading, has_literals, text };
+            let entry = self.share_entry(key, known, prepared);
+            let columns = columns.map(|definitions| entry.columns(&definitions));
+            let types = types.map(|types| types.into());
+            let id = prepared.stmt_id;
+            session.prepared.restore(ClientStmt {
+                id,
+                entry,
+                types,
+                columns,
+                long: None,
+                cursor: None,
+            });
+        }
+        session.prepared.resume(next_id, last);
+    }
+}
