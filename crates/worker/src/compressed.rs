@@ -446,3 +446,16 @@ pub(crate) fn answer_seq(frames: &[u8]) -> u8 {
     }
     next
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_changes_workers_comes_unlisted() {
+        let (peer, method) = (PackingPeer::Server, Method::Zlib(1));
+        let mut packing = Packing::begin(peer, method, &mut Outbox::default(), Vec::new());
+        packing.is_listed = true;
+        assert!(!packing.leave_list().is_listed());
+    }
+}
