@@ -198,12 +198,26 @@ fn the_outcome_holds_the_error_or_the_statement() {
     assert_eq!((error.code, error.sqlstate, error.message.len()), (1105, *b"42000", 512));
     assert_eq!(relay.outcome().status, Some(status::AUTOCOMMIT));
 
-    let prepared = Event::Prepared(9, vec![b"\x03def".to_vec()], Vec::new());
-    let bytes = Server::encode(&[prepared], FORMATS[2]);
-    let relay = Relay::new(ResponseShape::Prepare, FORMATS[2], FORMATS[0], false);
-    let (_, relay) = relay_in_chunks(relay, &bytes, &[5]);
-    let expected = Prepared { stmt_id: 9, params: 1, columns: 0 };
-    assert_eq!((relay.outcome().prepared, relay.outcome().status), (Some(expected), None));
+    // As MySQL 9.7 defines parameters.
+    let definition = |kind| {
+        let name_and_collation = b"\x03def\0\0\0\x01?\0\x0C\x3F\0".as_slice();
+        [name_and_collation, b"\0\x01\0\0", &[kind], b"\x80\0\0\0\0"].concat()
+    };
+    for (params, takes_vector) in [
+        (vec![b"\x03def".to_vec()], false),
+        (vec![definition(8), definition(252)], false),
+        (vec![definition(8), definition(242), definition(8)], true),
+    ] {
+        let count = u16::try_from(params.len()).expect("few");
+        let prepared = Event::Prepared(9, params, vec![definition(242)]);
+        let bytes = Server::encode(&[prepared], FORMATS[2]);
+        for chunk in [5, 1, bytes.len()] {
+            let relay = Relay::new(ResponseShape::Prepare, FORMATS[2], FORMATS[0], false);
+            let (_, relay) = relay_in_chunks(relay, &bytes, &[chunk]);
+            let expected = Prepared { stmt_id: 9, params: count, columns: 1, takes_vector };
+            assert_eq!((relay.outcome().prepared, relay.outcome().status), (Some(expected), None));
+        }
+    }
 }
 
 #[test]
