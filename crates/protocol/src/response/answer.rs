@@ -133,10 +133,10 @@ impl Relay {
 
     /// Gives the client, before the server's packet `seq`, an EOF packet that the server does
     /// not send. The server's status comes at the end of the rows, so the flags are those of the
-    /// last result, and `extra`.
+    /// last result, or of the session before the command, and `extra`.
     #[inline(never)]
     pub(super) fn insert_eof(&mut self, seq: u8, extra: u16, pass: &mut Pass<'_, '_>) {
-        let status = self.outcome.status.unwrap_or(status::AUTOCOMMIT) & !END_FLAGS | extra;
+        let status = self.outcome.status.unwrap_or(self.status_before) & !END_FLAGS | extra;
         let seq = seq.wrapping_add(self.shift);
         pass.put(|out| {
             eof::put_eof(out, seq, EofPacket { warnings: 0, status });

@@ -353,6 +353,23 @@ fn an_inserted_eof_announces_no_more_results() {
 }
 
 #[test]
+fn an_inserted_eof_has_the_sessions_flags() {
+    let query = (ResponseShape::Query, vec![columns(&["a"]), Event::End(done(0))]);
+    let prepare =
+        (ResponseShape::Prepare, vec![Event::Prepared(7, Vec::new(), vec![b"a".to_vec()])]);
+    for (shape, events) in [query, prepare] {
+        for flags in [0, status::AUTOCOMMIT, status::IN_TRANS | status::NO_BACKSLASH_ESCAPES] {
+            let bytes = Server::encode(&events, FORMATS[2]);
+            let mut relay = Relay::new(shape, FORMATS[2], FORMATS[0], true);
+            relay.set_status(flags);
+            let (out, _) = relay_in_chunks(relay, &bytes, &[bytes.len()]);
+            let eof = out.windows(5).find(|w| w[0] == 0xFE).expect("an EOF packet");
+            assert_eq!(u16::from_le_bytes([eof[3], eof[4]]), flags, "{shape:?}");
+        }
+    }
+}
+
+#[test]
 fn the_proxys_own_result_reads_like_a_servers() {
     let rows = vec![vec![Some(b"one".to_vec()), None], vec![Some(Vec::new()), Some(vec![9; 300])]];
     for format in FORMATS {
