@@ -307,12 +307,13 @@ fn every_client_writes_a_vector_by_the_same_statement() -> Result<()> {
     let proxy = before(server, 1, 1)?;
     // Three times 2.0.
     let vector = Param::text(&"\0\0\0@".repeat(3));
-    for number in 0..3 {
+    for number in [1.0, 2.0, 3.0] {
         let mut client = Twin::new(server, &proxy, &schema)?;
         for _ in 0..2 {
-            // MySQL takes it by the first execution of a statement only.
+            // MySQL prepares it again by itself, for the number's type, and takes the vector by
+            // the first execution only.
             let insert = client.prepare("INSERT INTO t VALUES (?, ?)")?;
-            let done = client.execute(insert, &[Param::Int(number), vector.clone()])?;
+            let done = client.execute(insert, &[Param::Double(number), vector.clone()])?;
             ensure!(matches!(done[..], [Outcome::Ok { affected: 1, .. }]), "{done:?}");
             client.close(insert)?;
         }
@@ -323,8 +324,9 @@ fn every_client_writes_a_vector_by_the_same_statement() -> Result<()> {
 #[test]
 fn an_end_of_columns_has_the_flags_of_its_session() -> Result<()> {
     on_each("an_end_of_columns_has_the_flags_of_its_session", T, |server, schema| {
-        let proxy = before(server, 1, 2)?;
-        // Clients that expect it; the proxy's servers do not send it.
+        let proxy = before(server, 1, 1)?;
+        // The only connection is opened for a client that does not expect it.
+        Twin::new(server, &proxy, schema)?.query("SELECT 1")?;
         let mut clients = Vec::new();
         for flag in [0, 1] {
             let mut client = Twin::with(server, &proxy, schema, PLAIN)?;
