@@ -24,7 +24,7 @@ const FIRST_SEQ: u8 = 2;
 /// Strings of a definition before the one that only extended definitions have: catalog, schema,
 /// table, original table, name, original name.
 const NAMES: usize = 6;
-/// The type `VECTOR` of MySQL 9. Source: `include/field_types.h` in its sources.
+/// The type `VECTOR`, as MySQL 9.7 gives it for a parameter that is written to such a column.
 const VECTOR: u8 = 242;
 
 /// What a client with cached metadata knows of its statement's columns after a reply.
