@@ -212,6 +212,7 @@ impl Worker {
         let shape = ResponseShape::Query;
         let mut relay = Relay::new(shape, reply.format, session.format, true).numbered_from(1);
         relay.set_told(session.told.clone());
+        relay.set_status(session.status);
         relay.set_without_cursor();
         know_columns(&mut relay, statement, session);
         let before = client.outbox.position();

@@ -250,6 +250,7 @@ impl Worker {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
         relay.set_told(session.told.clone());
+        relay.set_status(session.status);
         if !statement.opens_cursor() {
             relay.set_without_cursor();
         }

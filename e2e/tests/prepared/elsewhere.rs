@@ -2,16 +2,16 @@
 //! those that they were prepared with.
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Options, Replication, Trunkline, wait_until};
+use trunkline_testkit::{Flavour, Options, Replication, Trunkline, wait_until};
 
 use super::{
     Param, T, Twin, block, error_code, hold_one, on_each, prepared_again, proxy_with, rows,
 };
 use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, before, client, is_available, new_schema, shared_replication,
-    start, statements_of, text, user, wait_pins,
+    shared_server, start, statements_of, text, user, wait_pins,
 };
-use crate::wire::{Outcome, Shape, Wire, code};
+use crate::wire::{Outcome, PLAIN, Shape, Wire, code};
 
 #[test]
 fn a_statement_runs_on_any_connection() -> Result<()> {
@@ -294,4 +294,54 @@ fn kill_sleeper(server: &trunkline_testkit::Server) -> Result<()> {
     })?;
     server.sql(&format!("KILL {id}"))?;
     Ok(())
+}
+
+#[test]
+fn every_client_writes_a_vector_by_the_same_statement() -> Result<()> {
+    let test = "every_client_writes_a_vector_by_the_same_statement";
+    if !is_available(Flavour::MySql, test) {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MySql)?;
+    let schema = new_schema(server, "CREATE TABLE t (a INT, v VECTOR(3))")?;
+    let proxy = before(server, 1, 1)?;
+    // Three times 2.0.
+    let vector = Param::text(&"\0\0\0@".repeat(3));
+    for number in [1.0, 2.0, 3.0] {
+        let mut client = Twin::new(server, &proxy, &schema)?;
+        for _ in 0..2 {
+            // MySQL prepares it again by itself, for the number's type, and takes the vector by
+            // the first execution only.
+            let insert = client.prepare("INSERT INTO t VALUES (?, ?)")?;
+            let done = client.execute(insert, &[Param::Double(number), vector.clone()])?;
+            ensure!(matches!(done[..], [Outcome::Ok { affected: 1, .. }]), "{done:?}");
+            client.close(insert)?;
+        }
+    }
+    wait_pins(&proxy, &[])
+}
+
+#[test]
+fn an_end_of_columns_has_the_flags_of_its_session() -> Result<()> {
+    on_each("an_end_of_columns_has_the_flags_of_its_session", T, |server, schema| {
+        let proxy = before(server, 1, 1)?;
+        // The only connection is opened for a client that does not expect it.
+        Twin::new(server, &proxy, schema)?.query("SELECT 1")?;
+        let mut clients = Vec::new();
+        for flag in [0, 1] {
+            let mut client = Twin::with(server, &proxy, schema, PLAIN)?;
+            client.query(&format!("SET autocommit = {flag}"))?;
+            clients.push((client.prepare("SELECT ?")?, client));
+        }
+        for _ in 0..2 {
+            for (stmt, client) in &mut clients {
+                client.execute(*stmt, &[Param::Int(1)])?;
+                client.query("SELECT 'x'")?;
+                client.query("BEGIN")?;
+                client.query("SELECT 'x'")?;
+                client.query("COMMIT")?;
+            }
+        }
+        wait_pins(&proxy, &[])
+    })
 }

@@ -40,6 +40,9 @@ impl Relay {
         if first == err::HEADER {
             return self.on_error(packet, pass);
         }
+        if matches!(self.stage, Stage::Params { .. }) {
+            self.note_parameter(packet.payload);
+        }
         if self.translates && self.stage.has_definitions() && first != eof::HEADER {
             return self.on_definition(packet, pass);
         }
@@ -74,11 +77,14 @@ impl Relay {
             Stage::RowsAfterEof | Stage::Rows | Stage::FetchedRows | Stage::Listed => {
                 self.on_terminator(packet, pass)
             }
-            Stage::Text
-            | Stage::Columns { .. }
-            | Stage::Params { .. }
-            | Stage::PreparedColumns { .. }
-            | Stage::Ended => Err(Malformed("packet kind")),
+            Stage::Params { .. } => {
+                self.keep(packet, pass);
+                self.count(1, pass);
+                Ok(())
+            }
+            Stage::Text | Stage::Columns { .. } | Stage::PreparedColumns { .. } | Stage::Ended => {
+                Err(Malformed("packet kind"))
+            }
         }
     }
 
@@ -127,10 +133,10 @@ impl Relay {
 
     /// Gives the client, before the server's packet `seq`, an EOF packet that the server does
     /// not send. The server's status comes at the end of the rows, so the flags are those of the
-    /// last result, and `extra`.
+    /// last result, or of the session before the command, and `extra`.
     #[inline(never)]
     pub(super) fn insert_eof(&mut self, seq: u8, extra: u16, pass: &mut Pass<'_, '_>) {
-        let status = self.outcome.status.unwrap_or(status::AUTOCOMMIT) & !END_FLAGS | extra;
+        let status = self.outcome.status.unwrap_or(self.status_before) & !END_FLAGS | extra;
         let seq = seq.wrapping_add(self.shift);
         pass.put(|out| {
             eof::put_eof(out, seq, EofPacket { warnings: 0, status });
@@ -312,7 +318,7 @@ impl Relay {
         if !self.has_definitions && !self.client.optional_metadata {
             return Err(Malformed("prepare metadata flag"));
         }
-        self.outcome.prepared = Some(Prepared { stmt_id, params, columns });
+        self.outcome.prepared = Some(Prepared { stmt_id, params, columns, takes_vector: false });
         match self.stmt_id {
             None if self.server.optional_metadata == self.client.optional_metadata => {
                 self.keep(packet, pass);

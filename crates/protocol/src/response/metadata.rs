@@ -24,6 +24,8 @@ const FIRST_SEQ: u8 = 2;
 /// Strings of a definition before the one that only extended definitions have: catalog, schema,
 /// table, original table, name, original name.
 const NAMES: usize = 6;
+/// The type `VECTOR`, as MySQL 9.7 gives it for a parameter that is written to such a column.
+const VECTOR: u8 = 242;
 
 /// What a client with cached metadata knows of its statement's columns after a reply.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -150,6 +152,14 @@ impl Relay {
         }
     }
 
+    /// Takes note of what a parameter's definition says.
+    pub(super) fn note_parameter(&mut self, definition: &[u8]) {
+        let is_vector = type_of(definition, self.server) == Ok(VECTOR);
+        if let Some(prepared) = self.outcome.prepared.as_mut() {
+            prepared.takes_vector |= is_vector;
+        }
+    }
+
     /// Gives the client a definition in its own form.
     pub(super) fn on_definition(
         &mut self,
@@ -193,6 +203,18 @@ pub(super) fn translated(
     }
     payload.extend_from_slice(reader.rest());
     Ok(payload)
+}
+
+/// The type that a definition gives.
+fn type_of(definition: &[u8], from: ReplyFormat) -> Result<u8, Malformed> {
+    let mut reader = Reader::new(definition);
+    for _ in 0..NAMES + usize::from(from.extended_metadata) {
+        reader.lenenc_bytes("column definition")?;
+    }
+    reader.lenenc_int("length of the fixed part")?;
+    reader.u16("collation")?;
+    reader.u32("column length")?;
+    reader.u8("column type")
 }
 
 /// Appends the payload of a column count packet.

@@ -30,6 +30,8 @@ pub struct Prepared {
     pub params: u16,
     /// Number of result columns.
     pub columns: u16,
+    /// Whether a parameter is of MySQL's type `VECTOR`, as far as its definition says.
+    pub takes_vector: bool,
 }
 
 /// What a response said. Complete once the relay says that the response has ended.

@@ -93,6 +93,8 @@ pub struct Relay {
     pub(super) interruption: Option<&'static ErrorInstead>,
     /// Flags of the EOF after column definitions that count at the end of the rows too.
     pub(super) carried: u16,
+    /// Flags for an EOF packet before the server has told any.
+    pub(super) status_before: u16,
     /// What came of a packet that must be seen whole and was split.
     pub(super) gathered: Vec<u8>,
     /// Columns of a statement whose client keeps their definitions.
@@ -130,6 +132,7 @@ impl Relay {
             has_definitions: true,
             interruption: None,
             carried: 0,
+            status_before: status::AUTOCOMMIT,
             gathered: Vec::new(),
             columns: None,
             outcome: Outcome::default(),
@@ -146,6 +149,12 @@ impl Relay {
     /// Has the client told only these changes of session state; all of them otherwise.
     pub fn set_told(&mut self, told: Told) {
         self.told = told;
+    }
+
+    /// The status flags of the client's session before the command. A client that expects an EOF
+    /// packet after definitions, where the server sends none, finds them there.
+    pub fn set_status(&mut self, flags: u16) {
+        self.status_before = flags;
     }
 
     /// The command asks for no cursor. Servers raise the flag all the same when a stored routine

@@ -71,9 +71,7 @@ impl Stage {
     #[inline]
     pub(super) fn run_max(self) -> u64 {
         match self {
-            Self::Columns { left } | Self::Params { left, .. } | Self::PreparedColumns { left } => {
-                u64::from(left)
-            }
+            Self::Columns { left } | Self::PreparedColumns { left } => u64::from(left),
             Self::Rows | Self::FetchedRows | Self::Listed => u64::MAX,
             Self::Acknowledgement
             | Self::Text
@@ -82,6 +80,7 @@ impl Stage {
             | Self::ColumnsEnd
             | Self::RowsAfterEof
             | Self::PrepareAnswer
+            | Self::Params { .. }
             | Self::ParamsEnd { .. }
             | Self::PreparedColumnsEnd
             | Self::Ended => 0,
@@ -109,13 +108,15 @@ impl Stage {
                 Some(err::HEADER) => Ok(Need::Whole),
                 Some(_) | None => Ok(Need::Nothing),
             },
-            Self::Columns { .. } | Self::Params { .. } | Self::PreparedColumns { .. } => {
-                match first {
-                    Some(err::HEADER) => Ok(Need::Whole),
-                    Some(eof::HEADER) | None => Err(Malformed("column definition")),
-                    Some(_) => Ok(Need::Nothing),
-                }
-            }
+            Self::Columns { .. } | Self::PreparedColumns { .. } => match first {
+                Some(err::HEADER) => Ok(Need::Whole),
+                Some(eof::HEADER) | None => Err(Malformed("column definition")),
+                Some(_) => Ok(Need::Nothing),
+            },
+            Self::Params { .. } => match first {
+                Some(eof::HEADER) | None => Err(Malformed("column definition")),
+                Some(_) => Ok(Need::Whole),
+            },
             Self::Rows | Self::RowsAfterEof | Self::FetchedRows | Self::Listed => match first {
                 Some(err::HEADER) => Ok(Need::Whole),
                 Some(eof::HEADER) if is_terminator(header, server) => Ok(Need::Whole),

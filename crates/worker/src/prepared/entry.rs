@@ -29,6 +29,9 @@ pub(crate) struct Entry {
     pub has_rows: bool,
     /// Columns, as a server counted them.
     pub columns_count: u16,
+    /// Whether a server's statement of it is run once only. MySQL 9.7 takes the bytes of a vector
+    /// by the first execution that writes them; to any other of the statement it says 6136.
+    pub is_once: bool,
     /// Definitions of its columns that one of its clients has, to be shared by others.
     columns: RefCell<Option<Rc<[u8]>>>,
 }
@@ -45,13 +48,21 @@ impl Entry {
 
     /// What a server said of it, under a client's id.
     pub(crate) fn prepared(&self, stmt_id: u32) -> Prepared {
-        Prepared { stmt_id, params: self.params, columns: self.columns_count }
+        let (params, columns) = (self.params, self.columns_count);
+        Prepared { stmt_id, params, columns, takes_vector: self.is_once }
     }
 
     /// Whether a server has found the same in the text.
     pub(crate) fn is_like(&self, prepared: Prepared) -> bool {
-        self.params == prepared.params && self.has_rows == (prepared.columns > 0)
+        self.params == prepared.params
+            && self.has_rows == (prepared.columns > 0)
+            && self.is_once == is_once(prepared)
     }
+}
+
+/// Whether one execution uses a statement up.
+fn is_once(prepared: Prepared) -> bool {
+    prepared.takes_vector && prepared.columns == 0
 }
 
 /// What tells entries apart: who prepares, how the text is read, and the text.
@@ -78,6 +89,7 @@ impl EntryKey {
             params,
             has_rows,
             columns_count,
+            is_once: is_once(prepared),
             columns,
         })
     }
@@ -162,11 +174,16 @@ pub(super) mod tests {
 
     fn prepared(params: u16, text: &str) -> Prepared {
         let columns = u16::from(text.starts_with("SELECT"));
-        Prepared { stmt_id: 9, params, columns }
+        Prepared { stmt_id: 9, params, columns, takes_vector: false }
     }
 
     pub(in crate::prepared) fn entry(text: &str, params: u16) -> Rc<Entry> {
         Entries::own(&key(0, "app", text), known(text), prepared(params, text))
+    }
+
+    pub(in crate::prepared) fn vector_entry(text: &str, params: u16) -> Rc<Entry> {
+        let prepared = Prepared { takes_vector: true, ..prepared(params, text) };
+        Entries::own(&key(0, "app", text), known(text), prepared)
     }
 
     #[test]

@@ -18,7 +18,8 @@ struct Slot {
     /// The client's statement whose cursor is open on it.
     held_by: Option<u32>,
     /// Not to be used again: what it has been run with is not known, it has had a cursor (MySQL
-    /// 9.7 answers its next execution without one wrongly), or it is too large to keep.
+    /// 9.7 answers its next execution without one wrongly), it is too large to keep, or its entry's
+    /// are run once.
     is_spent: bool,
 }
 
@@ -141,7 +142,7 @@ impl ServerStmts {
     pub(crate) fn run(&mut self, fit: Fit<'_>, opens_cursor: bool) {
         let Some(slot) = self.slots.first_mut() else { return };
         slot.is_spent |= opens_cursor && slot.entry.has_rows;
-        slot.is_spent |= slot.entry.text.len() > TEXT_KEPT_MAX;
+        slot.is_spent |= slot.entry.text.len() > TEXT_KEPT_MAX || slot.entry.is_once;
         match fit {
             Fit::Types { types, nulls } => {
                 slot.bound.get_or_insert_with(|| Bound::new(types, nulls)).run(types, nulls)
@@ -287,7 +288,7 @@ impl Bound {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::tests::entry;
+    use super::super::entry::tests::{entry, vector_entry};
     use super::*;
 
     const LONG: [u8; 2] = [3, 0];
@@ -324,6 +325,22 @@ mod tests {
         assert!(stmts.take(&entry, 1, fit(&long, &[0])));
         assert_eq!(stmts.front(Some(&long)), Some((7, false)));
         assert_eq!(stmts.len(), 2);
+    }
+
+    #[test]
+    fn a_statement_that_writes_a_vector_is_run_once() {
+        let long = types(&[LONG]);
+        for (text, is_once) in [("INSERT INTO t VALUES (?)", true), ("SELECT ?", false)] {
+            let entry = vector_entry(text, 1);
+            let mut stmts = ServerStmts::default();
+            stmts.insert(&entry, 7);
+            assert!(stmts.take(&entry, 1, fit(&long, &[0])));
+            stmts.run(fit(&long, &[0]), false);
+            assert_eq!(stmts.take(&entry, 2, fit(&long, &[0])), !is_once, "{text}");
+            stmts.ended(7, true, false);
+            assert_eq!(stmts.take(&entry, 1, fit(&long, &[0])), !is_once, "{text}");
+            assert_eq!(stmts.drain_closing().eq([7]), is_once, "{text}");
+        }
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Worker {
             text: text.into(),
         };
         let columns = u16::from(entry.has_rows);
-        Some(Entries::own(&key, known, Prepared { stmt_id: 0, params: entry.params, columns }))
+        let prepared = Prepared { stmt_id: 0, params: entry.params, columns, takes_vector: false };
+        Some(Entries::own(&key, known, prepared))
     }
 }

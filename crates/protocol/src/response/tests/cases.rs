@@ -198,12 +198,26 @@ fn the_outcome_holds_the_error_or_the_statement() {
     assert_eq!((error.code, error.sqlstate, error.message.len()), (1105, *b"42000", 512));
     assert_eq!(relay.outcome().status, Some(status::AUTOCOMMIT));
 
-    let prepared = Event::Prepared(9, vec![b"\x03def".to_vec()], Vec::new());
-    let bytes = Server::encode(&[prepared], FORMATS[2]);
-    let relay = Relay::new(ResponseShape::Prepare, FORMATS[2], FORMATS[0], false);
-    let (_, relay) = relay_in_chunks(relay, &bytes, &[5]);
-    let expected = Prepared { stmt_id: 9, params: 1, columns: 0 };
-    assert_eq!((relay.outcome().prepared, relay.outcome().status), (Some(expected), None));
+    // As MySQL 9.7 defines parameters.
+    let definition = |kind| {
+        let name_and_collation = b"\x03def\0\0\0\x01?\0\x0C\x3F\0".as_slice();
+        [name_and_collation, b"\0\x01\0\0", &[kind], b"\x80\0\0\0\0"].concat()
+    };
+    for (params, takes_vector) in [
+        (vec![b"\x03def".to_vec()], false),
+        (vec![definition(8), definition(252)], false),
+        (vec![definition(8), definition(242), definition(8)], true),
+    ] {
+        let count = u16::try_from(params.len()).expect("few");
+        let prepared = Event::Prepared(9, params, vec![definition(242)]);
+        let bytes = Server::encode(&[prepared], FORMATS[2]);
+        for chunk in [5, 1, bytes.len()] {
+            let relay = Relay::new(ResponseShape::Prepare, FORMATS[2], FORMATS[0], false);
+            let (_, relay) = relay_in_chunks(relay, &bytes, &[chunk]);
+            let expected = Prepared { stmt_id: 9, params: count, columns: 1, takes_vector };
+            assert_eq!((relay.outcome().prepared, relay.outcome().status), (Some(expected), None));
+        }
+    }
 }
 
 #[test]
@@ -336,6 +350,23 @@ fn an_inserted_eof_announces_no_more_results() {
     let (out, _) = relay_in_chunks(relay, &bytes, &[bytes.len()]);
     let eofs: Vec<_> = out.windows(5).filter(|w| w[0] == 0xFE).map(|w| w[3]).collect();
     assert_eq!(eofs, [2, 11, 3, 3]);
+}
+
+#[test]
+fn an_inserted_eof_has_the_sessions_flags() {
+    let query = (ResponseShape::Query, vec![columns(&["a"]), Event::End(done(0))]);
+    let prepare =
+        (ResponseShape::Prepare, vec![Event::Prepared(7, Vec::new(), vec![b"a".to_vec()])]);
+    for (shape, events) in [query, prepare] {
+        for flags in [0, status::AUTOCOMMIT, status::IN_TRANS | status::NO_BACKSLASH_ESCAPES] {
+            let bytes = Server::encode(&events, FORMATS[2]);
+            let mut relay = Relay::new(shape, FORMATS[2], FORMATS[0], true);
+            relay.set_status(flags);
+            let (out, _) = relay_in_chunks(relay, &bytes, &[bytes.len()]);
+            let eof = out.windows(5).find(|w| w[0] == 0xFE).expect("an EOF packet");
+            assert_eq!(u16::from_le_bytes([eof[3], eof[4]]), flags, "{shape:?}");
+        }
+    }
 }
 
 #[test]
