@@ -3,10 +3,13 @@
 
 mod act;
 mod apart;
+mod balancers;
 mod config;
 mod draw;
 mod encryption;
+mod explained;
 mod features;
+mod logged;
 mod people;
 mod repeats;
 

@@ -171,7 +171,13 @@ fn ending(
     });
     let is_rested = is_late || has_rested(index, from_us, at_us);
     let since_us = session.begun_us.saturating_sub(SLACK_US);
+    // A refusal is lost when a header or a login arrives behind it.
+    let is_unheard = is_pending
+        && session.has_header
+        && (session.refusal_expected == Some(1043)
+            || facts.has_cause(CauseKind::ClientsFull, session.begun_us, at_us));
     let is_true = was_refused
+        || is_unheard
         || is_rested
         || last_error.is_some_and(ends_session)
         || is_session_killed(index, session, at_us)

@@ -23,6 +23,8 @@ pub struct Facts {
     pub primaries: Vec<(Micros, HostId)>,
     /// What is in `log` on the primary at the end: the tags of inserts, one for each row.
     pub log: Vec<u64>,
+    /// Lines of the query log and the audit log, with when they were written.
+    pub logged: Vec<(Micros, String)>,
     /// The longest that a statement and its reply take on servers and on the way, faults included.
     pub statement_max_us: Micros,
     /// When the run ended.

@@ -15,6 +15,8 @@ use crate::{
 pub struct ConfigSpec {
     /// Scalar settings, by name.
     pub settings: BTreeMap<&'static str, u64>,
+    /// Settings that are no numbers, by name, as the file says them.
+    pub words: BTreeMap<&'static str, &'static str>,
     /// Server entries.
     pub servers: Vec<ServerSpec>,
     /// Users.
@@ -83,6 +85,8 @@ pub struct RuleSpec {
     pub rewritten: Option<&'static str>,
     /// Where a copy goes.
     pub mirror: Option<u32>,
+    /// What else it has, as the file says it.
+    pub more: &'static str,
     /// Whether rules behind it are not looked at.
     pub applies: bool,
 }
@@ -130,6 +134,9 @@ impl ConfigSpec {
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         for (name, value) in &self.settings {
+            let _ = writeln!(out, "{name} = {value}");
+        }
+        for (name, value) in &self.words {
             let _ = writeln!(out, "{name} = {value}");
         }
         for server in &self.servers {
@@ -271,4 +278,5 @@ fn put_rule(out: &mut String, id: usize, rule: &RuleSpec) {
     if let Some(text) = rule.error {
         let _ = writeln!(out, "error_msg = \"{text}\"");
     }
+    out.push_str(rule.more);
 }
