@@ -204,6 +204,10 @@ pub struct Setting {
     pub wait_timeout_us: Micros,
     /// The longest that a login may take.
     pub login_max_us: Micros,
+    /// Texts that contain this may be refused (1226), as one of them came too often.
+    pub limited: Option<&'static str>,
+    /// How long a statement may be held back by a limit on rates, µs.
+    pub limit_wait_us: Micros,
     /// How old a stored answer may be; 0 where none is stored.
     pub cache_ttl_us: Micros,
     /// Hostgroups that get copies of statements, and nothing else.

@@ -7,7 +7,7 @@ use trunkline_topology::ServerState;
 
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
-    encryption, explained, features, logged, people, repeats,
+    encryption, explained, features, limited, logged, people, repeats,
 };
 use crate::{
     HostId, Micros,
@@ -75,6 +75,7 @@ impl Plan {
         repeats::draw(&mut root.split("repeats", 0), &mut plan);
         explained::draw(&mut root.split("explained", 0), &mut plan);
         logged::draw(&mut root.split("logged", 0), &mut plan);
+        limited::draw(&mut root.split("limited", 0), &mut plan);
         balancers::draw(&mut root.split("balancers", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
