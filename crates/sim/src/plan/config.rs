@@ -208,14 +208,16 @@ impl ConfigSpec {
         let LimitSpec { scope, rate, contains } = limits;
         let _ = writeln!(
             out,
-            "[[limit]]\nscope = \"{scope}\"\nrate = {rate}\nburst = 10\nwait_max_ms = {LIMIT_WAIT_MS}"
+            "[[limit]]\nscope = \"{scope}\"\nrate = {rate}\nburst = 10\n\
+             wait_max_ms = {LIMIT_WAIT_MS}"
         );
         let rules = self.rules.iter();
         for (place, _) in rules.enumerate().filter(|(_, rule)| rule.contains == Some(contains)) {
             let id = place + 1;
             let _ = writeln!(
                 out,
-                "[[limit]]\nscope = \"rule\"\nname = \"{id}\"\nrate = 20\nburst = 4\nwait_max_ms = 3"
+                "[[limit]]\nscope = \"rule\"\nname = \"{id}\"\nrate = 20\nburst = 4\n\
+                 wait_max_ms = 3"
             );
         }
     }
