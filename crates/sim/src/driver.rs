@@ -99,6 +99,8 @@ pub enum Wish {
     Syn(LinkId, HostId, Arc<ServerHealth>),
     /// A link was closed.
     Closed(LinkId),
+    /// A line for the query log or the audit log.
+    Logged(String),
 }
 
 /// The world around a batch.
@@ -576,8 +578,12 @@ impl Driver {
             }
             // Nobody asks in an administrator's name here.
             Action::TellAdministrator { .. } => {}
-            // No log is configured here.
-            Action::LogQuery(_) | Action::LogSession(_) => {}
+            Action::LogQuery(event) => {
+                out.wishes.push(Wish::Logged(event.line(unix_us_of(out.now))));
+            }
+            Action::LogSession(event) => {
+                out.wishes.push(Wish::Logged(event.line(unix_us_of(out.now))));
+            }
             Action::WakeCached { to, clients } => {
                 out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }
@@ -695,6 +701,11 @@ impl Driver {
 pub fn now_of(at: Micros) -> Now {
     let us = STARTED_US + at;
     Now { us, unix_sec: UNIX_SEC + us / 1_000_000 }
+}
+
+/// The moment that logs give, µs of Unix time.
+fn unix_us_of(at: Micros) -> u64 {
+    UNIX_SEC * 1_000_000 + STARTED_US + at
 }
 
 /// Where client number `number` comes from; every eighth one over a Unix socket.

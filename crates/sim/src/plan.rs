@@ -3,10 +3,14 @@
 
 mod act;
 mod apart;
+mod balancers;
 mod config;
 mod draw;
 mod encryption;
+mod explained;
 mod features;
+mod limited;
+mod logged;
 mod people;
 mod repeats;
 
@@ -18,7 +22,7 @@ use std::collections::BTreeSet;
 use crate::{HostId, Micros, client::ClientSpec, server::ClusterSpec, wire::PipeSpec};
 pub use act::{Act, Fault};
 pub use config::{
-    ConfigSpec, RuleSpec, ServerSpec, UserSpec, address_of, host_at, host_of, key_of,
+    ConfigSpec, LimitSpec, RuleSpec, ServerSpec, UserSpec, address_of, host_at, host_of, key_of,
 };
 
 /// How large the runs may be that seeds stand for.

@@ -382,6 +382,7 @@ impl<'a> World<'a> {
             Wish::Compute(job) => self.compute(worker, job),
             Wish::Syn(link, host, health) => self.syn(link, host, &health),
             Wish::Closed(link) => self.link_closed(link, ClosedBy::Proxy),
+            Wish::Logged(line) => self.facts.logged.push((self.now(), line)),
         }
     }
 

@@ -43,6 +43,7 @@ impl ModelClient {
             }
             Deed::Prepare { slot, template, .. } => self.prepared(*slot, *template, &reply),
             Deed::Fetch { slot, rows } => self.fetched(*slot, *rows, &reply),
+            Deed::Explain { name, .. } => self.explained(name, &reply),
             Deed::Ping
             | Deed::InitDb(_)
             | Deed::Reset
@@ -211,6 +212,36 @@ impl ModelClient {
         learned
     }
 
+    /// The way of a statement: the proxy's own answer, which leaves the session as it was. No
+    /// server has these columns, nor the statement.
+    fn explained(&mut self, name: &str, reply: &Reply) -> Learned {
+        let mut learned = Learned::default();
+        if let Some(error) = error_of(reply) {
+            self.shadow.command_failed(error);
+            return learned;
+        }
+        if let Some(part) = reply.first() {
+            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
+        }
+        let is_shown = |row: &Vec<reply::Value>| match row.as_slice() {
+            [Some(_), Some(detail)] => detail.contains(name),
+            _ => false,
+        };
+        learned.mismatch = match reply.as_slice() {
+            [Part::Rows { columns, rows, end: Some(end) }] if columns == &["step", "detail"] => {
+                match rows.iter().any(is_shown) {
+                    true => self.shadow.status_mismatch(Some(end)),
+                    false => {
+                        let evidence = format!("the way of {name}, got {reply:?}");
+                        Some(Mismatch { kind: MismatchKind::Foreign, evidence })
+                    }
+                }
+            }
+            _ => Some(shape(&format!("the way of {name}, got {reply:?}"))),
+        };
+        learned
+    }
+
     /// The reply to a command without a statement.
     fn acknowledged(&mut self, deed: &Deed, reply: &Reply) -> Learned {
         let mut learned = Learned::default();
@@ -224,7 +255,7 @@ impl ModelClient {
         }
         let is_right = match (deed, reply.as_slice()) {
             (Deed::Statistics, [Part::Text(_)]) => true,
-            (Deed::Statistics | Deed::Nonsense, _) => false,
+            (Deed::Statistics | Deed::Explain { .. } | Deed::Nonsense, _) => false,
             (Deed::InitDb(schema), [Part::Ok(_)]) => {
                 self.shadow.session_mut().use_schema(*schema).is_ok()
             }

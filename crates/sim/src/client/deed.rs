@@ -153,6 +153,10 @@ impl ModelClient {
                 let command = Command::statistics();
                 self.send(deed, command, "statistics".to_owned(), NOTHING, None, now);
             }
+            Deed::Explain { text, .. } => {
+                let text = format!("EXPLAIN ROUTE {text}");
+                self.send(deed, Command::query(&text), text, NOTHING, None, now);
+            }
             Deed::Nonsense => {
                 let command = Command::nonsense();
                 self.send(deed, command, "nonsense".to_owned(), NOTHING, Some(1047), now);
@@ -350,7 +354,7 @@ fn goes_ahead(deed: &Deed) -> bool {
     match deed {
         // Whatever follows would be part of the file.
         Deed::Query(statements) => !statements.iter().any(|it| matches!(it.act, Act::Load(_))),
-        Deed::Ping | Deed::InitDb(_) | Deed::Statistics => true,
+        Deed::Ping | Deed::InitDb(_) | Deed::Statistics | Deed::Explain { .. } => true,
         _ => false,
     }
 }

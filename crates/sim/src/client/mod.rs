@@ -240,6 +240,12 @@ impl ModelClient {
         };
         let identity = self.spec.identity.clone();
         self.begin_session(&identity, self.spec.refusal, now);
+        if !self.spec.header.is_empty() {
+            if let Some(session) = self.history.sessions.last_mut() {
+                session.has_header = true;
+            }
+            self.outputs.push(ClientOutput::Send(self.spec.header.clone()));
+        }
     }
 
     fn begin_session(&mut self, identity: &Identity, refusal: Option<u16>, now: Micros) {

@@ -21,6 +21,8 @@ pub struct ClientSpec {
     pub flavor: Flavor,
     /// What it asks for: `DEPRECATE_EOF`, `SESSION_TRACK`, `FOUND_ROWS`, `MULTI_STATEMENTS`.
     pub capabilities: Capabilities,
+    /// What a balancer in front of it sends first: a header of the PROXY protocol; empty for none.
+    pub header: Vec<u8>,
     /// Whether it encrypts its connection, where that is offered.
     pub encrypts: bool,
     /// When it connects first.
@@ -136,6 +138,13 @@ pub enum Deed {
     Multi(bool),
     /// `COM_STATISTICS`.
     Statistics,
+    /// `EXPLAIN ROUTE` of a statement that says this name, which nobody runs.
+    Explain {
+        /// The statement.
+        text: String,
+        /// A name in it, which nobody else asks about.
+        name: String,
+    },
     /// A command that no server has (1047).
     Nonsense,
     /// The first bytes of a command, then nothing more: the connection is reset.

@@ -38,6 +38,7 @@ fn spec(acts: Vec<Act>) -> ClientSpec {
         refusal: None,
         flavor: Flavor::MariaDb,
         capabilities: Capabilities::DEPRECATE_EOF,
+        header: Vec::new(),
         encrypts: false,
         starts_us: 5,
         script: (1..).zip(acts).map(step).collect(),

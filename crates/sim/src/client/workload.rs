@@ -124,6 +124,7 @@ pub fn draw(rng: &mut Rng, draw: &Draw<'_>) -> ClientSpec {
         refusal,
         flavor: draw.flavor,
         capabilities,
+        header: Vec::new(),
         encrypts: false,
         starts_us: draw.starts_us,
         script: script.steps,

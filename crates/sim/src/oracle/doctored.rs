@@ -59,6 +59,8 @@ fn world() -> World {
         queue_wait_max_us: 1_000_000,
         wait_timeout_us: 8_000_000,
         login_max_us: 10_000_000,
+        limited: None,
+        limit_wait_us: 0,
         cache_ttl_us: 0,
         mirrors: Vec::new(),
     };

@@ -76,8 +76,10 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
 /// The longest that one turn may take: a wait for a connection, as often as it may be repeated,
 /// and the statement itself.
 fn turn_max_us(index: &Index<'_>, from_us: Micros, until_us: Micros) -> Micros {
-    let of_setting =
-        |setting: &Setting| setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
+    let of_setting = |setting: &Setting| {
+        let waits = setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
+        waits + setting.limit_wait_us
+    };
     let settings = index.facts().settings_between(from_us, until_us);
     settings.map(of_setting).max().unwrap_or(0) + index.facts().statement_max_us + SLACK_US
 }
@@ -171,7 +173,13 @@ fn ending(
     });
     let is_rested = is_late || has_rested(index, from_us, at_us);
     let since_us = session.begun_us.saturating_sub(SLACK_US);
+    // A refusal is lost when a header or a login arrives behind it.
+    let is_unheard = is_pending
+        && session.has_header
+        && (session.refusal_expected == Some(1043)
+            || facts.has_cause(CauseKind::ClientsFull, session.begun_us, at_us));
     let is_true = was_refused
+        || is_unheard
         || is_rested
         || last_error.is_some_and(ends_session)
         || is_session_killed(index, session, at_us)
@@ -376,7 +384,11 @@ impl Look<'_, '_> {
     fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {
         let (user, text) = (&self.session.user, &self.exchange.text);
         let mut settings = self.index.facts().settings_between(self.exchange.sent_us, at_us);
-        error.code == 1148 && settings.any(|setting| setting.ruled(user, text).is_answered)
+        match error.code {
+            1148 => settings.any(|setting| setting.ruled(user, text).is_answered),
+            1226 => settings.any(|it| it.limited.is_some_and(|part| text.contains(part))),
+            _ => false,
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Facts {
     pub primaries: Vec<(Micros, HostId)>,
     /// What is in `log` on the primary at the end: the tags of inserts, one for each row.
     pub log: Vec<u64>,
+    /// Lines of the query log and the audit log, with when they were written.
+    pub logged: Vec<(Micros, String)>,
     /// The longest that a statement and its reply take on servers and on the way, faults included.
     pub statement_max_us: Micros,
     /// When the run ended.
@@ -202,6 +204,10 @@ pub struct Setting {
     pub wait_timeout_us: Micros,
     /// The longest that a login may take.
     pub login_max_us: Micros,
+    /// Texts that contain this may be refused (1226), as one of them came too often.
+    pub limited: Option<&'static str>,
+    /// How long a statement may be held back by a limit on rates, µs.
+    pub limit_wait_us: Micros,
     /// How old a stored answer may be; 0 where none is stored.
     pub cache_ttl_us: Micros,
     /// Hostgroups that get copies of statements, and nothing else.

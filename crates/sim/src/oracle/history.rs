@@ -32,6 +32,8 @@ pub struct SessionHistory {
     /// What a refused login may be told, as the client knows of itself: its password is wrong,
     /// its schema is none.
     pub refusal_expected: Option<u16>,
+    /// A balancer's header goes ahead of the login, and may cross what the client is told.
+    pub has_header: bool,
     /// Commands in the order sent.
     pub exchanges: Vec<Exchange>,
     /// How it ended; `None` while it lasts.
@@ -306,6 +308,7 @@ impl SessionHistory {
             begun_us,
             login: LoginOutcome::Pending,
             refusal_expected: None,
+            has_header: false,
             exchanges: Vec::new(),
             ending: None,
         }

@@ -14,6 +14,7 @@
 pub mod facts;
 pub mod history;
 pub mod limits;
+mod logs;
 
 mod endings;
 mod gtids;
@@ -98,6 +99,8 @@ pub enum Breach {
     EndedForNothing,
     /// An error names a cause that is not there.
     UntrueCause,
+    /// A log tells of a statement or a session what its client did not do.
+    WrongLog,
     /// Something is left at rest.
     Leak,
 }
@@ -164,6 +167,7 @@ impl Oracle {
         routing::check(&index, found);
         gtids::check(&index, found);
         kills::check(&index, found);
+        logs::check(&index, found);
         endings::check(&index, found);
         found.sort_by_key(|violation| violation.at_us);
         found.truncate(FOUND_MAX);

@@ -118,7 +118,7 @@ fn is_unsent(place: &Place<'_>) -> bool {
         Known::Failed(error) => match error.code {
             9001 => place.said.access != Access::Read,
             1094 => true,
-            1148 => true,
+            1148 | 1226 => true,
             _ => false,
         },
         // Reads that are out of their time are told so though they ran, all of one command.

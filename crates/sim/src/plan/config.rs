@@ -15,6 +15,8 @@ use crate::{
 pub struct ConfigSpec {
     /// Scalar settings, by name.
     pub settings: BTreeMap<&'static str, u64>,
+    /// Settings that are no numbers, by name, as the file says them.
+    pub words: BTreeMap<&'static str, &'static str>,
     /// Server entries.
     pub servers: Vec<ServerSpec>,
     /// Users.
@@ -23,6 +25,8 @@ pub struct ConfigSpec {
     pub splits: Vec<Split>,
     /// Rules in their order.
     pub rules: Vec<RuleSpec>,
+    /// How often statements may run.
+    pub limits: Option<LimitSpec>,
     /// Whether answers are stored for this long, ms. Most texts are a statement's own; found are
     /// the answers of those that are said again ([`Tag::repeated`](crate::statement::Tag)).
     pub cache_ttl_ms: Option<u32>,
@@ -68,6 +72,20 @@ pub struct UserSpec {
     pub is_fast_forward: bool,
 }
 
+/// Limits on rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitSpec {
+    /// What is about each by itself: `user` or `digest`; who has no token left waits for one.
+    pub scope: &'static str,
+    /// Tokens a second for that.
+    pub rate: u32,
+    /// Texts that contain this, for which a rule is there, are refused when they wait too long.
+    pub contains: &'static str,
+}
+
+/// How long statements wait for a token at most, ms.
+const LIMIT_WAIT_MS: u32 = 4_000;
+
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleSpec {
@@ -83,6 +101,8 @@ pub struct RuleSpec {
     pub rewritten: Option<&'static str>,
     /// Where a copy goes.
     pub mirror: Option<u32>,
+    /// What else it has, as the file says it.
+    pub more: &'static str,
     /// Whether rules behind it are not looked at.
     pub applies: bool,
 }
@@ -132,6 +152,9 @@ impl ConfigSpec {
         for (name, value) in &self.settings {
             let _ = writeln!(out, "{name} = {value}");
         }
+        for (name, value) in &self.words {
+            let _ = writeln!(out, "{name} = {value}");
+        }
         for server in &self.servers {
             let _ = writeln!(
                 out,
@@ -169,6 +192,9 @@ impl ConfigSpec {
         for (place, rule) in self.rules.iter().enumerate() {
             put_rule(&mut out, place + 1, rule);
         }
+        if let Some(limits) = &self.limits {
+            self.put_limits(&mut out, limits);
+        }
         if let Some(ttl_ms) = self.cache_ttl_ms {
             let _ = writeln!(
                 out,
@@ -176,6 +202,24 @@ impl ConfigSpec {
             );
         }
         out
+    }
+
+    fn put_limits(&self, out: &mut String, limits: &LimitSpec) {
+        let LimitSpec { scope, rate, contains } = limits;
+        let _ = writeln!(
+            out,
+            "[[limit]]\nscope = \"{scope}\"\nrate = {rate}\nburst = 10\n\
+             wait_max_ms = {LIMIT_WAIT_MS}"
+        );
+        let rules = self.rules.iter();
+        for (place, _) in rules.enumerate().filter(|(_, rule)| rule.contains == Some(contains)) {
+            let id = place + 1;
+            let _ = writeln!(
+                out,
+                "[[limit]]\nscope = \"rule\"\nname = \"{id}\"\nrate = 20\nburst = 4\n\
+                 wait_max_ms = 3"
+            );
+        }
     }
 
     /// What the real parser makes of it.
@@ -225,6 +269,8 @@ impl ConfigSpec {
             queue_wait_max_us: self.setting("connect_timeout_server_max") * 1_000,
             wait_timeout_us: self.setting("wait_timeout") * 1_000,
             login_max_us: self.setting("connect_timeout_client") * 1_000,
+            limited: self.limits.map(|limits| limits.contains),
+            limit_wait_us: self.limits.map_or(0, |_| Micros::from(LIMIT_WAIT_MS) * 1_000),
             cache_ttl_us: Micros::from(self.cache_ttl_ms.unwrap_or_default()) * 1_000,
             mirrors: self.rules.iter().filter_map(|rule| rule.mirror).collect(),
         }
@@ -271,4 +317,5 @@ fn put_rule(out: &mut String, id: usize, rule: &RuleSpec) {
     if let Some(text) = rule.error {
         let _ = writeln!(out, "error_msg = \"{text}\"");
     }
+    out.push_str(rule.more);
 }

@@ -6,8 +6,8 @@ use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::ServerState;
 
 use super::{
-    Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, encryption,
-    features, people, repeats,
+    Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
+    encryption, explained, features, limited, logged, people, repeats,
 };
 use crate::{
     HostId, Micros,
@@ -73,6 +73,10 @@ impl Plan {
         }
         encryption::draw(&mut root.split("encryption", 0), &mut plan);
         repeats::draw(&mut root.split("repeats", 0), &mut plan);
+        explained::draw(&mut root.split("explained", 0), &mut plan);
+        logged::draw(&mut root.split("logged", 0), &mut plan);
+        limited::draw(&mut root.split("limited", 0), &mut plan);
+        balancers::draw(&mut root.split("balancers", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
