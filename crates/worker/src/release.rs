@@ -63,7 +63,7 @@ impl Worker {
             self.answer_timed_out(id);
         }
         self.account(id, conn_id, &statement, &outcome);
-        self.learn(id, conn_id, &statement, &outcome);
+        self.learn(id, conn_id, &statement, &outcome, was_run);
         if was_told_timed_out(&statement, &outcome) {
             self.note_timed_out(id);
         } else if let (false, Some(error)) = (was_run, &outcome.error) {
@@ -136,7 +136,14 @@ impl Worker {
     }
 
     /// The session's record takes over what the statement changed.
-    fn learn(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
+    fn learn(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
@@ -207,8 +214,11 @@ impl Worker {
             if session.past.learn_insert_id(last, is_here, statement, outcome) {
                 session.insert_conn = here;
             }
-            conn.follow_transaction_tracker(&state);
-            conn.state = state;
+            // One that could not be prepared may have gone out before its session's state.
+            if was_run {
+                conn.follow_transaction_tracker(&state);
+                conn.state = state;
+            }
         }
         if let Some(unreported) = applied.trackers_set {
             self.renew_trackers(id, conn_id, &unreported);
