@@ -561,18 +561,24 @@ impl Worker {
                 self.acquire(id);
             }
             Route::Error(text) => {
-                self.buffers.give(statement.frames);
+                self.give_up_unsent(id, statement);
                 self.answer_error(id, 1148, b"42000", &text);
             }
             Route::Limited(text) => {
-                self.buffers.give(statement.frames);
+                self.give_up_unsent(id, statement);
                 self.answer_error(id, 1226, b"42000", &text);
             }
             Route::Ok(text) => {
-                self.buffers.give(statement.frames);
+                self.give_up_unsent(id, statement);
                 self.answer_ok_with(id, text.as_bytes());
             }
         }
+    }
+
+    /// Nothing of a statement goes to a server.
+    fn give_up_unsent(&mut self, id: ClientId, statement: Statement) {
+        self.long_data_used(id, &statement);
+        self.buffers.give(statement.frames);
     }
 
     pub(crate) fn begin(&mut self, id: ClientId, statement: Statement) {

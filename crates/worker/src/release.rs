@@ -532,9 +532,7 @@ impl Worker {
             }
         };
         self.account_failed(id, &statement, code);
-        if let (Purpose::Execute, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
-            self.long_data_used(id, stmt_id);
-        }
+        self.long_data_used(id, &statement);
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {

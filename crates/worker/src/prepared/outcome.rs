@@ -219,7 +219,7 @@ impl Worker {
         was_run: bool,
     ) {
         let Some(stmt_id) = statement.stmt_id else { return };
-        self.long_data_used(id, stmt_id);
+        self.long_data_used(id, statement);
         if let Some(stmts) = self.stmts_mut(id) {
             stmts.columns_sent(stmt_id, outcome);
         }
@@ -260,8 +260,9 @@ impl Worker {
     }
 
     /// Long data goes with the execution that it was sent for, however that ended.
-    pub(crate) fn long_data_used(&mut self, id: ClientId, stmt_id: u32) {
-        if let Some(stmts) = self.stmts_mut(id) {
+    pub(crate) fn long_data_used(&mut self, id: ClientId, statement: &Statement) {
+        let stmt_id = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
+        if let (Some(stmt_id), Some(stmts)) = (stmt_id, self.stmts_mut(id)) {
             stmts.long_data_used(stmt_id);
         }
     }
