@@ -122,8 +122,10 @@ async fn zones(proxy: &Trunkline, schema: &str) -> Result<()> {
     }
     let waited = counter(proxy, "statements_awaited_state")? - waits;
     let synced = counter(proxy, "sessions_synchronised")? - syncs;
-    // A new connection is told its schema once.
-    ensure!(waited <= 10, "{waited} statements waited for {synced} changes of state");
+    // A new connection is told its schema once; on a busy machine one may be opened anew.
+    let opened = counter(proxy, "server_connections_opened")?;
+    ensure!(waited <= opened, "{waited} waited for {synced} changes of state, on {opened}");
+    ensure!(opened < 50, "{opened} connections were opened, of which ten are allowed at a time");
     ensure!(synced >= 1_000, "{synced} changes of state only");
     for (_, conn) in conns {
         conn.disconnect().await?;
