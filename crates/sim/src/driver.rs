@@ -1,16 +1,18 @@
 //! One worker with its sockets, played: does with virtual links what the real driver
 //! (`crates/proxy/src/driver.rs`) does with the kernel's sockets, in the same order.
 mod connect;
+mod peers;
 mod sealed;
 mod sockets;
 
 use std::{
     borrow::Cow,
     collections::{BTreeMap, VecDeque},
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     sync::Arc,
 };
 
+use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
 use trunkline_stats::{DigestQuery, SessionQuery};
@@ -28,6 +30,7 @@ use crate::{
     wire::{End, ReadBytes, Wire},
 };
 pub use connect::Connecting;
+pub use peers::{name_of, peer_of};
 use sockets::{Socket, Sockets};
 
 /// Clients accepted in one batch, as the real driver has it.
@@ -75,6 +78,8 @@ pub enum Mail {
     KillUndelivered(KillAsker),
     /// Answers that these clients wait for were stored, or will not be.
     CacheWoken(Vec<ClientId>),
+    /// What the host of this address is called.
+    HostNamed(IpAddr, HostAnswer),
 }
 
 /// Password work, done outside the worker's thread.
@@ -101,6 +106,12 @@ pub enum Wish {
     Closed(LinkId),
     /// A line for the query log or the audit log.
     Logged(String),
+    /// What is the host of this address called?
+    Name(IpAddr),
+    /// Is this answer in the cache that proxies share?
+    Ask(Box<SharedAsk>),
+    /// This answer is for the cache that proxies share.
+    Share(Box<SharedStore>),
 }
 
 /// The world around a batch.
@@ -363,9 +374,10 @@ impl Driver {
 
     fn accept(&mut self, out: &mut Outside<'_>) {
         for _ in 0..ACCEPTS_PER_BATCH {
-            let Some((link, peer)) = self.backlog.pop_front() else {
+            let Some((link, mut peer)) = self.backlog.pop_front() else {
                 return;
             };
+            peer.tls = self.worker.listener_tls(peer.listener);
             let mut nonce = [0; NONCE_LEN];
             out.rng.fill(&mut nonce);
             // A nonce has no byte that ends a text, as on real servers.
@@ -558,8 +570,7 @@ impl Driver {
             Action::AskServer { client, .. } => self.worker.client_verified(client, false),
             Action::Wipe => {}
             Action::LookUpUsers => self.worker.users_looked_up(),
-            // Nobody is named by its host.
-            Action::LookUpHost(addr) => self.worker.host_named(addr, HostAnswer::Nameless),
+            Action::LookUpHost(addr) => out.wishes.push(Wish::Name(addr)),
             Action::AskPeers(key) => {
                 for peer in (0..self.workers).filter(|peer| *peer != self.index) {
                     out.wishes.push(Wish::Post(peer, Mail::PeerAsks(key.clone(), self.index)));
@@ -587,7 +598,8 @@ impl Driver {
             Action::WakeCached { to, clients } => {
                 out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
             }
-            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
+            Action::AskShared(ask) => out.wishes.push(Wish::Ask(ask)),
+            Action::StoreShared(store) => out.wishes.push(Wish::Share(store)),
             Action::Log(line) => {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }
@@ -650,6 +662,7 @@ impl Driver {
             Mail::Report => {
                 drop(worker.report(DigestQuery::ALL));
                 drop(worker.sessions(SESSIONS));
+                drop(worker.inventory(SESSIONS.rows_max));
             }
             Mail::Stop(within_ms) => {
                 self.is_listening = false;
@@ -662,6 +675,7 @@ impl Driver {
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
+            Mail::HostNamed(addr, answer) => worker.host_named(addr, answer),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::KillUndelivered(asker) => worker.kill_undelivered(asker),
             Mail::MovedClient(moved, link, has_ended, seal) => {
@@ -706,19 +720,4 @@ pub fn now_of(at: Micros) -> Now {
 /// The moment that logs give, µs of Unix time.
 fn unix_us_of(at: Micros) -> u64 {
     UNIX_SEC * 1_000_000 + STARTED_US + at
-}
-
-/// Where client number `number` comes from; every eighth one over a Unix socket.
-pub fn peer_of(number: usize) -> Peer {
-    let last = u8::try_from(number % 250).unwrap_or_default();
-    let is_local = number % 8 == 7;
-    let proxy = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    let client = IpAddr::V4(Ipv4Addr::new(198, 51, 100, last));
-    Peer {
-        client_addr: (!is_local).then_some(client),
-        proxy_addr: (!is_local).then_some(proxy),
-        proxy_port: (!is_local).then_some(6_033),
-        is_local,
-        ..Peer::default()
-    }
 }
