@@ -9,6 +9,7 @@ mod draw;
 mod encryption;
 mod explained;
 mod features;
+mod guarded;
 mod limited;
 mod logged;
 mod neighbours;

@@ -27,6 +27,8 @@ pub struct ConfigSpec {
     pub rules: Vec<RuleSpec>,
     /// How often statements may run.
     pub limits: Option<LimitSpec>,
+    /// Tables that change no answer, as the file says them.
+    pub tables: String,
     /// Whether answers are stored for this long, ms. Most texts are a statement's own; found are
     /// the answers of those that are said again ([`Tag::repeated`](crate::statement::Tag)).
     pub cache_ttl_ms: Option<u32>,
@@ -203,6 +205,7 @@ impl ConfigSpec {
                 "[[rule]]\nid = {CACHE_RULE}\nmatch_digest = \"^SELECT\"\ncache_ttl = {ttl_ms}"
             );
         }
+        out.push_str(&self.tables);
         out
     }
 

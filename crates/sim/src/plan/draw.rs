@@ -7,7 +7,8 @@ use trunkline_topology::ServerState;
 
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
-    encryption, explained, features, limited, logged, neighbours, origins, people, repeats,
+    encryption, explained, features, guarded, limited, logged, neighbours, origins, people,
+    repeats,
 };
 use crate::{
     HostId, Micros,
@@ -79,6 +80,7 @@ impl Plan {
         limited::draw(&mut root.split("limited", 0), &mut plan);
         balancers::draw(&mut root.split("balancers", 0), &mut plan);
         origins::draw(&mut root.split("origins", 0), &mut plan);
+        guarded::draw(&mut root.split("guarded", 0), &mut plan);
         neighbours::draw(&mut root.split("neighbours", 0), &mut plan, !is_calm);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
