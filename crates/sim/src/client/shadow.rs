@@ -197,6 +197,7 @@ impl Shadow {
             || statement.tag.is_none();
         Said {
             begins,
+            moves_on: self.moves_on(statement),
             is_proxys_own,
             held: self.has_held || self.session.holds_anything() || reads_traces(&statement.act),
             ..Said::new(tag, access_of(&statement.act))
@@ -218,7 +219,6 @@ impl Shadow {
         self.settle_unbegun(Some((statement, schema)), &answer, done_of(part));
         let mut said = self.said(statement);
         let was_in_transaction = self.session.is_in_transaction();
-        said.moves_on = self.moves_on(statement);
         let (mismatch, error_expected) = match &answer {
             Answer::Failed(failure) => {
                 let status = self.session.status();

@@ -124,7 +124,11 @@ impl World<'_> {
     /// Carries out what a client wants, and plans its next step.
     pub(super) fn after_client(&mut self, client: usize) {
         let Some(model) = self.clients.get_mut(client) else { return };
-        for output in model.take_outputs() {
+        // Reading on may have it say more, which comes behind what it says already.
+        let outputs = model.take_outputs();
+        let (resumes, says): (Vec<_>, Vec<_>) =
+            outputs.into_iter().partition(|it| matches!(it, ClientOutput::ResumeReading));
+        for output in says.into_iter().chain(resumes) {
             self.client_wants(client, output);
         }
         let now = self.now();
