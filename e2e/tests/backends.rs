@@ -1,11 +1,12 @@
 //! Servers that several tests share, each test with schemas and accounts of its own, and the
 //! proxy's configuration before them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{
     AuthPlugin, Flavour, MariaDb, MySql, Options, Server, Trunkline, mariadb_available,
     mysql_available, skipped, wait_until,
@@ -57,10 +58,24 @@ fn shared(
     Ok(place.get_or_init(|| server))
 }
 
-/// A schema and an account of the same name, made anew, with [`PASSWORD`].
+/// A schema and an account of the same name, made anew, with [`PASSWORD`]. Only one test may ask
+/// for a name: what is made anew is gone for a moment, and another test would be refused.
 pub fn account(server: &Server, name: &str) -> Result<()> {
+    only_of_this_test(server, name)?;
     server.sql(&format!("DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name}"))?;
     server.create_user(name, PASSWORD, AuthPlugin::ServerDefault)
+}
+
+fn only_of_this_test(server: &Server, name: &str) -> Result<()> {
+    static OWNERS: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
+    let thread = std::thread::current();
+    // The harness names the thread of a test by the test.
+    let test = thread.name().context("an account is made by a test's own thread")?;
+    let mut owners = OWNERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let owner =
+        owners.entry((server.address(), name.to_owned())).or_insert_with(|| test.to_owned());
+    ensure!(owner == test, "account {name} is {owner}'s: {test} takes another name");
+    Ok(())
 }
 
 /// A configuration with one server in hostgroup 10, in the making.

@@ -14,7 +14,7 @@ use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, connections_on, is_available, new_schema, one_server,
     shared_server, start,
 };
-use crate::wire::{MODERN, Outcome, PLAIN, Wire, code, login};
+use crate::wire::{MODERN, Outcome, PLAIN, Wire, code, login, refused};
 
 const ROWS: u64 = 900;
 /// Rounds of a statement that runs for some tenths of a second.
@@ -79,7 +79,14 @@ impl Scene<'_> {
         while !self.stop.load(Ordering::Relaxed) {
             let wanted = if number.is_multiple_of(2) { self.compression } else { PLAIN };
             let login = login(USER, PASSWORD, self.schema, MODERN | wanted);
-            let mut wire = Wire::login_with(self.proxy, login)?;
+            let mut wire = match Wire::login_with(self.proxy, login) {
+                Ok(wire) => wire,
+                // The connections on which its schema was tried were killed, one and another.
+                Err(error) => match refused(Err(error))? {
+                    refusal if refusal.code == 2013 => continue,
+                    refusal => bail!("a refusal that nothing explains: {refusal:?}"),
+                },
+            };
             if let Some(packing) = &mut wire.packing {
                 packing.expected = Expected::Any;
             }

@@ -5,7 +5,7 @@ use trunkline_testkit::{
     Flavour, Options, Server, Sysbench, TempFolder, Trunkline, find_program, skipped,
 };
 
-use crate::stage::{PASSWORD, USER, before, is_available, one_server, start, wait_pins};
+use crate::stage::{PASSWORD, USER, is_available, one_server, start, wait_pins};
 
 /// Large enough that sixty-four clients seldom meet on a row.
 const TABLE: [&str; 2] = ["--tables=2", "--table-size=20000"];
@@ -90,7 +90,12 @@ fn loads(server: &Server) -> Result<()> {
     server.sql("CREATE DATABASE sbtest; CREATE DATABASE bulk")?;
     sysbench("oltp_read_write", server.port()).prepare()?;
     // The proxies before a server, by their workers; prepared statements pin a connection each.
-    let proxies = [before(server, 1, 600)?, before(server, 2, 600)?];
+    // Transactions of a thousand clients take turns on 600 connections, on any machine.
+    let begin = |workers| {
+        let config = one_server(server, workers, 600);
+        Trunkline::start(&format!("connect_timeout_server_max = 60000\n{config}"))
+    };
+    let proxies = [begin(1)?, begin(2)?];
     sysbench("bulk_insert", proxies[0].port()).prepare()?;
     for (number, load) in LOADS.iter().enumerate() {
         let proxy = &proxies[number % 2];

@@ -474,7 +474,7 @@ fn own_server(number: u32) -> Result<Server> {
 fn mariadb_clients_and_sysbench_work_through_it() -> Result<()> {
     let test = "mariadb_clients_and_sysbench_work_through_it";
     let Some(shared) = backends::mariadb(test)? else { return Ok(()) };
-    backends::account(shared, "relayed")?;
+    backends::account(shared, "tcp_relayed")?;
     let socket = shared.socket();
     // Over TCP and over the server's own Unix socket.
     let servers =
@@ -482,7 +482,7 @@ fn mariadb_clients_and_sysbench_work_through_it() -> Result<()> {
     let (proxy, port) = relay(&servers, "balance = \"roundrobin\"")?;
     if let Some(program) = find_program("mariadb") {
         let output = Command::new(program)
-            .args(["--host=127.0.0.1", "--user=relayed", "--batch", "--skip-column-names"])
+            .args(["--host=127.0.0.1", "--user=tcp_relayed", "--batch", "--skip-column-names"])
             .args(["--skip-ssl", &format!("--port={port}"), &format!("--password={PASSWORD}")])
             .args(["--execute", "SELECT 6 * 7; SELECT LENGTH(REPEAT('x', 20000000))"])
             .output()?;
@@ -490,7 +490,7 @@ fn mariadb_clients_and_sysbench_work_through_it() -> Result<()> {
         assert_eq!(text, "42\n20000000\n", "{}", String::from_utf8_lossy(&output.stderr));
     }
     let mut clients = (0..4)
-        .map(|_| SqlClient::tcp(port, "relayed", PASSWORD, "relayed"))
+        .map(|_| SqlClient::tcp(port, "tcp_relayed", PASSWORD, "tcp_relayed"))
         .collect::<Result<Vec<_>>>()?;
     for (number, client) in clients.iter_mut().enumerate() {
         client.sql(&format!("SET @mine = {number}"))?;
@@ -506,7 +506,7 @@ fn mariadb_clients_and_sysbench_work_through_it() -> Result<()> {
     }
     if find_program("sysbench").is_some() {
         shared.sql("CREATE DATABASE IF NOT EXISTS sbtest; GRANT ALL ON sbtest.* TO relayed@'%'")?;
-        let load = Sysbench::new("oltp_read_write", port, "relayed", PASSWORD);
+        let load = Sysbench::new("oltp_read_write", port, "tcp_relayed", PASSWORD);
         let load = load.threads(16).seconds(2);
         load.cleanup()?;
         load.prepare()?;

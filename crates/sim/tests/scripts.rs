@@ -324,6 +324,22 @@ fn a_statement_goes_on_when_another_connection_of_its_session_is_lost() {
 }
 
 #[test]
+fn a_login_survives_the_loss_of_the_connection_that_tried_its_schema() {
+    let mut plan = world(&[], vec![vec![Step { pause_us: 0, deed: say(1, Act::Database) }]]);
+    let host = plan.cluster.primary;
+    let slow = ServerFault::Slow { host, factor: 5_000, for_us: 200_000 };
+    plan.faults.push((0, Fault::Server(slow)));
+    plan.faults.push((100_000, Fault::Server(ServerFault::KillConnection { host, nth: 0 })));
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    let tries = sent(&outcome, r"\x02shop");
+    let on_primary = tries.iter().filter(|line| line.contains("-> host 0")).count();
+    assert_eq!(on_primary, 2, "{}", outcome.trace);
+    assert_eq!(told(&outcome, "2013"), [""; 0]);
+    assert_eq!(told(&outcome, "DATABASE").len() + told(&outcome, r"\x04shop").len(), 1);
+}
+
+#[test]
 fn a_compressed_connection_serves_on_after_it_has_changed_workers() {
     let scripts = (0..6).map(|place| {
         let say = |number, act| {

@@ -6,7 +6,7 @@ use trunkline_sql::analysis::StatementKind;
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Ending, Phase, Stage, Statement},
+    client::{Ending, Phase, Purpose, Stage, Statement},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
     traces::Trace,
@@ -167,7 +167,9 @@ impl Worker {
             return self.fail_timed_out(client_id);
         }
         let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
-        let may_repeat = statement.is_read || has_plant!(self, RetryOfWrite);
+        // A default schema is chosen as well twice as once.
+        let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
+        let may_repeat = statement.is_read || chooses || has_plant!(self, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;

@@ -222,22 +222,23 @@ fn a_name_server_that_is_silent_holds_up_nobody_else() -> Result<()> {
     let test = "a_name_server_that_is_silent";
     let Some(server) = backends::mariadb(test)? else { return Ok(()) };
     let Some((names, folder)) = prepare(test)? else { return Ok(()) };
-    backends::account(server, "hosted")?;
+    backends::account(server, "hosted_late")?;
     let password = format!("password = \"{}\"", PASSWORD.replace('\\', "\\\\"));
     let listed = format!("{password}\nallow_from = \"app-%.example.com\"");
-    let proxy = start(&Config::new(TRUSTED, server).user_with("hosted", &listed), &names, &folder)?;
-    let mut before = enter(&proxy, "hosted", "192.0.2.1")?;
+    let proxy =
+        start(&Config::new(TRUSTED, server).user_with("hosted_late", &listed), &names, &folder)?;
+    let mut before = enter(&proxy, "hosted_late", "192.0.2.1")?;
 
     let begun = Instant::now();
     let (error, stranger) = std::thread::scope(|scope| {
-        let late = scope.spawn(|| refused(enter(&proxy, "hosted", &SILENT.to_string())));
+        let late = scope.spawn(|| refused(enter(&proxy, "hosted_late", &SILENT.to_string())));
         let stranger = scope.spawn(|| refused(enter(&proxy, "nobody", &SILENT.to_string())));
         // Statements and logins from elsewhere go on meanwhile.
         while !late.is_finished() && begun.elapsed() < SILENCE_MAX / 8 {
             assert_eq!(before.value("SELECT 5").ok().flatten().as_deref(), Some("5"));
         }
         assert!(!late.is_finished(), "the name server is not silent");
-        assert!(enter(&proxy, "hosted", "192.0.2.2").is_ok());
+        assert!(enter(&proxy, "hosted_late", "192.0.2.2").is_ok());
         (late.join(), stranger.join())
     });
     let join = |ended: std::thread::Result<_>| ended.ok().context("a client panicked")?;
@@ -245,7 +246,7 @@ fn a_name_server_that_is_silent_holds_up_nobody_else() -> Result<()> {
         (join(error)?, join(stranger)?);
     assert!(begun.elapsed() < 2 * SILENCE_MAX, "{:?}", begun.elapsed());
     // Known and unknown users wait alike.
-    assert_eq!(error.text.replace("hosted", "nobody"), stranger.text);
+    assert_eq!(error.text.replace("hosted_late", "nobody"), stranger.text);
     assert_eq!(error.code, 1045);
     // Each worker asks once.
     let name = "trunkline_host_name_lookups_total";
@@ -259,18 +260,18 @@ fn a_listener_takes_hosts_that_it_names() -> Result<()> {
     let test = "a_listener_takes_hosts";
     let Some(server) = backends::mariadb(test)? else { return Ok(()) };
     let Some((names, folder)) = prepare(test)? else { return Ok(()) };
-    backends::account(server, "hosted")?;
+    backends::account(server, "hosted_port")?;
     let settings = format!(
         "{TRUSTED}\nlisten = [\"127.0.0.1:{{port}}\"]\n\
          listen_allow = [\"127.0.0.1:{{port}}=198.51.100.0/24,app-%.example.com\"]"
     );
-    let proxy = start(&Config::new(&settings, server).user("hosted"), &names, &folder)?;
-    assert!(enter(&proxy, "hosted", "192.0.2.1").is_ok());
+    let proxy = start(&Config::new(&settings, server).user("hosted_port"), &names, &folder)?;
+    assert!(enter(&proxy, "hosted_port", "192.0.2.1").is_ok());
     let asked = names.asked();
     // Who is let in by the address is not asked for a name.
-    assert!(enter(&proxy, "hosted", "198.51.100.7").is_ok());
+    assert!(enter(&proxy, "hosted_port", "198.51.100.7").is_ok());
     assert_eq!(names.asked(), asked);
-    for (user, password) in [("hosted", PASSWORD), ("nobody", "wrong")] {
+    for (user, password) in [("hosted_port", PASSWORD), ("nobody", "wrong")] {
         let error = refused(behind(&proxy, &from("192.0.2.3"), user, password))?;
         let text = "Host '192.0.2.3' is not allowed to connect to this server";
         assert_eq!((error.code, &*error.text), (1130, text));

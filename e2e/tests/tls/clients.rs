@@ -154,12 +154,12 @@ fn encrypted_clients_compress_forward_and_kill() -> Result<()> {
 #[test]
 fn sessions_are_resumed() -> Result<()> {
     let Some(server) = backends::mariadb("sessions_are_resumed")? else { return Ok(()) };
-    let proxy = proxy_for(server, "tls_again", "")?;
+    let proxy = proxy_for(server, "tls_resumed", "")?;
     for version in [&TLS12, &TLS13] {
         let config = client(&[version], None)?;
         let mut kinds = Vec::new();
         for _ in 0..3 {
-            let mut wire = enter(&proxy, "tls_again", &config)?;
+            let mut wire = enter(&proxy, "tls_resumed", &config)?;
             assert_eq!(wire.value("SELECT 5")?.as_deref(), Some("5"));
             kinds.push(wire.tls_conn()?.handshake_kind());
         }

@@ -93,12 +93,7 @@ fn passwords_are_wiped_and_never_told() -> Result<()> {
         let mark = proxy.reload(config.text())?;
         proxy.wait_log(mark, "in force", TIMEOUT)?;
         assert!(enter(&proxy, "stays", &anybody()?).is_ok());
-        let mut left = Vec::new();
-        let outcome = trunkline_testkit::wait_until("the memory is wiped", TIMEOUT, || {
-            left = find_in_memory(pid, TELLTALE.as_bytes())?;
-            Ok(left.is_empty().then_some(()))
-        });
-        outcome.with_context(|| format!("of {kept} copies are left {left:#?}"))?;
+        wait_wiped(pid)?;
         assert!(!told(&proxy)?.contains(TELLTALE));
         assert_eq!(
             Wire::login(&proxy, "stays", PASSWORD, "")?.value("SELECT 5")?.as_deref(),
@@ -108,8 +103,18 @@ fn passwords_are_wiped_and_never_told() -> Result<()> {
     Ok(())
 }
 
-/// The body of a key in PEM: its first whole line of base64 behind what all keys of its kind begin
-/// with, and the bytes that it stands for.
+/// Until no copy of the password is left in the memory of the process.
+fn wait_wiped(pid: u32) -> Result<()> {
+    let mut left = Vec::new();
+    let outcome = trunkline_testkit::wait_until("the memory is wiped", TIMEOUT, || {
+        left = find_in_memory(pid, TELLTALE.as_bytes())?;
+        Ok(left.is_empty().then_some(()))
+    });
+    outcome.with_context(|| format!("left are {left:#?}"))
+}
+
+/// The long lines of base64 of a key in PEM, without the first, with which all keys of its kind
+/// begin.
 fn key_lines(pem: &str) -> Vec<Vec<u8>> {
     let body: Vec<&str> = pem.lines().filter(|line| !line.starts_with("-----")).collect();
     body.iter()
@@ -126,13 +131,14 @@ fn keys_of_files_and_passwords_for_servers_are_wiped() -> Result<()> {
     let folder = TempFolder::new("secrets")?;
     let ca = certs::Ca::new(folder.path(), "ca")?;
     let shown = ca.sign("proxy", certs::Wanted { dns: "localhost", ..certs::Wanted::default() })?;
-    backends::account(server, "stays")?;
+    backends::account(server, "stays_too")?;
     server.create_user("telltale_back", TELLTALE, AuthPlugin::ServerDefault)?;
     let settings = super::shown(&shown);
     let keys = format!(
         "password = \"front\"\nbackend_user = \"telltale_back\"\nbackend_password = \"{TELLTALE}\""
     );
-    let proxy = Config::new(&settings, server).user("stays").user_with("front", &keys).start()?;
+    let proxy =
+        Config::new(&settings, server).user("stays_too").user_with("front", &keys).start()?;
     let pid = pid(&proxy)?;
     if let Err(error) = find_in_memory(pid, TELLTALE.as_bytes()) {
         skipped(test, &format!("the memory of processes can't be read here: {error:#}"));
@@ -155,13 +161,8 @@ fn keys_of_files_and_passwords_for_servers_are_wiped() -> Result<()> {
     drop(client);
     let closed = "trunkline_client_connections_closed_total";
     backends::wait_metric(&proxy, closed, "", |n| n >= 1.0)?;
-    let mark = proxy.reload(Config::new(&settings, server).user("stays").text())?;
+    let mark = proxy.reload(Config::new(&settings, server).user("stays_too").text())?;
     proxy.wait_log(mark, "in force", TIMEOUT)?;
-    assert!(enter(&proxy, "stays", &anybody()?).is_ok());
-    let mut left = Vec::new();
-    let outcome = trunkline_testkit::wait_until("the memory is wiped", TIMEOUT, || {
-        left = find_in_memory(pid, TELLTALE.as_bytes())?;
-        Ok(left.is_empty().then_some(()))
-    });
-    outcome.with_context(|| format!("left are {left:#?}"))
+    assert!(enter(&proxy, "stays_too", &anybody()?).is_ok());
+    wait_wiped(pid)
 }
