@@ -252,6 +252,9 @@ fn a_released_session_ends_as_directly() -> Result<()> {
             &["BEGIN", "COMMIT RELEASE"][..],
             &["ROLLBACK WORK RELEASE"],
             &["SET completion_type = 2", "BEGIN", "COMMIT"],
+            &["SELECT 1; ROLLBACK RELEASE"],
+            &["BEGIN; SET completion_type = 2; COMMIT"],
+            &["SET completion_type = 2", "BEGIN; COMMIT NO RELEASE; SELECT 6"],
             &["BEGIN", "COMMIT NO RELEASE", "SELECT 5"],
         ] {
             let mut ends = Vec::new();

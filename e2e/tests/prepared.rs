@@ -267,12 +267,15 @@ fn bad_ids_and_broken_blocks_get_the_servers_errors() -> Result<()> {
         let stmt = client.prepare("SELECT b FROM t WHERE a = ? AND b <> ?")?;
         let params = [Param::Int(1), Param::text("it's not this")];
         let whole = block(0, &params, true);
-        for len in 5..whole.len() {
-            let answer = client.on(code::STMT_EXECUTE, stmt, &whole[..len], Shape::Results);
-            answer.with_context(|| format!("cut to {len}"))?;
-            if len % 4 == 0 {
-                let found = client.execute(stmt, &params)?;
-                ensure!(rows(&found)?.len() == 1);
+        // Without types before and behind an execution that brought them.
+        for runs_between in [false, true] {
+            for len in 0..whole.len() {
+                let answer = client.on(code::STMT_EXECUTE, stmt, &whole[..len], Shape::Results);
+                answer.with_context(|| format!("cut to {len}"))?;
+                if runs_between || len % 4 == 3 {
+                    let found = client.execute(stmt, &params)?;
+                    ensure!(rows(&found)?.len() == 1);
+                }
             }
         }
         // It has no cursor, before it has run and after it has run without one.

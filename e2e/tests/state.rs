@@ -1,5 +1,7 @@
 //! How state moves: without round trips, without leaks, and not at all where it must not.
 
+mod repeated;
+
 use anyhow::{Context, Result, ensure};
 use mysql_async::prelude::Queryable;
 use trunkline_protocol::Capabilities;
@@ -35,46 +37,6 @@ fn sets_on(server: &Server) -> Result<u64> {
     let rows = server.sql("SHOW GLOBAL STATUS LIKE 'Com_set_option'")?;
     let value = rows.first().and_then(|row| row.get(1).cloned().flatten());
     Ok(value.context("no Com_set_option")?.parse()?)
-}
-
-#[test]
-fn a_set_that_changes_nothing_asks_no_server() -> Result<()> {
-    for flavour in FLAVOURS {
-        if !is_available(flavour, "a_set_that_changes_nothing_asks_no_server") {
-            continue;
-        }
-        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
-        let proxy = before(&server, 1, 2)?;
-        let mut one = client(&proxy, "")?;
-        let sets = [
-            "SET time_zone = '+02:00', sql_select_limit = 10",
-            "SET NAMES utf8mb4",
-            "SET autocommit = 1",
-            "SET @a = 1, @b = 'x'",
-        ];
-        for set in sets {
-            one.sql(set)?;
-        }
-        ensure!(pins(&proxy)?.is_empty());
-        let (before_sets, answered) = (sets_on(&server)?, counter(&proxy, "statements_answered")?);
-        for set in sets.iter().cycle().take(40) {
-            one.sql(set)?;
-        }
-        ensure!(sets_on(&server)? == before_sets, "the server was asked");
-        ensure!(counter(&proxy, "statements_answered")? == answered + 40);
-        // What does change something is asked.
-        one.sql("SET time_zone = '+03:00'")?;
-        one.sql(sets[0])?;
-        ensure!(text(&mut one, "SELECT @@time_zone")? == "+02:00");
-        fails(&mut one, "SET time_zone = 'nowhere'", 1298)?;
-        fails(&mut one, "SET time_zone = 'nowhere'", 1298)?;
-        // In a transaction the server is asked as always.
-        one.sql("BEGIN")?;
-        one.sql(sets[0])?;
-        one.sql("COMMIT")?;
-        ensure!(sets_on(&server)? >= before_sets + 3);
-    }
-    Ok(())
 }
 
 /// A thousand time zones on ten connections.

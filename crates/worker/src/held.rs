@@ -79,11 +79,34 @@ fn is_for_next(assignment: &Assignment) -> bool {
 }
 
 /// Whether a text is one `SET` of variables and nothing else.
-pub(crate) fn is_plain_set(analysis: &Analysis) -> bool {
+fn is_plain_set(analysis: &Analysis) -> bool {
     matches!(&*analysis.effects, [Effect::Set(_)])
         && analysis.statements == 1
         && analysis.is_complete
         && analysis.depends.is_empty()
+}
+
+/// Whether a text is one `SET` of what is its session's alone. What servers and accounts have may
+/// have been set otherwise meanwhile, by anybody.
+pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
+    let is_own = |assignment: &Assignment| match assignment {
+        // What a default is, is the server's business too.
+        Assignment::Variable { value: Value::Default, .. } => false,
+        Assignment::Variable { scope, .. } => match scope {
+            Scope::Global | Scope::Persist | Scope::PersistOnly => false,
+            Scope::LocalDefault | Scope::Session | Scope::NextTransaction | Scope::UserVariable => {
+                true
+            }
+        },
+        Assignment::Names { .. } | Assignment::CharacterSet { .. } => true,
+        Assignment::Transaction(setting) => setting.scope != TransactionScope::Global,
+        Assignment::Role | Assignment::ResourceGroup => true,
+        Assignment::Password | Assignment::DefaultRole => false,
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => is_plain_set(analysis) && assignments.iter().all(is_own),
+        _ => false,
+    }
 }
 
 /// Whether a text is one `SET` without expressions, so that it can't begin a transaction.
@@ -165,7 +188,7 @@ impl Worker {
         }
     }
 
-    /// A server accepted a `SET` (see [`is_plain_set`]) without a word: said again in the same
+    /// A server accepted a `SET` (see [`is_own_set`]) without a word: said again in the same
     /// state it changes nothing.
     pub(crate) fn remember_set(
         &mut self,
@@ -197,7 +220,7 @@ impl Worker {
     /// Answers a `SET` that a server has accepted from this session before and that changes
     /// nothing. False for any other statement, and for a session that is held on a connection.
     pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
-        let Some(known) = statement.known.as_ref().filter(|known| is_plain_set(&known.analysis))
+        let Some(known) = statement.known.as_ref().filter(|known| is_own_set(&known.analysis))
         else {
             return false;
         };

@@ -5,7 +5,7 @@
 //! client, so a question goes to one worker and comes back as one answer. What has to be told to
 //! a server is `side`'s.
 
-use trunkline_protocol::packet::err::put_err;
+use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
 use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
@@ -175,7 +175,11 @@ impl Worker {
         match scope {
             KillScope::Statement => self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED),
             KillScope::Session => {
-                self.refuse(id, 1, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                let (code, text) = match self.greeting.flavor() {
+                    Flavor::MariaDb => (1927, "Connection was killed"),
+                    Flavor::MySql => (1317, INTERRUPTED),
+                };
+                self.refuse(id, 1, code, INTERRUPTED_STATE, text);
             }
         }
     }

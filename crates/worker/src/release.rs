@@ -151,7 +151,7 @@ impl Worker {
         let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
         let reports_all = self.conns.get(conn_id).is_some_and(|conn| conn.format.deprecate_eof);
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
-        let is_set = analysis.is_some_and(crate::held::is_plain_set);
+        let is_set = analysis.is_some_and(crate::held::is_own_set);
         let before = is_set.then(|| Arc::clone(&session.state));
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;

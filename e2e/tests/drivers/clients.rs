@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, MySqlTree, Server, find_program, skipped};
 
 use crate::servers::{self, PASSWORD, USER};
-use crate::{compare, known, tree};
+use crate::{Tls, compare, is_encrypted, known, tree};
 
 /// Whose programs. MySQL's know MariaDB's default authentication no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,23 @@ impl Programs {
             }
         }
     }
+
+    /// How to say whether it encrypts its connection. Certificates are not its business here.
+    fn tls_options(self, tls: Tls) -> &'static [&'static str] {
+        match (self, tls) {
+            (Programs::MariaDb, Tls::Off) => &["--skip-ssl"],
+            (Programs::MariaDb, Tls::On) => &["--ssl"],
+            (Programs::MySql, Tls::Off) => &["--ssl-mode=DISABLED", "--get-server-public-key"],
+            (Programs::MySql, Tls::On) => &["--ssl-mode=REQUIRED"],
+        }
+    }
+}
+
+/// Whom a program connects to, and how.
+#[derive(Clone, Copy)]
+struct Way {
+    port: u16,
+    tls: Tls,
 }
 
 /// What a program printed.
@@ -47,25 +64,32 @@ struct Output {
     errors: String,
 }
 
-/// Runs a program against the server or proxy on `port`, with a file as its input.
-fn run(mut command: Command, port: u16, args: &[&str], input: Option<&Path>) -> Result<Output> {
+/// Runs the client, or the dump program, against a server or proxy, with a file as its input.
+fn run(
+    (programs, dumps): (Programs, bool),
+    way: Way,
+    args: &[&str],
+    input: Option<&Path>,
+) -> Result<Output> {
+    let mut command = programs.command(dumps).map_err(anyhow::Error::msg)?;
     let input = match input {
         Some(file) => Stdio::from(std::fs::File::open(file)?),
         None => Stdio::null(),
     };
     command.args(["--no-defaults", "--host=127.0.0.1", "--default-character-set=utf8mb4"]);
-    command.arg(format!("--port={port}")).arg(format!("--user={USER}"));
+    command.arg(format!("--port={}", way.port)).arg(format!("--user={USER}"));
+    command.args(programs.tls_options(way.tls));
     command.args(args).env("MYSQL_PWD", PASSWORD).stdin(input);
     let output = command.output().context("cannot run the client")?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Output { out: text(&output.stdout), errors: text(&output.stderr) })
 }
 
-/// The server, and a proxy before it, unless the test is skipped.
+/// The server, in clear, and a proxy before it, in clear and with TLS, unless the test is skipped.
 fn check(
     programs: Programs,
     flavour: Flavour,
-    what: impl Fn(&Server, u16) -> Result<()>,
+    what: impl Fn(&Server, Way, Way) -> Result<()>,
 ) -> Result<()> {
     let test = format!("drivers {} on {}", programs.name(), flavour.name());
     if let Err(reason) = programs.command(true).and(programs.command(false)) {
@@ -75,20 +99,25 @@ fn check(
     let Some(server) = servers::shared(flavour, &test)? else {
         return Ok(());
     };
-    let proxy = servers::before(server, false)?;
-    what(server, proxy.port())
+    for tls in [Tls::Off, Tls::On] {
+        let proxy = servers::before(server, false)?;
+        let direct = Way { port: server.port(), tls: Tls::Off };
+        what(server, direct, Way { port: proxy.port(), tls })
+            .with_context(|| format!("TLS {tls:?}"))?;
+        ensure!(is_encrypted(&proxy)? == (tls == Tls::On), "TLS {tls:?} was not as asked for");
+    }
+    Ok(())
 }
 
 /// A client in batch mode says the same for a script full of errors, warnings and state.
 fn client_prints_the_same(programs: Programs, flavour: Flavour) -> Result<()> {
-    check(programs, flavour, |server, proxy| {
+    check(programs, flavour, |server, direct, proxied| {
         let schema = format!("drv_{}", programs.name());
         let script = tree().join("clients/script.sql");
-        let session = |port: u16| -> Result<Vec<compare::Line>> {
+        let session = |way: Way| -> Result<Vec<compare::Line>> {
             servers::fresh_schema(server, &schema)?;
-            let command = programs.command(false).map_err(anyhow::Error::msg)?;
             let args = ["--batch", "--force", "--verbose", "--unbuffered", &schema];
-            let output = run(command, port, &args, Some(&script))?;
+            let output = run((programs, false), way, &args, Some(&script))?;
             ensure!(output.out.lines().count() > 60, "it printed little: {}", output.errors);
             let line = |step: &str, text: String| compare::Line {
                 step: step.to_owned(),
@@ -96,44 +125,43 @@ fn client_prints_the_same(programs: Programs, flavour: Flavour) -> Result<()> {
             };
             Ok(vec![line("output", output.out), line("errors", output.errors)])
         };
-        let differences = compare::differences(&session(server.port())?, &session(proxy)?);
+        let differences = compare::differences(&session(direct)?, &session(proxied)?);
         known::judge(programs.name(), flavour, &differences)
     })
 }
 
 /// A dump made through the proxy is the dump made directly; what the proxy loads from it is the
-/// same again.
+/// same again. In clear and with TLS.
 fn dump_comes_back(programs: Programs, flavour: Flavour) -> Result<()> {
-    check(programs, flavour, |server, proxy| {
+    check(programs, flavour, |server, direct, proxied| {
         let schema = format!("drv_dump_{}", programs.name());
-        let client = || programs.command(false).map_err(anyhow::Error::msg);
+        let client = (programs, false);
         servers::fresh_schema(server, &schema)?;
-        let made = run(client()?, proxy, &[&schema], Some(&tree().join("clients/schema.sql")))?;
+        let made = run(client, proxied, &[&schema], Some(&tree().join("clients/schema.sql")))?;
         ensure!(made.errors.is_empty(), "making the schema: {}", made.errors);
 
-        let dump = |port: u16| -> Result<String> {
-            let command = programs.command(true).map_err(anyhow::Error::msg)?;
+        let dump = |way: Way| -> Result<String> {
             let mut args = vec!["--routines", "--triggers", "--single-transaction", "--hex-blob"];
             if programs == Programs::MySql {
                 args.extend(["--set-gtid-purged=OFF", "--column-statistics=0", "--no-tablespaces"]);
             }
             args.push(&schema);
-            let output = run(command, port, &args, None)?;
+            let output = run((programs, true), way, &args, None)?;
             ensure!(output.errors.is_empty(), "the dump says: {}", output.errors);
             ensure!(output.out.contains("CREATE TABLE `kinds`"), "no dump: {}", output.out);
             let comment = |line: &&str| !line.starts_with("-- ");
             Ok(output.out.lines().filter(comment).map(|line| format!("{line}\n")).collect())
         };
-        let direct = dump(server.port())?;
-        ensure!(dump(proxy)? == direct, "the dump through the proxy is another");
+        let expected = dump(direct)?;
+        ensure!(dump(proxied)? == expected, "the dump through the proxy is another");
 
         let folder = trunkline_testkit::TempFolder::new("dump")?;
         let file = folder.path().join("dump.sql");
-        std::fs::write(&file, &direct)?;
+        std::fs::write(&file, &expected)?;
         servers::fresh_schema(server, &schema)?;
-        let loaded = run(client()?, proxy, &[&schema], Some(&file))?;
+        let loaded = run(client, proxied, &[&schema], Some(&file))?;
         ensure!(loaded.errors.is_empty(), "loading it: {}", loaded.errors);
-        ensure!(dump(server.port())? == direct, "what was loaded through the proxy is another");
+        ensure!(dump(direct)? == expected, "what was loaded through the proxy is another");
         Ok(())
     })
 }

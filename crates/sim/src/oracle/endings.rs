@@ -365,7 +365,7 @@ impl Look<'_, '_> {
         let (index, session) = (self.index, self.session);
         error.code == 1317 && is_killed(index, session, self.exchange.sent_us, at_us)
             || error.code == 2013 && is_session_killed(index, session, at_us)
-            || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317)
+            || self.exchange.kill.is_some() && matches!(error.code, 1094 | 1095 | 1317 | 1927)
             || self.exchange.kill.is_some()
                 && error.message.ends_with("the worker that knows this session has stopped")
                 && index.facts().has_cause(CauseKind::Stopping, 0, at_us)

@@ -5,7 +5,7 @@
 //! | OK | a session of that number and user was there; if it was to end, it goes on with nothing |
 //! | 1094 | none was there that goes on afterwards |
 //! | 1095 | one was there that is another user's, or logs in |
-//! | 1317 | it is the client itself |
+//! | 1317, MariaDB's 1927 | it is the client itself |
 //!
 //! That a statement which was interrupted was named, `endings` checks.
 
@@ -80,7 +80,7 @@ fn objection(
             let is_so = is_so || named.iter().any(lingers);
             (!is_so && !is_unheard).then(|| format!("session {} is its own", kill.number))
         }
-        Some(1317) => {
+        Some(1317 | 1927) => {
             let is_own = asker.number == Some(kill.number);
             // Or the asker was ended itself.
             let is_ended = is_killed(index, asker, exchange.sent_us, at_us);

@@ -113,10 +113,12 @@ impl Worker {
             }
         }
         // Should preparing fail, the server runs what it prepared before: that must only read.
+        // A block that is cut short gets another error when it is run as the last prepared.
         let follows = conn.flavor == Flavor::MariaDb
             && statement.is_read
             && stmt.long.is_none()
             && stmt.types.is_some()
+            && execution_in(&statement.frames, stmt.entry.params).is_some()
             && conn.stmts.last_is_harmless();
         let state = state_for(&entry.reading, entry.has_literals, &session.state, &conn.state);
         let state = state.map(|state| self.states.intern(state));
