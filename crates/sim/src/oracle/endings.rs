@@ -311,6 +311,8 @@ impl Look<'_, '_> {
         // A fast-forward client has waited for its server since its login.
         let from_us = match is_forwarded(self.index, self.session, at_us) {
             true => self.session.begun_us,
+            // A client that did not read meanwhile does not know when its turn was.
+            false if self.exchange.paused_us > 0 => self.exchange.sent_us,
             false => self.turn_us(),
         };
         let is_unknown_schema = self.session.refusal_expected == Some(1049)
