@@ -53,8 +53,17 @@ pub struct SharedStore {
     pub generation: u64,
     /// What [`pack`] made of it.
     pub value: Vec<u8>,
-    /// How long it is still good, ms.
-    pub left_ms: u64,
+    /// Until when it is good, by this process's clock, µs.
+    pub expires_us: u64,
+}
+
+impl SharedStore {
+    /// How long it is still good, ms, for whoever sends it now: it may have waited on its way.
+    /// `None` when its time has passed.
+    pub fn left_ms(&self, now_us: u64) -> Option<u64> {
+        let left_ms = self.expires_us.checked_sub(now_us)? / US_PER_MS;
+        (left_ms > 0).then_some(left_ms)
+    }
 }
 
 /// What workers and the thread that talks to the shared cache know of each other.
@@ -259,6 +268,25 @@ mod tests {
             // It goes on to a third one.
             assert_eq!(unpack(&pack(&found), 6_000, SEC), Some(found));
         }
+    }
+
+    #[test]
+    fn an_answer_that_waits_on_its_way_is_good_for_less() {
+        let stored = reply(ReplyFormat::PLAIN);
+        let store = SharedStore {
+            shared_key: Arc::from(&b"key"[..]),
+            generation: 1,
+            value: pack(&stored),
+            expires_us: stored.expires_us,
+        };
+        assert_eq!(store.left_ms(7 * SEC), Some(10_000));
+        // Of 10 s it has waited for four, and is as old as it is wherever it is found.
+        let left_ms = store.left_ms(11 * SEC).expect("it is good");
+        assert_eq!(left_ms, 6_000);
+        let found = unpack(&store.value, left_ms, 11 * SEC).expect("it is whole");
+        assert_eq!(found.age_us(11 * SEC), 4 * SEC);
+        assert_eq!(store.left_ms(17 * SEC - 999), None);
+        assert_eq!(store.left_ms(18 * SEC), None);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! One worker with its sockets, played: does with virtual links what the real driver
 //! (`crates/proxy/src/driver.rs`) does with the kernel's sockets, in the same order.
+mod actions;
 mod connect;
+mod mail;
+mod peers;
 mod sealed;
 mod sockets;
 
 use std::{
     borrow::Cow,
     collections::{BTreeMap, VecDeque},
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     sync::Arc,
 };
 
+use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
 use trunkline_stats::{DigestQuery, SessionQuery};
@@ -28,6 +32,8 @@ use crate::{
     wire::{End, ReadBytes, Wire},
 };
 pub use connect::Connecting;
+pub use mail::{Job, Mail, Wish};
+pub use peers::{name_of, peer_of};
 use sockets::{Socket, Sockets};
 
 /// Clients accepted in one batch, as the real driver has it.
@@ -41,67 +47,6 @@ const STARTED_US: u64 = 1_000_000;
 
 /// What an operator asks for of the sessions.
 const SESSIONS: SessionQuery = SessionQuery { pinned_only: false, rows_max: 4 };
-
-/// A message to a worker.
-#[derive(Debug)]
-pub enum Mail {
-    /// Serve this configuration from now on.
-    Snapshot(Arc<Snapshot>),
-    /// Greet new clients with this.
-    Greeting(Arc<Greeting>),
-    /// Give a copy of the numbers; nobody looks at it.
-    Report,
-    /// Stop within so many milliseconds.
-    Stop(u64),
-    /// A password was decrypted.
-    Decrypted(ClientId, Option<Vec<u8>>),
-    /// A password was checked against its hash.
-    Verified(ClientId, bool),
-    /// A password was encrypted for a server.
-    Encrypted(ConnId, Option<Vec<u8>>),
-    /// Another worker needs a connection to this server.
-    PeerAsks(ServerKey, usize),
-    /// Another worker's connection, asked for earlier.
-    HandedOver(Box<MovedConn>, LinkId, Option<Box<Seal>>),
-    /// A client of another worker, which was busier; and whether its end has closed.
-    MovedClient(Box<MovedClient>, LinkId, bool, Option<Box<Seal>>),
-    /// A client that had its number here has gone elsewhere.
-    ClientLeft(u32),
-    /// A client of another worker ends one of this worker's.
-    Kill(Box<KillRequest>),
-    /// What came of it.
-    Killed(KillAsker, KillAnswer),
-    /// The worker that was to do it has stopped.
-    KillUndelivered(KillAsker),
-    /// Answers that these clients wait for were stored, or will not be.
-    CacheWoken(Vec<ClientId>),
-}
-
-/// Password work, done outside the worker's thread.
-#[derive(Debug)]
-pub enum Job {
-    /// Decrypt a client's password.
-    Decrypt(ClientId, Vec<u8>),
-    /// Check a clear password against a hash of many rounds.
-    VerifyHash(ClientId, Secret<Vec<u8>>, Secret<Vec<u8>>),
-    /// Encrypt a password with a server's key.
-    Encrypt(ConnId, Secret<Vec<u8>>),
-}
-
-/// What a batch wants of the world around it.
-#[derive(Debug)]
-pub enum Wish {
-    /// Mail for worker `.0`.
-    Post(usize, Mail),
-    /// Password work for this worker.
-    Compute(Job),
-    /// A connection to this host was begun on this link, counted here.
-    Syn(LinkId, HostId, Arc<ServerHealth>),
-    /// A link was closed.
-    Closed(LinkId),
-    /// A line for the query log or the audit log.
-    Logged(String),
-}
 
 /// The world around a batch.
 #[derive(Debug)]
@@ -363,9 +308,10 @@ impl Driver {
 
     fn accept(&mut self, out: &mut Outside<'_>) {
         for _ in 0..ACCEPTS_PER_BATCH {
-            let Some((link, peer)) = self.backlog.pop_front() else {
+            let Some((link, mut peer)) = self.backlog.pop_front() else {
                 return;
             };
+            peer.tls = self.worker.listener_tls(peer.listener);
             let mut nonce = [0; NONCE_LEN];
             out.rng.fill(&mut nonce);
             // A nonce has no byte that ends a text, as on real servers.
@@ -502,193 +448,6 @@ impl Driver {
         self.worker.recycle_actions(actions);
     }
 
-    fn carry_out(&mut self, out: &mut Outside<'_>, action: Action) {
-        match action {
-            Action::Open { conn, server } => self.open_server(out, conn, &server),
-            Action::CloseClient { client, now } => self.close_client(out, client, now),
-            Action::CloseServer { conn, farewell } => {
-                if let Some(socket) = self.sockets.remove(Side::Server(conn)) {
-                    let farewell = match socket.seal {
-                        Some(_) => Seal::seal(farewell),
-                        None => farewell.to_vec(),
-                    };
-                    let _ = out.wire.write(socket.link, End::Proxy, &farewell, out.now);
-                    out.close(socket.link);
-                    out.trace.note(out.now, || {
-                        format!("worker {} closes link {}", self.index, socket.link.0)
-                    });
-                }
-            }
-            Action::Pause(side) => {
-                if let Some(socket) = self.sockets.get_mut(side) {
-                    socket.is_paused = true;
-                    socket.is_readable = true;
-                }
-            }
-            Action::Resume(side) => {
-                if let Some(socket) = self.sockets.get_mut(side) {
-                    socket.is_paused = false;
-                    if std::mem::take(&mut socket.is_readable) {
-                        self.unfinished.push(side);
-                    }
-                }
-            }
-            Action::StartClientTls(client) => {
-                self.start_sealing(out, Side::Client(client), Seal::accept(), &[]);
-            }
-            Action::StartServerTls { conn, .. } => {
-                let (seal, hello) = Seal::ask();
-                self.start_sealing(out, Side::Server(conn), seal, hello);
-            }
-            Action::Probe(conn) => self.read(out, Side::Server(conn)),
-            Action::Decrypt { client, ciphertext } => {
-                out.wishes.push(Wish::Compute(Job::Decrypt(client, ciphertext)));
-            }
-            Action::VerifyHash { client, clear, hash } => {
-                out.wishes.push(Wish::Compute(Job::VerifyHash(client, clear, hash)));
-            }
-            Action::Encrypt { conn, plaintext, .. } => {
-                out.wishes.push(Wish::Compute(Job::Encrypt(conn, plaintext)));
-            }
-            Action::Derive { conn, password, derivation } => {
-                let seed = derivation.seed(password.expose());
-                self.worker.server_derived(conn, Some(Secret::new(seed)));
-            }
-            // No user's password is the servers' to check.
-            Action::AskServer { client, .. } => self.worker.client_verified(client, false),
-            Action::Wipe => {}
-            Action::LookUpUsers => self.worker.users_looked_up(),
-            // Nobody is named by its host.
-            Action::LookUpHost(addr) => self.worker.host_named(addr, HostAnswer::Nameless),
-            Action::AskPeers(key) => {
-                for peer in (0..self.workers).filter(|peer| *peer != self.index) {
-                    out.wishes.push(Wish::Post(peer, Mail::PeerAsks(key.clone(), self.index)));
-                }
-            }
-            Action::HandOver { conn, moved, to } => self.hand_over(out, conn, moved, to),
-            Action::MoveClient { client, moved, to } => self.move_client(out, client, moved, to),
-            Action::ClientLeft { to, number } => {
-                out.wishes.push(Wish::Post(to, Mail::ClientLeft(number)));
-            }
-            Action::Kill { to, request } => {
-                out.wishes.push(Wish::Post(to, Mail::Kill(request)));
-            }
-            Action::Killed { asker, answer } => {
-                out.wishes.push(Wish::Post(asker.worker, Mail::Killed(asker, answer)));
-            }
-            // Nobody asks in an administrator's name here.
-            Action::TellAdministrator { .. } => {}
-            Action::LogQuery(event) => {
-                out.wishes.push(Wish::Logged(event.line(unix_us_of(out.now))));
-            }
-            Action::LogSession(event) => {
-                out.wishes.push(Wish::Logged(event.line(unix_us_of(out.now))));
-            }
-            Action::WakeCached { to, clients } => {
-                out.wishes.push(Wish::Post(to, Mail::CacheWoken(clients)));
-            }
-            Action::AskShared(_) | Action::StoreShared(_) => unreachable!("no shared cache"),
-            Action::Log(line) => {
-                out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
-            }
-            Action::Stopped => self.is_stopped = true,
-        }
-    }
-
-    fn close_client(&mut self, out: &mut Outside<'_>, client: ClientId, now: bool) {
-        let side = Side::Client(client);
-        let is_empty = self.worker.pending(side).is_empty();
-        let Some(socket) = self.sockets.get_mut(side) else {
-            return;
-        };
-        match now || is_empty {
-            true => self.ended(out, side, "closed"),
-            false => socket.is_closing = true,
-        }
-    }
-
-    fn hand_over(&mut self, out: &mut Outside<'_>, conn: ConnId, moved: Box<MovedConn>, to: usize) {
-        let Some(socket) = self.sockets.remove(Side::Server(conn)) else {
-            return moved.give_up();
-        };
-        let link = socket.link;
-        out.trace.note(out.now, || format!("worker {} hands link {} to {to}", self.index, link.0));
-        out.wishes.push(Wish::Post(to, Mail::HandedOver(moved, link, socket.seal)));
-    }
-
-    fn move_client(
-        &mut self,
-        out: &mut Outside<'_>,
-        client: ClientId,
-        moved: Box<MovedClient>,
-        to: usize,
-    ) {
-        let Some(socket) = self.sockets.remove(Side::Client(client)) else {
-            return self.worker.client_lost(*moved);
-        };
-        let (link, has_ended) = (socket.link, socket.has_ended);
-        out.trace
-            .note(out.now, || format!("worker {} gives client {} to {to}", self.index, link.0));
-        let seal = socket.seal;
-        out.wishes.push(Wish::Post(to, Mail::MovedClient(moved, link, has_ended, seal)));
-    }
-
-    fn open_mail(&mut self, out: &mut Outside<'_>) {
-        while let Some(mail) = self.mail.pop_front() {
-            self.read_mail(out, mail);
-        }
-    }
-
-    fn read_mail(&mut self, out: &mut Outside<'_>, mail: Mail) {
-        let worker = &mut self.worker;
-        match mail {
-            Mail::Snapshot(snapshot) => {
-                self.version = snapshot.version;
-                worker.apply_snapshot(snapshot);
-            }
-            Mail::Greeting(greeting) => worker.apply_greeting(greeting),
-            Mail::Report => {
-                drop(worker.report(DigestQuery::ALL));
-                drop(worker.sessions(SESSIONS));
-            }
-            Mail::Stop(within_ms) => {
-                self.is_listening = false;
-                self.refuse_backlog(out);
-                self.worker.stop_gracefully(now_of(out.now).ms() + within_ms);
-            }
-            Mail::Decrypted(client, clear) => worker.client_decrypted(client, clear),
-            Mail::Verified(client, is_right) => worker.client_verified(client, is_right),
-            Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
-            Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
-            Mail::Kill(request) => worker.kill_asked(*request),
-            Mail::CacheWoken(clients) => worker.cache_woken(clients),
-            Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
-            Mail::KillUndelivered(asker) => worker.kill_undelivered(asker),
-            Mail::MovedClient(moved, link, has_ended, seal) => {
-                let id = worker.adopt_client(*moved);
-                let side = Side::Client(id);
-                let mut socket = Socket::new(link, side);
-                socket.has_ended = has_ended;
-                socket.seal = seal;
-                self.add(out, socket);
-                self.worker.client_adopted(id);
-                self.write(out, side);
-                self.unfinished.push(side);
-            }
-            Mail::ClientLeft(number) => worker.client_left(number),
-            Mail::HandedOver(moved, link, seal) => {
-                let Some(conn) = worker.adopt(*moved) else {
-                    return out.close(link);
-                };
-                let mut socket = Socket::new(link, Side::Server(conn));
-                socket.is_readable = true;
-                socket.seal = seal;
-                self.add(out, socket);
-                self.worker.adopted(conn);
-            }
-        }
-    }
-
     /// The listener is closed: the kernel resets who was not accepted.
     fn refuse_backlog(&mut self, out: &mut Outside<'_>) {
         for (link, _) in self.backlog.drain(..) {
@@ -706,19 +465,4 @@ pub fn now_of(at: Micros) -> Now {
 /// The moment that logs give, µs of Unix time.
 fn unix_us_of(at: Micros) -> u64 {
     UNIX_SEC * 1_000_000 + STARTED_US + at
-}
-
-/// Where client number `number` comes from; every eighth one over a Unix socket.
-pub fn peer_of(number: usize) -> Peer {
-    let last = u8::try_from(number % 250).unwrap_or_default();
-    let is_local = number % 8 == 7;
-    let proxy = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    let client = IpAddr::V4(Ipv4Addr::new(198, 51, 100, last));
-    Peer {
-        client_addr: (!is_local).then_some(client),
-        proxy_addr: (!is_local).then_some(proxy),
-        proxy_port: (!is_local).then_some(6_033),
-        is_local,
-        ..Peer::default()
-    }
 }

@@ -9,8 +9,11 @@ mod draw;
 mod encryption;
 mod explained;
 mod features;
+mod guarded;
 mod limited;
 mod logged;
+mod neighbours;
+mod origins;
 mod people;
 mod repeats;
 
@@ -67,6 +70,8 @@ pub struct Plan {
     pub offers_tls: bool,
     /// Who looks after the servers.
     pub monitor: Option<MonitorSpec>,
+    /// Several proxies share what they have stored.
+    pub shares_answers: bool,
     /// What operators do, in the order of time.
     pub acts: Vec<(Micros, Act)>,
     /// What goes wrong, in the order of time.

@@ -7,6 +7,7 @@ mod end;
 mod faults;
 mod figures;
 mod monitor;
+mod neighbours;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,6 +15,7 @@ use std::{
 };
 
 use foldhash::fast::FixedState;
+use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_config::Snapshot;
 use trunkline_topology::{Server, ServerHealth, ServerKey};
 use trunkline_worker::{Shared, Worker, WorkerOptions};
@@ -21,7 +23,7 @@ use trunkline_worker::{Shared, Worker, WorkerOptions};
 use crate::{
     HostId, LinkId, Micros, Outcome,
     client::ModelClient,
-    driver::{Driver, Hosts, Job, Mail, Outside, Wish},
+    driver::{Driver, Hosts, Job, Mail, Outside, Wish, name_of},
     operator::Operator,
     oracle::{
         Facts, Oracle, Rest,
@@ -36,11 +38,14 @@ use crate::{
 };
 use apart::Apart;
 use monitor::Watch;
+use neighbours::Neighbours;
 
 /// What one batch costs a worker, µs.
 const BATCH_US: Micros = 10;
 /// What mail between threads takes, µs.
 const MAIL_US: Micros = 20;
+/// What it takes to ask what a host is called, µs.
+const NAMING_US: Micros = 100_000;
 /// What password work takes, µs.
 const PASSWORD_US: Micros = 3_000;
 /// Events that a run may have; one that has more does not come to rest.
@@ -75,6 +80,12 @@ enum Event {
     Lapse(LinkId),
     /// The monitor looks at the servers.
     Monitor,
+    /// A question has reached the cache that proxies share, which was asked then.
+    Asked(Box<SharedAsk>, Micros),
+    /// An answer has reached it.
+    Told(Box<SharedStore>),
+    /// It is there again.
+    NeighboursBack,
 }
 
 /// One run.
@@ -103,6 +114,7 @@ pub(crate) struct World<'a> {
     partitions: BTreeMap<HostId, Micros>,
     apart: Apart,
     watch: Watch,
+    neighbours: Neighbours,
     /// Every server entry that there ever was, and where connections are counted.
     healths: Vec<(ServerKey, Arc<ServerHealth>)>,
     /// Connections to servers that are open or on their way to another worker.
@@ -189,6 +201,7 @@ impl<'a> World<'a> {
             partitions: BTreeMap::new(),
             apart: Apart::default(),
             watch: Watch::default(),
+            neighbours: Neighbours::default(),
             healths: Vec::new(),
             conns: BTreeMap::new(),
             moving: BTreeSet::new(),
@@ -224,6 +237,9 @@ impl<'a> World<'a> {
         }
         for worker in 0..self.plan.workers {
             self.wake(worker, 0);
+        }
+        if self.plan.shares_answers {
+            self.neighbours_back();
         }
         if let Some(monitor) = self.plan.monitor {
             self.queue.put(monitor.every_us, Event::Monitor);
@@ -280,6 +296,9 @@ impl<'a> World<'a> {
             Event::Fault(place) => self.fault(place),
             Event::Lapse(link) => self.wire.cut(link, self.now()),
             Event::Monitor => self.monitor_looks(),
+            Event::Asked(ask, asked_us) => self.asked(&ask, asked_us),
+            Event::Told(store) => self.told(*store),
+            Event::NeighboursBack => self.neighbours_back(),
         }
         self.follow_wire();
     }
@@ -383,6 +402,12 @@ impl<'a> World<'a> {
             Wish::Syn(link, host, health) => self.syn(link, host, &health),
             Wish::Closed(link) => self.link_closed(link, ClosedBy::Proxy),
             Wish::Logged(line) => self.facts.logged.push((self.now(), line)),
+            Wish::Name(addr) => {
+                let at = now + self.rng.below(NAMING_US);
+                self.queue.put(at, Event::Post(worker, Mail::HostNamed(addr, name_of(addr))));
+            }
+            Wish::Ask(ask) => self.ask_neighbours(ask),
+            Wish::Share(store) => self.tell_neighbours(store),
         }
     }
 

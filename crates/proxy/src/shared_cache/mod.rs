@@ -275,12 +275,14 @@ impl Talk {
         let generation = shared.generation();
         let names: Vec<Name> =
             asks.iter().map(|ask| Name::of(&ask.shared_key, generation)).collect();
-        let values: Vec<(Name, Vec<u8>)> = stores
-            .iter()
-            .map(|store| {
+        let asked_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // What has waited for too long on its way is not stored.
+        let left = stores.iter().filter_map(|store| Some((store, store.left_ms(asked_us)?)));
+        let values: Vec<(Name, Vec<u8>, u64)> = left
+            .map(|(store, left_ms)| {
                 let name = Name::of(&store.shared_key, store.generation);
                 let value = [&name.sum(&store.value)[..], &store.value].concat();
-                (name, value)
+                (name, value, left_ms)
             })
             .collect();
         let gets = names.iter().zip(asks).map(|(name, ask)| {
@@ -289,10 +291,8 @@ impl Talk {
         });
         let sets = values
             .iter()
-            .zip(stores)
-            .map(|((name, value), store)| Command::Set(name.text.as_bytes(), value, store.left_ms));
+            .map(|(name, value, left_ms)| Command::Set(name.text.as_bytes(), value, *left_ms));
         let commands: Vec<Command<'_>> = gets.chain(sets).collect();
-        let asked_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let (now, found) = link.exchange(&commands)?;
         let now = match now {
             Some(now) => now,
@@ -300,7 +300,7 @@ impl Talk {
             None => link.generation(fresh())?,
         };
         shared.set_generation(now);
-        shared.count_stored(u64::try_from(stores.len()).unwrap_or_default());
+        shared.count_stored(u64::try_from(values.len()).unwrap_or_default());
         // Another proxy has flushed what is there: it was asked for by its old name.
         let found = if now == generation { found } else { Vec::new() };
         let mut hits = 0;

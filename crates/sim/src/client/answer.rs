@@ -44,6 +44,7 @@ impl ModelClient {
             Deed::Prepare { slot, template, .. } => self.prepared(*slot, *template, &reply),
             Deed::Fetch { slot, rows } => self.fetched(*slot, *rows, &reply),
             Deed::Explain { name, .. } => self.explained(name, &reply),
+            Deed::AskForSession => self.shown(&reply),
             Deed::Ping
             | Deed::InitDb(_)
             | Deed::Reset
@@ -242,6 +243,39 @@ impl ModelClient {
         learned
     }
 
+    /// What the proxy knows of this session: its own number, user, schema and transaction.
+    fn shown(&mut self, reply: &Reply) -> Learned {
+        let mut learned = Learned::default();
+        if let Some(error) = error_of(reply) {
+            self.shadow.command_failed(error);
+            return learned;
+        }
+        if let Some(part) = reply.first() {
+            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
+        }
+        let number = format!("\"thread_session_id\":{},", self.login.number());
+        let user = format!("\"username\":\"{}\",", self.login.identity().user);
+        let schema = self.shadow.session().schema.map_or("", crate::statement::Schema::name);
+        let schema = format!("\"schemaname\":\"{schema}\"");
+        let is_own =
+            |text: &str| [&number, &user, &schema].iter().all(|part| text.contains(part.as_str()));
+        learned.mismatch = match reply.as_slice() {
+            [Part::Rows { columns, rows, end: Some(end) }] if columns == &["session_info"] => {
+                match rows.as_slice() {
+                    [row] if matches!(row.as_slice(), [Some(text)] if is_own(text)) => {
+                        self.shadow.status_mismatch(Some(end))
+                    }
+                    _ => {
+                        let evidence = format!("{number} {user} {schema}, got {reply:?}");
+                        Some(Mismatch { kind: MismatchKind::Foreign, evidence })
+                    }
+                }
+            }
+            _ => Some(shape(&format!("this session, got {reply:?}"))),
+        };
+        learned
+    }
+
     /// The reply to a command without a statement.
     fn acknowledged(&mut self, deed: &Deed, reply: &Reply) -> Learned {
         let mut learned = Learned::default();
@@ -255,7 +289,9 @@ impl ModelClient {
         }
         let is_right = match (deed, reply.as_slice()) {
             (Deed::Statistics, [Part::Text(_)]) => true,
-            (Deed::Statistics | Deed::Explain { .. } | Deed::Nonsense, _) => false,
+            (Deed::Statistics | Deed::Explain { .. } | Deed::AskForSession | Deed::Nonsense, _) => {
+                false
+            }
             (Deed::InitDb(schema), [Part::Ok(_)]) => {
                 self.shadow.session_mut().use_schema(*schema).is_ok()
             }

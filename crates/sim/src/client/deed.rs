@@ -157,6 +157,10 @@ impl ModelClient {
                 let text = format!("EXPLAIN ROUTE {text}");
                 self.send(deed, Command::query(&text), text, NOTHING, None, now);
             }
+            Deed::AskForSession => {
+                let text = "proxysql internal session".to_owned();
+                self.send(deed, Command::query(&text), text, NOTHING, None, now);
+            }
             Deed::Nonsense => {
                 let command = Command::nonsense();
                 self.send(deed, command, "nonsense".to_owned(), NOTHING, Some(1047), now);
@@ -354,7 +358,11 @@ fn goes_ahead(deed: &Deed) -> bool {
     match deed {
         // Whatever follows would be part of the file.
         Deed::Query(statements) => !statements.iter().any(|it| matches!(it.act, Act::Load(_))),
-        Deed::Ping | Deed::InitDb(_) | Deed::Statistics | Deed::Explain { .. } => true,
+        Deed::Ping
+        | Deed::InitDb(_)
+        | Deed::Statistics
+        | Deed::Explain { .. }
+        | Deed::AskForSession => true,
         _ => false,
     }
 }

@@ -145,6 +145,8 @@ pub enum Deed {
         /// A name in it, which nobody else asks about.
         name: String,
     },
+    /// `PROXYSQL INTERNAL SESSION`: what the proxy knows of the client that asks.
+    AskForSession,
     /// A command that no server has (1047).
     Nonsense,
     /// The first bytes of a command, then nothing more: the connection is reset.

@@ -251,6 +251,7 @@ fn scripts_follow_from_the_seed_and_name_every_statement_once() {
         max_connections: 10,
         is_transaction_persistent: true,
         is_fast_forward: false,
+        more: String::new(),
     }];
     for seed in 0..200 {
         let draw = super::Draw {

@@ -1,6 +1,7 @@
 //! The oracle can fail: a good history passes, and each way to spoil it is found by its check.
 
 mod control;
+mod logs;
 
 use std::collections::BTreeMap;
 

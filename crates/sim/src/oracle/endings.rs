@@ -101,7 +101,11 @@ fn login(
     match &session.login {
         LoginOutcome::Accepted(at_us) => {
             let mut settings = index.facts().settings_between(session.begun_us, *at_us);
-            if !settings.any(|setting| lets_in(setting, session)) {
+            let turns_away = session.refusal_expected.filter(|code| TURNED_AWAY.contains(code));
+            if let Some(code) = turns_away {
+                let evidence = format!("{} logged in, and is to be refused ({code})", session.user);
+                found.push(breach(Breach::LetIn, *at_us, evidence));
+            } else if !settings.any(|setting| lets_in(setting, session)) {
                 let evidence = format!("{} logged in with a password of no user", session.user);
                 found.push(breach(Breach::LetIn, *at_us, evidence));
             }
@@ -133,6 +137,9 @@ fn login(
         LoginOutcome::Pending => {}
     }
 }
+
+/// Refusals of who is somebody else, comes from elsewhere, or does not encrypt.
+const TURNED_AWAY: [u16; 4] = [1043, 1045, 1130, 3159];
 
 /// Whether a configuration has the session's user with the session's password.
 fn lets_in(setting: &Setting, session: &SessionHistory) -> bool {

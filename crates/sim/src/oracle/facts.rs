@@ -25,6 +25,8 @@ pub struct Facts {
     pub log: Vec<u64>,
     /// Lines of the query log and the audit log, with when they were written.
     pub logged: Vec<(Micros, String)>,
+    /// When operators had stored answers forgotten.
+    pub flushes: Vec<Micros>,
     /// The longest that a statement and its reply take on servers and on the way, faults included.
     pub statement_max_us: Micros,
     /// When the run ended.

@@ -89,6 +89,9 @@ fn answers<'a>(index: &Index<'a>, place: &Place<'_>) -> impl Iterator<Item = &'a
         (false, true) => sent_us,
         (false, false) => 0,
     };
+    // Nothing that ran before an operator had answers forgotten is told to who asks afterwards.
+    let flushes = index.facts().flushes.iter().filter(|at_us| **at_us <= sent_us);
+    let since_us = since_us.max(flushes.max().copied().unwrap_or(0));
     index.ran(place.said.tag).filter(move |ran| (since_us..=until_us).contains(&ran.at_us))
 }
 

@@ -13,6 +13,10 @@ pub enum Act {
     SetState(u32, HostId, ServerState),
     /// Looks at the statistics.
     Report,
+    /// Forgets stored answers (`PROXYSQL FLUSH QUERY CACHE`), for all proxies.
+    Flush,
+    /// What this proxy alone has stored is gone, as if it were another one.
+    Forget,
     /// Tells all workers to stop within so many milliseconds.
     Stop(u64),
     /// Tells one worker to stop within so many milliseconds; the others go on.
@@ -26,6 +30,8 @@ impl Act {
             Self::Publish(_) => "publish",
             Self::SetState(..) => "set_state",
             Self::Report => "report",
+            Self::Flush => "flush",
+            Self::Forget => "forget",
             Self::Stop(_) => "stop",
             Self::StopWorker(..) => "stop_worker",
         }
@@ -62,6 +68,8 @@ pub enum Fault {
     CutOffWorker(usize, HostId, Micros),
     /// The monitor does not get to a host for so long, while clients' statements do.
     CutOffMonitor(HostId, Micros),
+    /// The cache that proxies share does not answer for so long, and has forgotten all then.
+    NoNeighbours(Micros),
     /// A worker's thread does not run for so long.
     Pause(usize, Micros),
 }
@@ -83,6 +91,7 @@ impl Fault {
             Self::CutOffClients(..) => "clients_cut_off",
             Self::CutOffWorker(..) => "worker_cut_off",
             Self::CutOffMonitor(..) => "monitor_cut_off",
+            Self::NoNeighbours(_) => "shared_cache_down",
             Self::Pause(..) => "pause_worker",
         }
     }

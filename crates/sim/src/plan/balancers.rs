@@ -18,7 +18,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     let max = rng.pick(&[0, 1_000]).copied().unwrap_or_default();
     for config in &mut plan.configs {
         let network = if is_taken { "[\"198.51.100.0/24\"]" } else { "[\"203.0.113.0/24\"]" };
-        config.words.insert("proxy_protocol_networks", network);
+        config.words.insert("proxy_protocol_networks", network.into());
         config.settings.insert("max_connections_per_address", max);
         config.settings.insert("failed_logins_max", max);
     }

@@ -1,6 +1,6 @@
 //! Configurations of a plan, as text for the real parser and as facts for the oracle.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 
 use trunkline_config::{Config, parse};
 use trunkline_topology::{Address, HostgroupId, Server, ServerKey};
@@ -16,7 +16,7 @@ pub struct ConfigSpec {
     /// Scalar settings, by name.
     pub settings: BTreeMap<&'static str, u64>,
     /// Settings that are no numbers, by name, as the file says them.
-    pub words: BTreeMap<&'static str, &'static str>,
+    pub words: BTreeMap<&'static str, Cow<'static, str>>,
     /// Server entries.
     pub servers: Vec<ServerSpec>,
     /// Users.
@@ -27,6 +27,8 @@ pub struct ConfigSpec {
     pub rules: Vec<RuleSpec>,
     /// How often statements may run.
     pub limits: Option<LimitSpec>,
+    /// Tables that change no answer, as the file says them.
+    pub tables: String,
     /// Whether answers are stored for this long, ms. Most texts are a statement's own; found are
     /// the answers of those that are said again ([`Tag::repeated`](crate::statement::Tag)).
     pub cache_ttl_ms: Option<u32>,
@@ -70,6 +72,8 @@ pub struct UserSpec {
     pub is_transaction_persistent: bool,
     /// Bytes go straight through.
     pub is_fast_forward: bool,
+    /// What else it has, as the file says it.
+    pub more: String,
 }
 
 /// Limits on rates.
@@ -201,6 +205,7 @@ impl ConfigSpec {
                 "[[rule]]\nid = {CACHE_RULE}\nmatch_digest = \"^SELECT\"\ncache_ttl = {ttl_ms}"
             );
         }
+        out.push_str(&self.tables);
         out
     }
 
@@ -292,6 +297,7 @@ fn put_user(out: &mut String, user: &UserSpec) {
     if let Some(schema) = user.schema {
         let _ = writeln!(out, "default_schema = \"{schema}\"");
     }
+    out.push_str(&user.more);
 }
 
 fn put_rule(out: &mut String, id: usize, rule: &RuleSpec) {

@@ -7,7 +7,8 @@ use trunkline_topology::ServerState;
 
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
-    encryption, explained, features, limited, logged, people, repeats,
+    encryption, explained, features, guarded, limited, logged, neighbours, origins, people,
+    repeats,
 };
 use crate::{
     HostId, Micros,
@@ -50,6 +51,7 @@ impl Plan {
             clients,
             offers_tls: false,
             monitor: None,
+            shares_answers: false,
             acts: Vec::new(),
             faults: Vec::new(),
             absent: BTreeSet::new(),
@@ -77,6 +79,9 @@ impl Plan {
         logged::draw(&mut root.split("logged", 0), &mut plan);
         limited::draw(&mut root.split("limited", 0), &mut plan);
         balancers::draw(&mut root.split("balancers", 0), &mut plan);
+        origins::draw(&mut root.split("origins", 0), &mut plan);
+        guarded::draw(&mut root.split("guarded", 0), &mut plan);
+        neighbours::draw(&mut root.split("neighbours", 0), &mut plan, !is_calm);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
@@ -200,6 +205,7 @@ fn draw_user(rng: &mut Rng, name: &str, password: &str) -> UserSpec {
         max_connections: rng.pick(&[1_000, 1_000, 1_000, 3]).copied().unwrap_or(1_000),
         is_transaction_persistent: rng.chance(5, 6),
         is_fast_forward: name == "direct",
+        more: String::new(),
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     let who = rng.pick(&["\"*\"", "\"batch, web,app\""]).copied().unwrap_or("\"*\"");
     let has_rules = rng.chance(1, 2);
     for config in &mut plan.configs {
-        config.words.insert("explain_route_users", who);
+        config.words.insert("explain_route_users", who.into());
         if has_rules {
             config.rules.extend(rules());
         }
@@ -89,6 +89,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
         // One that speaks to its server itself would ask that one.
         if !client.is_direct && rng.chance(1, 2) {
             ask(rng, client);
+            ask_for_session(rng, client);
         }
     }
 }
@@ -105,6 +106,15 @@ fn rules() -> [RuleSpec; 3] {
              next_query_flagIN = 0\n",
         ),
     ]
+}
+
+/// What the proxy knows of the client itself.
+fn ask_for_session(rng: &mut Rng, client: &mut ClientSpec) {
+    for _ in 0..rng.between(1, 4) {
+        let step = Step { pause_us: rng.below(PAUSE_US), deed: Deed::AskForSession };
+        let at = rng.index(client.script.len() + 1);
+        client.script.insert(at, step);
+    }
 }
 
 fn ask(rng: &mut Rng, client: &mut ClientSpec) {

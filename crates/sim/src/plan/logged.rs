@@ -13,10 +13,10 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     let threshold = rng.pick(&[0, 0, 1, 5]).copied().unwrap_or_default();
     let sample = rng.pick(&[1, 1, 3]).copied().unwrap_or(1);
     for config in &mut plan.configs {
-        config.words.insert("audit_log", "\"audit.log\"");
-        config.words.insert("query_log", "\"query.log\"");
-        config.words.insert("query_log_all", "true");
-        config.words.insert("query_log_redact", redact);
+        config.words.insert("audit_log", "\"audit.log\"".into());
+        config.words.insert("query_log", "\"query.log\"".into());
+        config.words.insert("query_log_all", "true".into());
+        config.words.insert("query_log_redact", redact.into());
         config.settings.insert("query_log_threshold", threshold);
         config.settings.insert("query_log_sample", sample);
     }

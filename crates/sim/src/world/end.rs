@@ -6,6 +6,10 @@ use super::*;
 const PATIENCE_US: Micros = 30_000_000;
 /// Until resets, pings and the like are over, µs.
 const SETTLE_US: Micros = 5_000_000;
+/// Until copies that wait for their servers have run or are given up, µs; and how often they are
+/// looked at.
+const COPIES_US: Micros = 1_000_000_000;
+const COPIES_EVERY_US: Micros = 500_000;
 /// How long the last stop may take, ms.
 const STOP_MS: u64 = 2_000;
 
@@ -18,6 +22,7 @@ impl World<'_> {
         self.tell_clients(ModelClient::vanish);
         self.play_until(self.now() + SETTLE_US, false);
         if self.told_to_stop.is_none() {
+            self.await_copies();
             self.look_at_rest();
             self.stop_all(STOP_MS);
         }
@@ -40,6 +45,26 @@ impl World<'_> {
             self.after_client(client);
         }
         self.follow_wire();
+    }
+
+    /// Copies are nobody's: they end when they have run, or have waited for as long as they may.
+    fn await_copies(&mut self) {
+        let first = self.now();
+        let mut until = first;
+        while self.has_copies() && until < first + COPIES_US {
+            until += COPIES_EVERY_US;
+            self.play_until(until, false);
+        }
+        if until > first {
+            self.play_until(until + SETTLE_US, false);
+        }
+    }
+
+    fn has_copies(&mut self) -> bool {
+        self.drivers.iter_mut().any(|driver| {
+            let report = driver.report();
+            report.mirrors_running + report.mirrors_waiting > 0
+        })
     }
 
     fn left(&mut self, what: String) {
@@ -65,28 +90,23 @@ impl World<'_> {
                 self.left(format!("{running} statements are counted on {key:?}"));
             }
         }
-        let mirrors: BTreeSet<u32> =
-            self.facts.settings.iter().flat_map(|it| it.mirrors.iter().copied()).collect();
         for worker in 0..self.drivers.len() {
             let Some(driver) = self.drivers.get_mut(worker) else { return };
             let report = driver.report();
             let clients = driver.worker().clients();
+            let copies = report.mirrors_running + report.mirrors_waiting;
             let servers = report.servers.iter();
             let busy: u64 = servers
-                .filter(|server| !mirrors.contains(&server.hostgroup))
                 .map(|server| server.connections.leased + server.connections.connecting)
                 .sum();
             let found = [
                 (clients != 0, format!("worker {worker} has {clients} clients")),
                 (!report.pins.is_empty(), format!("worker {worker} has pins: {:?}", report.pins)),
                 (
-                    // Copies wait for their servers without anybody who waits for them.
-                    report
-                        .waiting
-                        .iter()
-                        .any(|(id, waiting)| *waiting > 0 && !mirrors.contains(id)),
+                    report.waiting.iter().any(|(_, waiting)| *waiting > 0),
                     format!("statements wait at worker {worker}: {:?}", report.waiting),
                 ),
+                (copies != 0, format!("worker {worker} has {copies} copies that do not end")),
                 (busy != 0, format!("worker {worker} holds {busy} connections for nobody")),
             ];
             self.rest.left.extend(found.into_iter().filter(|(is, _)| *is).map(|(_, what)| what));

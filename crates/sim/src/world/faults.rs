@@ -29,6 +29,8 @@ impl World<'_> {
                     self.queue.put(now, Event::Post(worker, Mail::Report));
                 }
             }
+            Act::Flush => self.flush_answers(),
+            Act::Forget => drop(self.shared.cache().flush()),
             Act::Stop(within_ms) => self.stop_all(*within_ms),
             Act::StopWorker(worker, within_ms) => {
                 self.cause(CauseKind::Stopping, None, Micros::MAX / 2);
@@ -89,6 +91,8 @@ impl World<'_> {
                 Act::SetState(..)
                 | Act::Publish(_)
                 | Act::Report
+                | Act::Flush
+                | Act::Forget
                 | Act::Stop(_)
                 | Act::StopWorker(..) => false,
             });
@@ -179,6 +183,7 @@ impl World<'_> {
             Fault::CutOffClients(part, parts, us) => self.cut_off_clients(part, parts, us),
             Fault::CutOffWorker(worker, host, us) => self.cut_off_worker(worker, host, us),
             Fault::CutOffMonitor(host, us) => self.cut_off_monitor(host, us),
+            Fault::NoNeighbours(us) => self.no_neighbours(us),
             Fault::Pause(worker, us) => {
                 self.cause(CauseKind::Slow, None, now + us);
                 self.cause(CauseKind::Unreachable, None, now + us);

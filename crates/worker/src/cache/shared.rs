@@ -132,13 +132,12 @@ impl Worker {
         else {
             return;
         };
-        let left_ms = reply.expires_us.saturating_sub(self.now.us) / 1_000;
-        if left_ms == 0 || !self.cache.shared().is_up() {
+        if reply.expires_us <= self.now.us || !self.cache.shared().is_up() {
             return;
         }
         let (shared_key, generation) = (Arc::clone(&place.key), place.generation);
-        let value = pack(reply);
-        let store = SharedStore { shared_key, generation, value, left_ms };
+        let (value, expires_us) = (pack(reply), reply.expires_us);
+        let store = SharedStore { shared_key, generation, value, expires_us };
         self.act(Action::StoreShared(Box::new(store)));
     }
 }

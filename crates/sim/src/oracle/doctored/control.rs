@@ -49,6 +49,15 @@ fn a_login_with_a_password_of_yesterday() {
 }
 
 #[test]
+fn a_login_of_who_is_to_be_turned_away() {
+    for code in [1043, 1045, 1130, 3159] {
+        let mut world = world();
+        world.session().refusal_expected = Some(code);
+        world.check(&[Breach::LetIn]);
+    }
+}
+
+#[test]
 fn copies_of_what_may_not_be_copied() {
     let mut world = world();
     world.facts.links.push(LinkFact { link: LinkId(9), host: READER, hostgroup: 30, closed: None });
@@ -75,6 +84,11 @@ fn a_stored_answer_that_is_too_old() {
     setting(&mut world).cache_ttl_us = 1_900;
     world.check(&[Breach::NeverRan]);
     setting(&mut world).cache_ttl_us = 1_950;
+    world.check(&[]);
+    // An operator had it forgotten meanwhile; by the time that the client asked, or later.
+    world.facts.flushes = vec![2_000];
+    world.check(&[Breach::NeverRan]);
+    world.facts.flushes = vec![500, 3_010];
     world.check(&[]);
     // Within a transaction nothing stored is right.
     world.exchange(1).statements[0].unit = Some(1);

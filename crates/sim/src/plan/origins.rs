@@ -1,0 +1,146 @@
+//! Who may connect: lists of listeners and of users, by networks and by names of hosts, and what of
+//! them has to be encrypted.
+
+use trunkline_topology::HostAnswer;
+
+use super::Plan;
+use crate::{
+    client::{ClientSpec, Deed},
+    driver::{name_of, peer_of},
+    rng::Rng,
+};
+
+/// The listener of every client.
+const LISTENER: &str = "192.0.2.1:6033";
+/// The first eight clients come from here.
+const NETWORK: &str = "198.51.100.0/29";
+/// Clients whose place is lower come from [`NETWORK`].
+const IN_NETWORK: usize = 8;
+/// Hosts of applications.
+const NAMED: &str = "app-%.example.com";
+/// Who is not on its listener's list.
+const NOT_ALLOWED: u16 = 1130;
+/// Who is not on its user's list, or does not encrypt as its user has to.
+const DENIED: u16 = 1045;
+/// Who does not encrypt where its listener wants it.
+const INSECURE: u16 = 3159;
+
+/// Who may connect; at least somebody.
+#[derive(Debug, Clone, Copy)]
+struct List {
+    has_network: bool,
+    has_names: bool,
+    has_local: bool,
+}
+
+impl List {
+    fn draw(rng: &mut Rng) -> Self {
+        let bits = rng.between(1, 7);
+        Self { has_network: bits & 1 != 0, has_names: bits & 2 != 0, has_local: bits & 4 != 0 }
+    }
+
+    fn words(self) -> Vec<&'static str> {
+        let words =
+            [(self.has_network, NETWORK), (self.has_names, NAMED), (self.has_local, "localhost")];
+        words.into_iter().filter(|(is_there, _)| *is_there).map(|(_, word)| word).collect()
+    }
+
+    /// Whether the client of this place is on it.
+    fn includes(self, place: usize) -> bool {
+        let peer = peer_of(place);
+        let is_applications = || {
+            let answer = peer.client_addr.map(name_of);
+            matches!(answer, Some(HostAnswer::Named(name)) if name.starts_with("app-"))
+        };
+        match peer.is_local {
+            true => self.has_local,
+            false => self.has_network && place < IN_NETWORK || self.has_names && is_applications(),
+        }
+    }
+}
+
+/// Adds to a plan what its seed draws.
+pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
+    // Behind balancers clients come from elsewhere.
+    let has_balancers =
+        plan.configs.iter().any(|config| config.words.contains_key("proxy_protocol_networks"));
+    if has_balancers || !rng.chance(1, 4) {
+        return;
+    }
+    let words = format!("[\"{LISTENER}\"]");
+    for config in &mut plan.configs {
+        config.words.insert("listen", words.clone().into());
+    }
+    // Users first: what a listener says comes before them, and hides it.
+    if rng.chance(2, 3) {
+        let list = List::draw(rng);
+        let words = format!("allow_from = {:?}\n", list.words());
+        restrict(rng, plan, &words, |client| list.includes(client.place));
+    }
+    if plan.offers_tls && rng.chance(1, 2) {
+        restrict(rng, plan, "require = \"tls\"\n", |client| client.encrypts);
+    }
+    if plan.offers_tls {
+        encrypt(rng, plan);
+    }
+    // Who is turned away by the address is told so in the clear, whatever else is asked for.
+    if !plan.offers_tls && rng.chance(2, 3) {
+        let list = List::draw(rng);
+        let word = format!("[\"{LISTENER}={}\"]", list.words().join(","));
+        for config in &mut plan.configs {
+            config.words.insert("listen_allow", word.clone().into());
+        }
+        for client in plan.clients.iter_mut().filter(|client| !list.includes(client.place)) {
+            client.refusal = Some(NOT_ALLOWED);
+        }
+    }
+}
+
+/// One of the users is for clients of some kind only.
+fn restrict(rng: &mut Rng, plan: &mut Plan, words: &str, lets_in: impl Fn(&ClientSpec) -> bool) {
+    let Some(name) = plan.configs.first().and_then(|config| rng.pick(&config.users)) else {
+        return;
+    };
+    let name = name.name.clone();
+    let users = plan.configs.iter_mut().flat_map(|config| &mut config.users);
+    users.filter(|user| user.name == name).for_each(|user| user.more.push_str(words));
+    for client in &mut plan.clients {
+        if lets_in(client) {
+            continue;
+        }
+        if client.identity.user == name {
+            client.refusal = Some(DENIED);
+        }
+        for step in &mut client.script {
+            match &mut step.deed {
+                Deed::ChangeUser(identity, refusal) if identity.user == name => {
+                    *refusal = Some(DENIED);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The listener wants encryption, or has none.
+fn encrypt(rng: &mut Rng, plan: &mut Plan) {
+    let word = rng.pick(&["optional", "required"]).copied().unwrap_or("optional");
+    let (is_listeners, is_everybodys) = (rng.chance(1, 2), rng.chance(1, 2));
+    for config in &mut plan.configs {
+        if is_listeners {
+            let words = format!("[\"{LISTENER}={word}\"]");
+            config.words.insert("listen_tls", words.into());
+        } else if is_everybodys {
+            config.words.insert("require_secure_transport", "true".into());
+        }
+    }
+    for client in plan.clients.iter_mut().filter(|client| !client.encrypts) {
+        let is_meant = match is_listeners {
+            true => word == "required",
+            false => is_everybodys && !peer_of(client.place).is_local,
+        };
+        if is_meant {
+            client.refusal = Some(INSECURE);
+        }
+    }
+}
