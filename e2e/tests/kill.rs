@@ -14,7 +14,7 @@ use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, one_server,
     shared_server, status, text, wait_pins,
 };
-use crate::wire::{Wire, code};
+use crate::wire::{Shape, Wire, code};
 
 fn on_both(test: &str, check: impl Fn(&Server) -> Result<()>) -> Result<()> {
     for flavour in FLAVOURS {
@@ -98,6 +98,29 @@ fn kill_query_ends_the_statement_and_the_session_goes_on() -> Result<()> {
                 ensure!(text(&mut victim, "SELECT 5")? == "5");
                 ensure!(text(&mut killer, "SELECT 6")? == "6");
             }
+        }
+        Ok(())
+    })
+}
+
+/// The server notices that its client has gone, as directly; the place is somebody else's then.
+#[test]
+fn a_long_answer_ends_when_its_client_goes_without_a_word() -> Result<()> {
+    on_both("a_long_answer_ends_when_its_client_goes_without_a_word", |server| {
+        let rows = vec!["(1)"; 200].join(", ");
+        let schema =
+            new_schema(server, &format!("CREATE TABLE t (a INT); INSERT INTO t VALUES {rows}"))?;
+        let proxy = before(server, 1, 1)?;
+        for begin in ["DO 1", "BEGIN"] {
+            let mark = format!("gone_{}", begin.len());
+            let mut leaver = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+            leaver.exchange(code::QUERY, begin.as_bytes(), Shape::Results)?;
+            let long = format!("SELECT REPEAT('x', 500) FROM t a, t b, t c, t d /* {mark} */");
+            leaver.send(code::QUERY, long.as_bytes())?;
+            wait_running(server, &mark)?;
+            drop(leaver);
+            wait_gone(server, &mark)?;
+            ensure!(text(&mut client(&proxy, "")?, "SELECT 5")? == "5");
         }
         Ok(())
     })

@@ -176,6 +176,66 @@ fn state_follows_its_session_on_mysql() -> Result<()> {
     state_follows(Flavour::MySql)
 }
 
+/// Another value than this one, of the same kind; the same where there is no telling.
+fn other_value(value: &str) -> String {
+    match (value, value.parse::<u64>()) {
+        ("ON", _) => "OFF".to_owned(),
+        ("OFF", _) => "ON".to_owned(),
+        (_, Ok(0)) => "1".to_owned(),
+        (_, Ok(number)) => (number / 2 + 1).to_string(),
+        _ => format!("'{}'", value.replace('\'', "''")),
+    }
+}
+
+/// Whatever variables a server has: each is set as on a direct connection, or refused as there, and
+/// is its session's alone.
+fn every_variable_follows(flavour: Flavour) -> Result<()> {
+    let server = shared_server(flavour)?;
+    let proxy = before(server, 1, 2)?;
+    let mut other = Twins::new(&proxy, server, "")?;
+    let all = state(&mut other.direct)?;
+    let (mut accepted, mut pinned) = (0, Vec::new());
+    for (name, value) in all.iter().filter(|(name, _)| *name != "DATABASE()") {
+        let mut one = Twins::new(&proxy, server, "")?;
+        let set = format!("SET SESSION {name} = {}", other_value(value));
+        one.run(&set)?;
+        let asked = format!("SELECT @@{name}");
+        let direct = one.direct.sql(&asked);
+        other.run(&asked)?;
+        let proxied = one.proxied.sql(&asked);
+        match (proxied, direct) {
+            (Ok(proxied), Ok(direct)) => ensure!(proxied == direct, "{set}: {proxied:?}"),
+            (proxied, direct) => ensure!(proxied.is_err() && direct.is_err(), "{set}"),
+        }
+        if one.direct.sql(&format!("SELECT @@{name} <=> @@global.{name}")).is_ok_and(|rows| {
+            rows.first().and_then(|row| row.first().cloned().flatten()).as_deref() == Some("0")
+        }) {
+            accepted += 1;
+        }
+        // A refusal and a warning may be asked for, for a moment.
+        if pins(&proxy)?.keys().any(|reason| reason != "warnings") {
+            pinned.push(set.clone());
+        }
+        drop(one);
+        other.run(&asked)?;
+    }
+    Twins::new(&proxy, server, "")?.compare("all the others")?;
+    other.compare("all the others")?;
+    ensure!(accepted > 60, "only {accepted} variables were changed");
+    ensure!(pinned.len() * 10 < accepted, "{} of {accepted} pin: {pinned:?}", pinned.len());
+    Ok(())
+}
+
+#[test]
+fn every_variable_of_the_server_follows_its_session() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "every_variable_of_the_server_follows_its_session") {
+            every_variable_follows(flavour).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
 /// The collation of the handshake is part of the state.
 #[test]
 fn the_collation_of_the_handshake_follows_its_session() -> Result<()> {

@@ -33,6 +33,8 @@ pub(crate) struct Conn {
     pub inbox: Vec<u8>,
     /// What has come of an answer to [`Trace::Warnings`].
     pub captured: Vec<u8>,
+    /// Bytes of the answer that comes in which nobody gets.
+    pub unwanted: usize,
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,

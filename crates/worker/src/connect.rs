@@ -88,6 +88,7 @@ impl Worker {
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
             captured: Vec::new(),
+            unwanted: 0,
             outbox: Outbox::default(),
             packing: None,
             tls: None,

@@ -159,6 +159,7 @@ impl Worker {
             phase: ConnPhase::Ready,
             inbox: Vec::new(),
             captured: Vec::new(),
+            unwanted: 0,
             outbox: Outbox::default(),
             packing: moved.packing,
             tls: moved.tls,

@@ -98,7 +98,9 @@ pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
                 true
             }
         },
-        Assignment::Names { .. } | Assignment::CharacterSet { .. } => true,
+        Assignment::Names { charset, .. } | Assignment::CharacterSet { charset } => {
+            charset.is_some()
+        }
         Assignment::Transaction(setting) => setting.scope != TransactionScope::Global,
         Assignment::Role | Assignment::ResourceGroup => true,
         Assignment::Password | Assignment::DefaultRole => false,

@@ -1,6 +1,6 @@
 //! Step 9: a server's bytes are given to whoever each reply belongs to.
 
-use trunkline_pool::ConnId;
+use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame, response::Outcome};
 
 use crate::{
@@ -13,6 +13,8 @@ use crate::{
 
 /// Bytes that may wait for each client while too many wait in all (`buffers_max`).
 const SCARCE_LEN_MAX: usize = 16 * 1024;
+/// Bytes of an answer that nobody gets which are read for the sake of its connection.
+const UNWANTED_LEN_MAX: usize = 1024 * 1024;
 
 impl Worker {
     /// Bytes of a server connection that takes commands.
@@ -68,10 +70,28 @@ impl Worker {
                 }
             } else if let Owner::Trace(..) = owner {
                 self.limit_captured(id);
+            } else if owner == Owner::Nobody && self.gives_up(id, fed.consumed) {
+                return;
             } else if let Some(seq) = self.file_request(id) {
                 self.file_asked(id, seq);
             }
         }
+    }
+
+    /// Closes a connection whose answer nobody gets, if that is long: the server would go on for as
+    /// long as somebody reads, and directly it would have noticed that its client has gone.
+    fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return true;
+        };
+        conn.unwanted = conn.unwanted.saturating_add(len);
+        if conn.list != ConnState::Resetting || conn.unwanted <= UNWANTED_LEN_MAX {
+            return false;
+        }
+        let hostgroup = conn.hostgroup;
+        self.drop_conn(id);
+        self.pump(hostgroup);
+        true
     }
 
     /// The reply in front has just asked for its client's file.
@@ -178,7 +198,12 @@ impl Worker {
         }
         match owner {
             Owner::Client(client) => self.complete(client, id, outcome, service_us),
-            Owner::Nobody => self.free_if_quiet(id),
+            Owner::Nobody => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.unwanted = 0;
+                }
+                self.free_if_quiet(id);
+            }
             Owner::Sync(client, set) => match outcome.error {
                 Some(error) => {
                     let text = String::from_utf8_lossy(&error.message).into_owned();

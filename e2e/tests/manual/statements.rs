@@ -169,7 +169,7 @@ pub fn run_on(server: &Server, flavour: Flavour) -> Result<()> {
 }
 
 /// What has tests of its own: what, on which server it can't be had, and the test's file and name.
-pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 40] = [
+pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 41] = [
     ("COM_CHANGE_USER", None, "protocol.rs", "a_changed_user_is_another_session"),
     (
         "COM_REGISTER_SLAVE, COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID, by a replica (on a connection of its own)",
@@ -336,6 +336,12 @@ pub const ELSEWHERE: [(&str, Option<Flavour>, &str, &str); 40] = [
         "a_set_beyond_the_session_is_carried_out_each_time",
     ),
     ("`SET PASSWORD`, said again", None, "state/repeated.rs", "a_password_is_set_each_time"),
+    (
+        "every variable that the server has, set for the session",
+        None,
+        "sessions.rs",
+        "every_variable_of_the_server_follows_its_session",
+    ),
     (
         "a thousand sessions' time zones on ten connections: no round trips",
         None,

@@ -27,6 +27,9 @@ use outcome::Outcome;
 pub struct Arguments {
     /// Parts of suites' names; without any all run
     names: Vec<String>,
+    /// Only on this server: mariadb or mysql
+    #[arg(long)]
+    on: Option<String>,
 }
 
 const USER: &str = "suites";
@@ -78,7 +81,9 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         get(suite)?;
     }
     let mut all = Vec::new();
-    for flavour in [Flavour::MariaDb, Flavour::MySql] {
+    let is_asked_for =
+        |flavour: &Flavour| arguments.on.as_deref().is_none_or(|name| name == flavour.name());
+    for flavour in [Flavour::MariaDb, Flavour::MySql].into_iter().filter(is_asked_for) {
         let server = start(flavour)?;
         for suite in &suites {
             let compared = compare(suite, &server)?;

@@ -16,11 +16,10 @@ suites` gets the suites, runs them and writes this page.
 
 Not here: asyncmy, later versions of PyMySQL, and mysql2 and mariadb for Node have no tests in their
 packages; those of MySQL Connector/J are in no archive that is published; those of MariaDB
-Connector/J are in Debian's source of 2.7.6 only, and not in the list; those of mysql2 for Ruby are
-not in Debian's archive any more. Debian 12 has no trilogy for Ruby. MySQL Connector/Python's are
-in the list and have no row of figures: they take longer than they may on a busy machine, so no run
-came to its end. Tests of it that a run on MySQL had shown to differ were run one by one, directly
-and through Trunkline; those that still differ are below.
+Connector/J are of 2.7.6, the last in Debian's sources; those of mysql2 for Ruby are not in Debian's
+archive any more. Debian 12 has no trilogy for Ruby. MySQL Connector/Python's are for MySQL alone
+(`cargo xtask suites Connector/Python --on mysql`), without those that wait for a time-out.
+MariaDB Connector/J's have figures for MariaDB alone: no run on MySQL has come to its end yet.
 
 ";
 
@@ -56,12 +55,15 @@ pub fn page(all: &[Compared], old: &str) -> String {
     page
 }
 
-/// The rows of a table of the old page but those of suites that have run now.
+/// The rows of a table of the old page but those of suites that have run now on their server.
 fn kept<'a>(old: &'a str, first: &str, all: &[Compared]) -> impl Iterator<Item = &'a str> {
     let table = old.split_once(first).map_or("", |(_, rest)| rest);
     let rows = table.lines().skip(2).take_while(|line| !line.is_empty());
     let ran = |row: &&str| {
-        all.iter().any(|compared| row.starts_with(&format!("| {} |", compared.suite.name)))
+        all.iter().any(|compared| {
+            row.starts_with(&format!("| {} |", compared.suite.name))
+                && row.contains(&format!(" | {} | ", compared.server))
+        })
     };
     rows.filter(move |row| !ran(row)).collect::<Vec<_>>().into_iter()
 }
