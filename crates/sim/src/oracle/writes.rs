@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Breach, Violation,
+    endings::{has_garbage, is_forwarded},
     facts::{Effect, Execution, Setting},
     history::{Access, ClientHistory, Ends, Known, SessionHistory, is_of_connection},
     index::{Index, Place, statements_of},
@@ -158,7 +159,10 @@ fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation
             }
         }
         Known::Failed(error) if !is_of_connection(error.code) => {
-            if is_committed(index, place) {
+            // A fast-forward client gets what its server sends, also what only looks like an error.
+            let is_nonsense =
+                is_forwarded(index, place.session, at_us) && has_garbage(index, at_us);
+            if is_committed(index, place) && !is_nonsense {
                 let evidence = format!("failed with {}, and is committed", error.code);
                 found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
             }
