@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Flavour, Row, Server, SqlClient, Trunkline, error_code};
+use trunkline_testkit::{Flavour, Options, Row, Server, SqlClient, Trunkline, error_code};
 
 use crate::stage::{
     FLAVOURS, before, client, connections_on, fails, is_available, new_schema, pins, shared_server,
-    text,
+    start, text,
 };
 
 /// Variables whose values differ between any two connections, or are the proxy's own business.
@@ -190,7 +190,8 @@ fn other_value(value: &str) -> String {
 /// Whatever variables a server has: each is set as on a direct connection, or refused as there, and
 /// is its session's alone.
 fn every_variable_follows(flavour: Flavour) -> Result<()> {
-    let server = shared_server(flavour)?;
+    // One's own: MariaDB takes some of them (`max_relay_log_size`) for all sessions.
+    let server = &start(flavour, Options::default())?;
     let proxy = before(server, 1, 2)?;
     let mut other = Twins::new(&proxy, server, "")?;
     let all = state(&mut other.direct)?;

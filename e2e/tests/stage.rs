@@ -50,7 +50,8 @@ pub fn shared_server(flavour: Flavour) -> Result<&'static Server> {
         Flavour::MariaDb => &MARIADB,
         Flavour::MySql => &MYSQL,
     };
-    let begin = || start(flavour, Options::default()).map_err(|error| format!("{error:#}"));
+    let options = Options::default().arg("--max-allowed-packet=64M");
+    let begin = || start(flavour, options).map_err(|error| format!("{error:#}"));
     place.get_or_init(begin).as_ref().map_err(|error| anyhow::anyhow!("{error}"))
 }
 

@@ -216,7 +216,7 @@ fn long_texts_and_long_executions_pass() -> Result<()> {
         let other = hold_one(&proxy, schema)?;
         let size = 0xFF_FFFF;
         let answers = [size - 40, size - 19, size - 18, size - 17, size - 16, size + 100];
-        let mut direct = client_of(server, "SET GLOBAL max_allowed_packet = 67108864")?;
+        let mut direct = server.connect(USER, PASSWORD, "")?;
         for len in answers {
             let value = [Param::text(&"y".repeat(len))];
             let mut fresh = Twin::new(server, &proxy, schema)?;
@@ -229,12 +229,6 @@ fn long_texts_and_long_executions_pass() -> Result<()> {
         direct.sql("DO 1")?;
         Ok(())
     })
-}
-
-/// Root's own client, after a statement.
-fn client_of(server: &Server, statement: &str) -> Result<trunkline_testkit::SqlClient> {
-    server.sql(statement)?;
-    server.connect(USER, PASSWORD, "")
 }
 
 #[test]

@@ -19,7 +19,6 @@ packages; those of MySQL Connector/J are in no archive that is published; those 
 Connector/J are of 2.7.6, the last in Debian's sources; those of mysql2 for Ruby are not in Debian's
 archive any more. Debian 12 has no trilogy for Ruby. MySQL Connector/Python's are for MySQL alone
 (`cargo xtask suites Connector/Python --on mysql`), without those that wait for a time-out.
-MariaDB Connector/J's have figures for MariaDB alone: no run on MySQL has come to its end yet.
 
 ";
 
