@@ -7,11 +7,12 @@ use trunkline_protocol::Capabilities;
 use trunkline_sim::{
     HostId, Outcome,
     client::{Deed, Leaving, Reading, Step},
-    plan::{Fault, Limits, Plan},
+    plan::{Fault, Limits, Plan, RuleSpec},
     run,
     server::ServerFault,
     statement::{
-        Act, BeginForm, Scope, SetValue, Setting, Statement, Tag, Template, Upload, Value, Variable,
+        Act, BeginForm, PreparedSql, Scope, SetValue, Setting, Statement, Tag, Template, Upload,
+        Value, Variable,
     },
 };
 
@@ -320,6 +321,36 @@ fn a_statement_goes_on_when_another_connection_of_its_session_is_lost() {
         let trace = outcome.trace.to_string();
         let lost = trace.find(r"it held the session\'s cursor");
         assert!(lost.is_some() && lost > trace.find("DATABASE() AS v"), "{trace}");
+    }
+}
+
+#[test]
+fn what_the_last_statement_left_is_asked_where_it_ran() {
+    let of = PreparedSql::Read { tag: tag(3), key: 1 };
+    let deeds = [
+        say(1, Act::Begin(BeginForm::ReadOnly)),
+        say(2, Act::PrepareSql { name: 1, of }),
+        say(4, Act::Commit),
+        say(5, Act::CalcFoundRows { rows: 2, limit: 1 }),
+        say(6, Act::FoundRows),
+    ];
+    let steps = deeds.map(|deed| Step { pause_us: 0, deed });
+    // What it prepared holds the session on a reader, and a rule sends what counts to the writer.
+    let mut plan = world(&[], vec![steps.to_vec()]);
+    let config = plan.configs.first_mut().expect("a plan has one");
+    config.rules.push(RuleSpec {
+        contains: Some("SQL_CALC_FOUND_ROWS"),
+        hostgroup: Some(WRITER),
+        applies: true,
+        ..RuleSpec::default()
+    });
+    let outcome = run(&plan, true);
+    assert_eq!(outcome.violations, []);
+    for (what, is_on_writer) in [("PREPARE p1", false), ("SQL_CALC", true), ("FOUND_ROWS()", true)]
+    {
+        let lines = sent(&outcome, what);
+        assert_eq!(lines.len(), 1, "{what}: {lines:?}");
+        assert_eq!(lines[0].contains("-> host 0"), is_on_writer, "{lines:?}");
     }
 }
 

@@ -296,8 +296,8 @@ fn next_chance(mut number: u64) -> u64 {
 }
 
 /// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
-/// where its last statement ran, for one that reads what that left; else where there is what it
-/// gives back, a lock; else the first that holds more
+/// where its last statement ran, for one that reads what that left (one that may write follows it
+/// to no reader); else where there is what it gives back, a lock; else the first that holds more
 /// than what reads left on one of the `readers`, which nothing but reads may follow there.
 fn held_lease<'a>(
     session: &'a Session,
@@ -306,9 +306,12 @@ fn held_lease<'a>(
 ) -> Option<&'a Lease> {
     let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
     let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
-    let reads_last = known.is_some_and(Known::is_read) && left.into_iter().any(reads);
+    let reads_last = left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
+    let is_read = known.is_some_and(Known::is_read);
+    let may_follow = |lease: &&Lease| is_read || Some(lease.hostgroup) != readers;
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
+    let last = last.filter(may_follow);
     // Of two, the one that has what it gives back.
     let ends = known.and_then(|known| given_back(&known.analysis));
     let ended = session.leases.iter().find(|lease| ends.is_some_and(|it| lease.pins.has(it)));

@@ -200,7 +200,8 @@ impl ModelClient {
                 }
                 self.shadow.forget_traces();
             }
-            [Part::Error(error)] => {
+            // Its connection may be lost in the middle of its definitions.
+            [Part::Error(error)] | [Part::Prepared { .. }, Part::Error(error)] => {
                 self.shadow.command_failed(error);
                 let mut tried = self.shadow.session().clone();
                 let refused = tried.prepare(template).err();
