@@ -214,16 +214,25 @@ impl ModelClient {
         learned
     }
 
+    /// Takes in an answer that is the proxy's own and leaves the session as it was; false for an
+    /// error.
+    fn settles_own_answer(&mut self, reply: &Reply) -> bool {
+        if let Some(error) = error_of(reply) {
+            self.shadow.command_failed(error);
+            return false;
+        }
+        if let Some(part) = reply.first() {
+            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
+        }
+        true
+    }
+
     /// The way of a statement: the proxy's own answer, which leaves the session as it was. No
     /// server has these columns, nor the statement.
     fn explained(&mut self, name: &str, reply: &Reply) -> Learned {
         let mut learned = Learned::default();
-        if let Some(error) = error_of(reply) {
-            self.shadow.command_failed(error);
+        if !self.settles_own_answer(reply) {
             return learned;
-        }
-        if let Some(part) = reply.first() {
-            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
         }
         let is_shown = |row: &Vec<reply::Value>| match row.as_slice() {
             [Some(_), Some(detail)] => detail.contains(name),
@@ -247,12 +256,8 @@ impl ModelClient {
     /// What the proxy knows of this session: its own number, user, schema and transaction.
     fn shown(&mut self, reply: &Reply) -> Learned {
         let mut learned = Learned::default();
-        if let Some(error) = error_of(reply) {
-            self.shadow.command_failed(error);
+        if !self.settles_own_answer(reply) {
             return learned;
-        }
-        if let Some(part) = reply.first() {
-            self.shadow.settle_unbegun(None, &answer_of(part), done_of(part));
         }
         let number = format!("\"thread_session_id\":{},", self.login.number());
         let user = format!("\"username\":\"{}\",", self.login.identity().user);
