@@ -480,7 +480,8 @@ fn survive(is_shared: bool) -> Result<()> {
         ensure!(followed > 1_000.0, "{followed} of {answers} followed others");
     }
     wait_until("no client is left", SOON, || Ok(pins(&proxy)?.is_empty().then_some(())))?;
-    ensure!(connections_on(primary)? <= 80 && connections_on(replica)? <= 80);
+    // One more each asks the server's dictionary; it is none of the pool's.
+    ensure!(connections_on(primary)? <= 81 && connections_on(replica)? <= 81);
     Ok(())
 }
 

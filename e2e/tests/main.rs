@@ -1,6 +1,7 @@
 //! One binary for all end-to-end tests.
 
 mod backends;
+mod charset_sweep;
 mod charsets;
 mod wire;
 
@@ -26,12 +27,16 @@ mod balance;
 mod concurrency;
 mod failover;
 mod guards;
+mod hidden;
 mod huge;
 mod infile;
 mod kill;
 mod lag;
 mod pinning;
 mod prepared;
+mod promises;
+mod proven;
+mod references;
 mod routing;
 mod rules;
 mod sessions;

@@ -274,6 +274,8 @@ fn page() -> Result<String> {
         let statements: Vec<_> = statements.iter().map(|text| format!("`{text}`")).collect();
         writeln!(page, "| {} | works | works |", statements.join("; "))?;
     }
+    page.push('\n');
+    page.push_str(include_str!("manual/proven.md"));
     Ok(page)
 }
 

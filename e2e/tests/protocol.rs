@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::packet::status::{AUTOCOMMIT, MORE_RESULTS, PS_OUT_PARAMS};
 use trunkline_testkit::{Flavour, Server, Trunkline, wait_until};
@@ -221,11 +221,40 @@ fn a_changed_user_is_another_session() -> Result<()> {
         client.change_user("changer_one", PASSWORD, "changer_one")?;
         assert_eq!(client.value("SELECT DATABASE()")?.as_deref(), Some("changer_one"));
 
-        // A server ends the connection after a change that it refused.
-        let error = client.change_user("changer_two", "wrong", "").unwrap_err();
+        refused_changes(&proxy, &mut client, server)?;
+    }
+    Ok(())
+}
+
+/// MySQL ends the connection after a change of user that it refused; MariaDB keeps the user and
+/// his schema, and nothing else, and after three of them knows the command no more.
+fn refused_changes(proxy: &Trunkline, client: &mut Wire, server: &Server) -> Result<()> {
+    let attempts = [
+        ("changer_two", "wrong", "", &[1045][..]),
+        ("nobody", PASSWORD, "", &[1045]),
+        ("changer_two", PASSWORD, "no_such_schema", &[1044, 1049]),
+        ("changer_two", PASSWORD, "", &[1047]),
+        ("changer_one", PASSWORD, "changer_one", &[1047]),
+    ];
+    for (number, (user, password, schema, codes)) in attempts.into_iter().enumerate() {
+        client.one("SET @a = 5")?;
+        client.one("BEGIN")?;
+        client.one("INSERT INTO t VALUES (1)")?;
+        let error = client.change_user(user, password, schema).unwrap_err();
         let refused = error.downcast::<crate::wire::Refused>()?.0;
-        assert_eq!((refused.code, &*refused.sqlstate), (1045, "28000"), "{refused:?}");
-        assert!(client.is_closed()?);
+        ensure!(codes.contains(&refused.code), "{number}: {refused:?}");
+        if server.flavour() == Flavour::MySql {
+            assert!(client.is_closed()?);
+            *client = Wire::login(proxy, "changer_one", PASSWORD, "changer_one")?;
+            if number == 2 {
+                return Ok(());
+            }
+            continue;
+        }
+        let row = client.one("SELECT @a, DATABASE(), CURRENT_USER()")?.text_rows().remove(0);
+        let row: Vec<_> = row.iter().map(Option::as_deref).collect();
+        assert_eq!(row, [None, Some("changer_one"), Some("changer_one@%")], "{number}");
+        assert_eq!(client.value("SELECT COUNT(*) FROM t")?.as_deref(), Some("0"), "{number}");
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Where statements go: the automatic split and rules, on a primary with two replicas.
 
+mod read_only;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};

@@ -211,7 +211,8 @@ fn answers_stay_with_their_clients(
     ensure!(pipelined > answers / 20, "{pipelined} of {answers} shared a connection");
     ensure!(overtaken > 0, "nobody overtook a slow one");
     ensure!(killed > 3, "{killed} kills");
-    ensure!(connections_on(&server)? <= 12);
+    // One more asks the server's dictionary; it is none of the pool's.
+    ensure!(connections_on(&server)? <= 13);
     Ok(())
 }
 

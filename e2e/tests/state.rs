@@ -1,6 +1,8 @@
 //! How state moves: without round trips, without leaks, and not at all where it must not.
 
+mod defaults;
 mod repeated;
+mod savepoints;
 
 use anyhow::{Context, Result, ensure};
 use mysql_async::prelude::Queryable;

@@ -1,6 +1,10 @@
 //! What a statement leaves to be asked for: it is its own session's, whoever has had the
 //! connection since.
 
+mod counts;
+
+pub use counts::split;
+
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Row, Server, SqlClient, Trunkline, wait_until};
 

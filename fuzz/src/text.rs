@@ -13,13 +13,22 @@ fn modes(how: u8) -> Modes {
     Modes {
         ansi_quotes: how & 1 != 0,
         no_backslash_escapes: how & 2 != 0,
+        guesses_quotes: how & 0x40 != 0,
+        guesses_escapes: how & 0x80 != 0,
         flavor_mariadb: how & 4 != 0,
-        encoding: match (how >> 3) & 3 {
+        encoding: match (how >> 3) & 7 {
             0 => Encoding::Utf8,
             1 => Encoding::SingleByte,
             2 => Encoding::ShiftJis,
-            _ => Encoding::Chinese,
+            3 => Encoding::Gbk,
+            4 => Encoding::Big5,
+            5 => Encoding::Latin,
+            6 => Encoding::Dos,
+            _ => Encoding::Unknown,
         },
+        ignore_space: how & 0x20 != 0,
+        oracle: how & 0x40 != 0,
+        ..Modes::default()
     }
 }
 

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod adversary;
 mod bench;
 mod client;
 mod demo;
 mod drivers;
+mod functions;
 mod icount;
 mod interrupt;
 mod profile;
@@ -37,6 +39,8 @@ enum Task {
     Servers,
     /// Gets the drivers of other languages that tests use, and builds the programs on them
     Drivers,
+    /// Asks real servers which functions are their own, for the table that statements are judged by
+    Functions(functions::Arguments),
     /// Runs the test suites of drivers' authors directly and through Trunkline
     Suites(suites::Arguments),
     /// Runs all tests, real servers included; further arguments go to `cargo test`
@@ -54,6 +58,9 @@ enum Task {
     /// Simulates the data plane under faults, seed by seed
     #[command(disable_help_flag = true)]
     Sim(sim::Arguments),
+    /// Runs drawn programs of several sessions through the proxy and on direct twins
+    #[command(disable_help_flag = true)]
+    Adversary(adversary::Arguments),
     /// Checks the layers between crates and the house style of the sources
     Tidy,
 }
@@ -62,6 +69,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::ensure(),
         Task::Drivers => drivers::ensure(&workspace_root()),
+        Task::Functions(arguments) => functions::run(&workspace_root(), &arguments),
         Task::Suites(arguments) => suites::run(&workspace_root(), &arguments),
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
@@ -70,6 +78,7 @@ fn main() -> ExitCode {
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
+        Task::Adversary(arguments) => adversary::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };
     match outcome {

@@ -15,7 +15,9 @@ use trunkline_protocol::packet::handshake_response::{ClientOpening, HandshakeRes
 use trunkline_protocol::packet::ok::{OkPacket, put_ok};
 use trunkline_protocol::packet::status;
 use trunkline_protocol::response::ReplyFormat;
-use trunkline_worker::{Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions};
+use trunkline_worker::{
+    Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker,
+};
 
 use crate::text::POINT_SELECT;
 use crate::wire::reply;
@@ -285,6 +287,12 @@ impl Stage {
                 let mut out = Vec::new();
                 greeting().put(&mut out, 0);
                 self.worker.server_read(conn, &out);
+            }
+            Action::AskCatalog(ask) => {
+                let catalog = self.worker.catalog();
+                let waiters = catalog.settle_as_tables(&ask.names, ask.asked_ms);
+                let clients = by_worker(waiters).into_values().flatten().collect();
+                self.worker.catalog_told(clients);
             }
             Action::CloseClient { .. } | Action::Stopped => bail!("the client was closed"),
             Action::CloseServer { .. } => bail!("the server connection was closed"),

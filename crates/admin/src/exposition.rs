@@ -12,7 +12,8 @@ mod tcp;
 mod text;
 
 use trunkline_stats::{
-    CacheSums, CommandRow, Counters, DigestRow, Histogram, Report, ServerCounters, ServerRow,
+    CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram, Report, ServerCounters,
+    ServerRow,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
     metrics::{self, Metric, MetricKind},
@@ -102,6 +103,21 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let requests = requests.into_iter().map(|(kind, count)| (kind.to_owned(), count));
     out.labelled(&metrics::CACHE_SHARED_REQUESTS, requests);
     out.single(&metrics::CACHE_SHARED_FAILURES, process.cache.shared_failures);
+    put_catalog(out, &process.catalog);
+}
+
+/// What is known of names, and what it took.
+fn put_catalog(out: &mut Exposition<'_>, catalog: &CatalogFigures) {
+    out.single(&metrics::CATALOG_ENTRIES, catalog.entries);
+    out.single(&metrics::CATALOG_EVICTED, catalog.evicted);
+    let names =
+        [("asked", catalog.asked), ("untold", catalog.untold), ("refused", catalog.refused)];
+    let names = names.into_iter().map(|(kind, count)| (kind.to_owned(), count));
+    out.labelled(&metrics::CATALOG_NAMES, names);
+    out.single(&metrics::CATALOG_DEFINITIONS, catalog.definitions);
+    out.single(&metrics::CATALOG_ROUNDS, catalog.rounds);
+    out.single(&metrics::CATALOG_QUERIES, catalog.queries);
+    out.single(&metrics::CATALOG_ERRORS, catalog.errors);
 }
 
 fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    CacheFigures, CacheSums, ClientRefusal, Configuration, DigestQuery, Process, Report,
-    ServerGauges, Settings, StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters,
-    TcpServerRow, WorkerGauges, WorkerStats,
+    CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration, DigestQuery, Process,
+    Report, ServerGauges, Settings, StatementSample, TcpCounters, TcpListenerRow,
+    TcpServerCounters, TcpServerRow, WorkerGauges, WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -38,6 +38,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             purged: 2,
             ..CacheFigures::default()
         },
+        catalog: CatalogFigures::default(),
     };
     report
 }

@@ -195,6 +195,11 @@ impl Snapshot {
         self.replication.get(*self.writers.get(&id)?)
     }
 
+    /// The group that a hostgroup is the readers of.
+    pub fn reader_group(&self, id: HostgroupId) -> Option<&ReplicationGroup> {
+        self.replication.iter().find(|group| group.reader_hostgroup == id)
+    }
+
     /// All servers, hostgroup by hostgroup. A server in two hostgroups comes twice.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.hostgroups.values().flat_map(|hostgroup| &hostgroup.servers)

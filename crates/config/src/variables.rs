@@ -418,6 +418,20 @@ settings! {
     mirror_max_queue_length: usize = 32_000, Range::Numbers(0, 1_048_576), "statements", Live,
         "0.1.0";
 
+    /// For how long what a name means (a table, a view, one with triggers) is believed after the
+    /// servers' dictionaries were asked. DDL through the proxy is known at once; one that goes past
+    /// it, at most so long afterwards.
+    catalog_age_max: u64 = 10_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
+
+    /// Names of tables and views whose meaning is known at once, at most; about 200 bytes each.
+    /// Beyond that, those asked for longest ago are forgotten.
+    catalog_entries_max: usize = 200_000, Range::Numbers(1_000, 100_000_000), "names", Live,
+        "0.1.0";
+
+    /// How long a statement waits for what its names mean when they are met first. After that it
+    /// goes the careful way: to the writer, alone on its connection, which is reset behind it.
+    catalog_wait_ms: u64 = 100, Range::Numbers(0, 10_000), "ms", Live, "0.1.0";
+
     /// The most memory that the result cache takes, keys and records included. One result takes no
     /// more than an eighth of it. 0 switches the cache off, whatever rules say.
     query_cache_size_mb: u64 = 256, Range::Numbers(0, 10_485_760), "MB", Live, "0.1.0";

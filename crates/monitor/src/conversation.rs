@@ -17,6 +17,7 @@ use trunkline_protocol::{
     packet::{
         eof, err,
         greeting::{Greeting, Opening},
+        ok,
     },
 };
 use trunkline_session::backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish};
@@ -204,6 +205,21 @@ impl Conversation {
         len_max: usize,
     ) -> Result<Vec<Row>, LearnError> {
         Ok(self.ask(sql, len_max).await?.rows)
+    }
+
+    /// Has the server do something that it answers without rows.
+    pub(crate) async fn execute(&mut self, sql: &str) -> Result<(), LearnError> {
+        self.received = 0;
+        self.received_max = LOGIN_BYTES_MAX;
+        let mut out = Vec::new();
+        put_payload(&mut out, 0, &[&[QUERY], sql.as_bytes()].concat());
+        self.send(&out).await?;
+        let (_, first) = self.packet().await?;
+        match first.first() {
+            Some(&ok::HEADER) => Ok(()),
+            Some(&err::HEADER) => Err(refused(&first)),
+            Some(_) | None => Err(malformed("rows where none are expected")),
+        }
     }
 
     /// The same with the names of the columns.

@@ -89,6 +89,12 @@ pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting 
     greeting
 }
 
+/// The version texts of all servers of the configuration; `None` while one of them is not known.
+pub fn server_versions<'a>(known: &'a Knowledge, snapshot: &Snapshot) -> Option<Vec<&'a str>> {
+    let facts = snapshot.mysql_servers().map(|server| known.of(&server.key.address));
+    facts.map(|facts| facts.map(|facts| facts.version.as_str())).collect()
+}
+
 /// Whether the server that leads the greeting is known.
 pub fn is_leader_known(known: &Knowledge, snapshot: &Snapshot) -> bool {
     by_rank(snapshot).next().is_some_and(|server| known.of(&server.key.address).is_some())

@@ -29,6 +29,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// This user with this credential.
+    pub fn new(user: String, credential: Credential) -> Self {
+        Self { user, credential }
+    }
+
     /// The first active user whose password is known.
     pub fn of(snapshot: &Snapshot) -> Option<Self> {
         let mut users = snapshot.config.users.iter().filter(|user| user.active);

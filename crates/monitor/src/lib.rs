@@ -6,7 +6,7 @@
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
 //! [`lag`] (replicas that lag too much), [`naming`] (what clients' hosts are called), [`check`]
-//! (whether servers of TCP listeners can be connected to).
+//! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean).
 #![forbid(unsafe_code)]
 
 pub mod resolve;
@@ -30,8 +30,11 @@ mod conversation;
 
 pub mod check;
 
+pub mod dictionary;
+
 pub use asking::{Question, keep_asking};
 pub use check::keep_checking;
+pub use dictionary::{DictionaryQuestion, keep_telling};
 pub use grants::{UsersRead, keep_reading_users};
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};

@@ -18,11 +18,12 @@ use trunkline_net::{
 use trunkline_stats::Report;
 use trunkline_topology::{Address, HostName, Server, wipe};
 use trunkline_worker::{
-    Action, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side, Worker,
+    Action, CatalogAsk, ClientId, ConnId, KillRequest, MovedClient, MovedConn, Now, Peer, Side,
+    Worker, by_worker,
 };
 
 use crate::{
-    HostQuestion, LoginQuestion, Mail,
+    CatalogQuestion, HostQuestion, LoginQuestion, Mail,
     administrators::Administrators,
     event_log::{EventLog, Log},
     mailbox::Postbox,
@@ -62,6 +63,7 @@ pub(crate) struct Parts {
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
     pub look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
+    pub ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
     pub events: EventLog,
     pub started: Instant,
 }
@@ -381,6 +383,7 @@ impl Driver {
                 });
                 (self.parts.look_up_host)(HostQuestion { addr, answer });
             }
+            Action::AskCatalog(ask) => self.ask_catalog(ask),
             Action::AskPeers(key) => {
                 for (index, peer) in self.parts.peers.iter().enumerate() {
                     if index != self.parts.index {
@@ -437,6 +440,19 @@ impl Driver {
         if !is_sent {
             self.parts.worker.kill_undelivered(asker);
         }
+    }
+
+    /// Clients of any worker may wait for the answer.
+    fn ask_catalog(&self, ask: Box<CatalogAsk>) {
+        let peers = self.parts.peers.clone();
+        let told = Box::new(move |waiters: Vec<trunkline_catalog::Waiter>| {
+            for (worker, clients) in by_worker(waiters) {
+                if let Some(peer) = peers.get(worker) {
+                    peer.send(Mail::CatalogTold(clients));
+                }
+            }
+        });
+        (self.parts.ask_catalog)(CatalogQuestion { ask, told });
     }
 
     fn compute(&self, job: Job) {
@@ -612,6 +628,7 @@ impl Driver {
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
+            Mail::CatalogTold(clients) => worker.catalog_told(clients),
             Mail::MovedClient(moved, stream, tls, has_ended) => {
                 self.take_client(*moved, stream, tls, has_ended);
             }

@@ -22,6 +22,6 @@ mod plane;
 pub use administrators::{TakeDigests, TellKill};
 pub use event_log::{EventLog, Log};
 pub use mailbox::Mail;
-pub use plane::{DataPlane, HostQuestion, LoginQuestion, PlaneOptions};
+pub use plane::{CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};
 pub use trunkline_worker::{KillAnswer, KillScope};

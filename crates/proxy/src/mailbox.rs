@@ -70,6 +70,8 @@ pub enum Mail {
     Killed(KillAsker, KillAnswer),
     /// Answers that these clients wait for were stored, or will not be.
     CacheWoken(Vec<ClientId>),
+    /// What these clients' statements name has been asked for.
+    CatalogTold(Vec<ClientId>),
     /// Another worker's connection, asked for earlier.
     HandedOver(Box<MovedConn>, Stream, Option<Box<Tls>>),
     /// Encrypt with this from now on.

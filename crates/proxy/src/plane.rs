@@ -10,14 +10,15 @@ use std::{
 };
 
 use tracing::{info, warn};
+use trunkline_catalog::{Catalog, Waiter};
 use trunkline_compression::Libraries;
-use trunkline_config::{IoDriver, ListenAddress, Snapshot};
+use trunkline_config::{IoDriver, ListenAddress, Settings, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
 use trunkline_topology::{HostAnswer, HostgroupId, Secret};
-use trunkline_worker::{KillAnswer, KillScope, Shared, Worker, WorkerOptions};
+use trunkline_worker::{CatalogAsk, KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 
 use crate::{
     Mail,
@@ -47,6 +48,18 @@ pub struct PlaneOptions {
     pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
     /// Called by workers that want to know what a client's host is called. Must return at once.
     pub look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
+    /// What names mean on the servers.
+    pub catalog: Arc<Catalog>,
+    /// Called by workers that want to know what names mean. Must return at once.
+    pub ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
+}
+
+/// Names that somebody wants to know.
+pub struct CatalogQuestion {
+    /// Which, and as whom servers are asked.
+    pub ask: Box<CatalogAsk>,
+    /// Takes it to who waited that what is known is in the catalog.
+    pub told: Box<dyn FnOnce(Vec<Waiter>) + Send>,
 }
 
 /// An address whose host's name is wanted.
@@ -103,7 +116,8 @@ impl DataPlane {
         let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
         let shared =
             Shared::new(Some(key.public_key_pem().to_vec()), settings.verified_passwords_max);
-        let shared = Arc::new(shared.with_attributes(own_attributes()));
+        let shared = shared.with_attributes(own_attributes());
+        let shared = Arc::new(shared.with_catalog(Arc::clone(&options.catalog)));
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive
@@ -122,6 +136,7 @@ impl DataPlane {
         let shared_cache = SharedCacheThread::start(cache, postboxes.clone(), started)
             .map_err(|error| error.to_string())?;
         shared_cache.configure(settings);
+        configure_catalog(&shared, settings);
         let threads = Vec::new();
         let events = EventLog::start(settings).map_err(|error| error.to_string())?;
         let mut plane = Self {
@@ -163,6 +178,7 @@ impl DataPlane {
                 look_up_users: Arc::clone(&options.look_up_users),
                 ask_server: Arc::clone(&options.ask_server),
                 look_up_host: Arc::clone(&options.look_up_host),
+                ask_catalog: Arc::clone(&options.ask_catalog),
                 events: plane.events.clone(),
                 shared: Arc::clone(&plane.shared),
             };
@@ -207,6 +223,7 @@ impl DataPlane {
     /// are tried again with the next one.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         self.shared_cache.configure(&snapshot.settings);
+        configure_catalog(&self.shared, &snapshot.settings);
         self.events.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
@@ -470,6 +487,10 @@ impl DataPlane {
     }
 }
 
+fn configure_catalog(shared: &Shared, settings: &Settings) {
+    shared.catalog().configure(settings.catalog_entries_max, settings.catalog_age_max);
+}
+
 /// What servers show of the proxy's connections, by the names that other clients use
 /// (`performance_schema.session_connect_attrs`).
 fn own_attributes() -> [(&'static str, String); 6] {
@@ -501,6 +522,7 @@ struct Start {
     look_up_users: Arc<dyn Fn() + Send + Sync>,
     ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
     look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
+    ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
     events: EventLog,
     shared: Arc<Shared>,
 }
@@ -536,6 +558,7 @@ impl Start {
             look_up_users: self.look_up_users,
             ask_server: self.ask_server,
             look_up_host: self.look_up_host,
+            ask_catalog: self.ask_catalog,
             events: self.events,
             started: self.started,
         };

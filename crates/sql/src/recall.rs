@@ -22,9 +22,19 @@ pub struct Recalled {
     pub warning_count: Option<u64>,
     /// `@@error_count`.
     pub error_count: Option<u64>,
+    /// `@@last_gtid`: domain, server and sequence number; all 0 for none.
+    pub last_gtid: Option<Gtid>,
     /// The session has set no tracker, so that `@@session_track_schema` and its like are what new
     /// sessions get, and not what the proxy has set.
     pub has_default_trackers: bool,
+}
+
+/// A GTID of MariaDB: domain, server and sequence number.
+pub type Gtid = (u32, u32, u64);
+
+/// Whether `%ROWCOUNT` follows, as in `SQL%ROWCOUNT` (MariaDB, Oracle mode).
+pub(crate) fn is_row_count(sign: Option<Token<'_>>, word: Option<Token<'_>>) -> bool {
+    sign.is_some_and(|token| token.text == b"%") && word.is_some_and(|it| it.is_word(b"ROWCOUNT"))
 }
 
 /// Whether this is one of the variables that the proxy sets on servers for itself.
@@ -32,7 +42,8 @@ pub(crate) fn is_tracker(name: &[u8]) -> bool {
     TRACKERS.iter().any(|tracker| tracker.as_bytes() == name)
 }
 
-const TRACKERS: [&str; 4] = [
+/// The variables that the proxy sets on servers for itself.
+pub(crate) const TRACKERS: [&str; 4] = [
     "session_track_system_variables",
     "session_track_schema",
     "session_track_state_change",
@@ -56,23 +67,35 @@ enum Answer {
     ConnectionId(u32),
     Signed(i64),
     Unsigned(u64),
+    Gtid(Gtid),
     /// The server's variable of this name for new sessions.
     Global(&'static str),
 }
 
 /// `text` with the questions replaced whose answers are known; `None` when there are none, or the
-/// text is one that servers may read differently. Holds no more than the questions, however many
-/// tokens there are.
+/// text is one that servers may read differently, or one that is stored. In one of several parts
+/// an earlier one may change the answers: there only `CONNECTION_ID()` is known. Holds no
+/// more than the questions, however many tokens there are.
 pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
     let mut tokens = Tokens::new(text, modes);
     let mut reads_table = false;
+    let (mut is_first, mut is_over, mut has_parts, mut is_stored) = (true, false, false, false);
     for token in tokens.by_ref() {
         reads_table |= token.is_word(b"FROM");
+        is_stored |= is_first && (token.is_word(b"CREATE") || token.is_word(b"ALTER"));
+        let ends = token.kind == TokenKind::Semicolon;
+        has_parts |= is_over && !ends;
+        is_over |= ends;
+        is_first = false;
     }
-    if tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() {
+    if tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() || is_stored {
         return None;
     }
-    let questions = questions(Tokens::new(text, modes), known);
+    let known = match has_parts {
+        true => Recalled { connection_id: known.connection_id, ..Recalled::default() },
+        false => *known,
+    };
+    let questions = questions(Tokens::new(text, modes), &known);
     let are_all_items = questions.iter().all(|question| question.is_item || question.is_named);
     let mut out = Vec::with_capacity(text.len() + 32);
     let mut at = 0;
@@ -83,6 +106,8 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
             Answer::ConnectionId(number) => format!("CAST({number} AS UNSIGNED)"),
             Answer::Signed(number) => format!("CAST({number} AS SIGNED)"),
             Answer::Unsigned(number) => format!("CAST({number} AS UNSIGNED)"),
+            Answer::Gtid((0, 0, 0)) => "''".to_owned(),
+            Answer::Gtid((domain, server, number)) => format!("'{domain}-{server}-{number}'"),
             Answer::Global(name) => format!("@@GLOBAL.{name}"),
         };
         out.extend_from_slice(text.get(at..question.start)?);
@@ -157,7 +182,11 @@ fn question<'t>(
             let is_set = after.clone().next().is_some_and(|next| is_equals(&next));
             return (!is_set).then_some((Answer::Global(name), *token));
         }
-        let answer = match token.text.to_ascii_lowercase().as_slice() {
+        let lower = token.text.to_ascii_lowercase();
+        if let b"@@last_gtid" | b"@@session.last_gtid" | b"@@local.last_gtid" = &*lower {
+            return Some((Answer::Gtid(known.last_gtid?), *token));
+        }
+        let answer = match lower.as_slice() {
             b"@@warning_count" | b"@@session.warning_count" | b"@@local.warning_count" => {
                 known.warning_count
             }
@@ -171,7 +200,20 @@ fn question<'t>(
     if token.kind != TokenKind::Word || previous.is_some_and(|token| token.kind == TokenKind::Dot) {
         return None;
     }
-    let answer = match token.keyword().as_bytes() {
+    let keyword = token.keyword();
+    if keyword.as_bytes() == b"SQL" {
+        let mut ahead = after.clone();
+        let (sign, word) = (ahead.next(), ahead.next());
+        let word = word.filter(|word| is_row_count(sign, Some(*word)))?;
+        *after = ahead;
+        // Source: MariaDB, `Item_func_oracle_sql_rowcount::val_int`.
+        let number = match known.row_count? {
+            -1 => i64::try_from(known.found_rows?).ok()?,
+            number => number,
+        };
+        return Some((Answer::Signed(number), word));
+    }
+    let answer = match keyword.as_bytes() {
         b"CONNECTION_ID" => Answer::ConnectionId(known.connection_id?),
         b"ROW_COUNT" => Answer::Signed(known.row_count?),
         b"FOUND_ROWS" => Answer::Signed(i64::try_from(known.found_rows?).ok()?),
@@ -341,6 +383,7 @@ mod tests {
         found_rows: Some(3),
         warning_count: Some(2),
         error_count: Some(1),
+        last_gtid: Some((0, 1, 25)),
         has_default_trackers: true,
     };
 
@@ -353,6 +396,8 @@ mod tests {
     #[test]
     fn questions_become_their_answers_and_keep_their_names() {
         for (text, expected) in [
+            ("SELECT @@last_gtid", "SELECT '0-1-25' AS `@@last_gtid`"),
+            ("SELECT SQL%ROWCOUNT", "SELECT CAST(3 AS SIGNED) AS `SQL%ROWCOUNT`"),
             ("SELECT ROW_COUNT()", "SELECT CAST(-1 AS SIGNED) AS `ROW_COUNT()`"),
             ("select found_rows( ), 1;", "select CAST(3 AS SIGNED) AS `found_rows( )`, 1;"),
             ("SELECT 1, ROW_COUNT() AS n", "SELECT 1, CAST(-1 AS SIGNED) AS n"),

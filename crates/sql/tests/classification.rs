@@ -5,6 +5,7 @@ use trunkline_sql::{
     analysis::{Access, analyse},
     set,
     token::{Encoding, Modes, Tokens},
+    version::ServerVersion,
 };
 
 const CORPUS: &str = include_str!("data/classification.txt");
@@ -15,14 +16,24 @@ const FLAVORS: [Modes; 2] = [
     Modes {
         ansi_quotes: false,
         no_backslash_escapes: false,
+        guesses_quotes: false,
+        guesses_escapes: false,
         flavor_mariadb: false,
         encoding: Encoding::Utf8,
+        version: ServerVersion::UNKNOWN,
+        ignore_space: false,
+        oracle: false,
     },
     Modes {
         ansi_quotes: false,
         no_backslash_escapes: false,
+        guesses_quotes: false,
+        guesses_escapes: false,
         flavor_mariadb: true,
         encoding: Encoding::Utf8,
+        version: ServerVersion::UNKNOWN,
+        ignore_space: false,
+        oracle: false,
     },
 ];
 
@@ -208,14 +219,22 @@ fn modes() -> impl Strategy<Value = Modes> {
         Just(Encoding::Utf8),
         Just(Encoding::SingleByte),
         Just(Encoding::ShiftJis),
-        Just(Encoding::Chinese),
+        Just(Encoding::Big5),
+        Just(Encoding::Gbk),
+        Just(Encoding::Latin),
+        Just(Encoding::Dos),
+        Just(Encoding::Swedish),
+        Just(Encoding::Unknown),
     ];
-    (any::<bool>(), any::<bool>(), any::<bool>(), encoding).prop_map(
-        |(ansi_quotes, no_backslash_escapes, flavor_mariadb, encoding)| Modes {
+    (any::<[bool; 5]>(), encoding).prop_map(
+        |([ansi_quotes, no_backslash_escapes, flavor_mariadb, quotes, escapes], encoding)| Modes {
             ansi_quotes,
             no_backslash_escapes,
+            guesses_quotes: quotes,
+            guesses_escapes: escapes,
             flavor_mariadb,
             encoding,
+            ..Modes::default()
         },
     )
 }

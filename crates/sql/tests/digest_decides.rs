@@ -42,6 +42,24 @@ fn statements() -> impl Strategy<Value = String> {
         "`q`(1)",
         "CURRENT_DATE",
         "?",
+        "now ('a')",
+        "now('a')",
+        "now -('a')",
+        "now - (1)",
+        "a -(1)",
+        "a (1)",
+        "a +(1)",
+        "a(1)",
+        "d. abs(1)",
+        "d.abs(1)",
+        "d .abs(1)",
+        "abs (1)",
+        "@@session . last_insert_id",
+        "s . nextval",
+        "t.a -(1)",
+        "a*(1)",
+        "a * (1)",
+        "1 -(1)",
     ]);
     let list = prop::collection::vec(item, 1..7).prop_map(|items| items.join(","));
     let head = prop::sample::select(vec![
@@ -71,7 +89,7 @@ fn what_has_the_same_clean_digest_has_the_same_analysis() {
     let strategy = statements();
     let mut wrong = Vec::new();
     let mut compared = 0;
-    for _ in 0..20_000 {
+    for _ in 0..30_000 {
         let text = strategy.new_tree(&mut runner).expect("a statement").current();
         for ansi_quotes in [false, true] {
             let digest = digester.digest(text.as_bytes(), &settings);

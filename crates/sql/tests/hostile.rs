@@ -39,6 +39,7 @@ fn read(text: &[u8], modes: &Modes) -> Analysis {
         found_rows: Some(1),
         warning_count: Some(0),
         error_count: Some(0),
+        last_gtid: Some((0, 1, 25)),
         has_default_trackers: true,
     };
     drop(recall(text, modes, &known));

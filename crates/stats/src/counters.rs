@@ -226,6 +226,8 @@ counters! {
             "Reads sent to another connection because one in front of them took too long."
         statements_awaited_state: "trunkline_statement_state_waits_total";
             "Statements that waited until their server had confirmed the session's state."
+        statements_awaited_names: "trunkline_statement_catalog_waits_total";
+            "Statements that waited until the servers' dictionaries had said what their names mean."
         statements_queued: "trunkline_statement_waits_total";
             "Statements that waited for a server connection."
         queue_time_us: "trunkline_statement_wait_microseconds_total";
@@ -282,8 +284,21 @@ counters! {
             "Server connections begun, whether or not they came up."
         server_connections_lost: "trunkline_backend_connections_lost_total";
             "Server connections lost while a session held them."
-        server_connections_reset: "trunkline_backend_connections_reset_total";
-            "Server connections brought back to a known state with COM_RESET_CONNECTION."
+        server_connections_reset:
+            "trunkline_backend_connections_reset_total", reason = "session";
+            "Server connections reset with COM_RESET_CONNECTION, by what made it necessary."
+        connections_reset_unknown:
+            "trunkline_backend_connections_reset_total", reason = "unknown";
+            "Server connections reset as a statement used what nothing is known of."
+        connections_reset_hidden:
+            "trunkline_backend_connections_reset_total", reason = "hidden";
+            "Server connections reset as a view or trigger may have left something."
+        connections_reset_routine:
+            "trunkline_backend_connections_reset_total", reason = "routine";
+            "Server connections reset as stored code may have left something."
+        connections_reset_failed:
+            "trunkline_backend_connections_reset_total", reason = "failed";
+            "Server connections reset as a statement failed that may have done a part of its work."
         server_connections_moved: "trunkline_backend_connections_moved_total";
             "Idle server connections handed to another worker that needed one."
         server_protocol_errors: "trunkline_backend_protocol_errors_total";
@@ -400,6 +415,17 @@ impl Counters {
         *counter = counter.saturating_add(1);
     }
 
+    /// Counts a connection that is reset before another session gets it.
+    pub fn connection_reset(&mut self, reason: ResetReason) {
+        let counter = match reason {
+            ResetReason::Failed => &mut self.connections_reset_failed,
+            ResetReason::Unknown => &mut self.connections_reset_unknown,
+            ResetReason::Hidden => &mut self.connections_reset_hidden,
+            ResetReason::Routine => &mut self.connections_reset_routine,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
     /// Clients connected now.
     pub fn clients_connected(&self) -> u64 {
         let came = self.clients_accepted.saturating_add(self.sessions_arrived);
@@ -412,6 +438,19 @@ impl Counters {
     pub fn refusals(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
         self.iter().filter(|(spec, count)| *count > 0 && spec.metric.ends_with("_refusals_total"))
     }
+}
+
+/// Why a connection that no session holds is reset before another one gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResetReason {
+    /// A statement failed that may have done a part of its work.
+    Failed,
+    /// A statement used names of which nothing is known.
+    Unknown,
+    /// A view or trigger may have left something.
+    Hidden,
+    /// Stored code may have left something.
+    Routine,
 }
 
 /// Why a client was turned away before its first statement.

@@ -24,15 +24,15 @@ pub mod sketch;
 pub mod tcp;
 pub mod worker;
 
-pub use counters::{ClientRefusal, Counters, ServerCounters};
+pub use counters::{ClientRefusal, Counters, ResetReason, ServerCounters};
 pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
 pub use errors::{ErrorRow, ErrorSample};
 pub use histogram::Histogram;
 pub use inventory::{IdleConn, Inventory, PreparedRow};
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
-    CacheFigures, CacheSums, CommandRow, Configuration, Connections, LimitSums, Process, Report,
-    ServerRow, WorkerRow,
+    CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections, LimitSums,
+    Process, Report, ServerRow, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

@@ -97,6 +97,20 @@ metrics! {
         "What the shared cache was asked for, had, was sent, and what found no room on the way to it (dropped)."
     CACHE_SHARED_FAILURES: Counter "trunkline_cache_shared_failures_total" []
         "How often the shared cache did not answer, and was left alone for a while."
+    CATALOG_ENTRIES: Gauge "trunkline_catalog_entries" []
+        "Names of tables and views whose meaning is known; some may have expired."
+    CATALOG_EVICTED: Counter "trunkline_catalog_evictions_total" []
+        "Names forgotten before their time was over, because of catalog_entries_max."
+    CATALOG_NAMES: Counter "trunkline_catalog_names_total" ["kind"]
+        "Names that servers' dictionaries were asked for, that they said nothing of (untold), and that were not asked for because too many were being asked for (refused)."
+    CATALOG_DEFINITIONS: Counter "trunkline_catalog_definitions_total" []
+        "Statements through the proxy that may have changed what names mean."
+    CATALOG_ROUNDS: Counter "trunkline_catalog_rounds_total" []
+        "Rounds of questions to a server's dictionary: all names that one account wanted to know at the time."
+    CATALOG_QUERIES: Counter "trunkline_catalog_queries_total" []
+        "Queries of servers' dictionaries."
+    CATALOG_ERRORS: Counter "trunkline_catalog_errors_total" []
+        "Rounds that no server answered."
     CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
         "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
     CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]

@@ -101,6 +101,32 @@ pub struct Process {
     pub certificate_not_after_unix_sec: u64,
     /// What the result cache holds.
     pub cache: CacheFigures,
+    /// What is known of names.
+    pub catalog: CatalogFigures,
+}
+
+/// What is known of names of tables and views, and what it took to find out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CatalogFigures {
+    /// Names, some of which may have expired.
+    pub entries: u64,
+    /// Names that left because of the limit before their time was over.
+    pub evicted: u64,
+    /// Names asked for.
+    pub asked: u64,
+    /// Names not asked for because too many were being asked for.
+    pub refused: u64,
+    /// Names that servers said nothing of.
+    pub untold: u64,
+    /// Times that names were defined through the proxy.
+    pub definitions: u64,
+    /// Rounds of dictionary queries.
+    pub rounds: u64,
+    /// Dictionary queries.
+    pub queries: u64,
+    /// Rounds that failed.
+    pub errors: u64,
 }
 
 /// What the result cache holds now.

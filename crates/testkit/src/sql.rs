@@ -52,6 +52,17 @@ impl SqlClient {
             .with_context(|| format!("cannot connect to 127.0.0.1:{port} as {user}"))
     }
 
+    /// Connects to a server anywhere, given as `host:port`. An empty `schema` means none.
+    ///
+    /// # Errors
+    /// When the address is none, nothing answers or the log-in fails.
+    pub fn address(address: &str, user: &str, password: &str, schema: &str) -> Result<SqlClient> {
+        let (host, port) = address.rsplit_once(':').context("an address is host:port")?;
+        let opts = OptsBuilder::default().ip_or_hostname(host.to_owned()).tcp_port(port.parse()?);
+        connect(opts, user, password, schema)
+            .with_context(|| format!("cannot connect to {address} as {user}"))
+    }
+
     /// Connects to a Unix socket. An empty `schema` means none.
     ///
     /// # Errors

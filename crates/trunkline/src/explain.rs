@@ -66,6 +66,7 @@ pub fn rows(
         is_autocommit_off: false,
         sql: sql.as_bytes(),
         now_ms: 0,
+        catalog: None,
     };
     trunkline_worker::explain(snapshot, &asking)
 }

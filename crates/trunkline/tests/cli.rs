@@ -182,7 +182,7 @@ fn explain_shows_the_way_of_a_statement() {
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     for part in [
         "digest      SELECT name FROM t WHERE id = ?\n",
-        "access      certainly reads",
+        "access      reads, if what it names only reads",
         "rule        1: no: username\n",
         "hostgroup   20, a reader",
         "server      10.0.0.3:3306, weight 1, ONLINE\n",

@@ -9,7 +9,8 @@ use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
     conn::ConnPhase,
-    dispatch::reads_of_past,
+    dirt::Dirt,
+    hidden::may_read_past,
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -184,7 +185,8 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let Some((conn_id, turn)) = reads_of_past(statement).place(session) else {
+        let reads = may_read_past(statement, session, self.shared.finds_by_null());
+        let Some((conn_id, turn)) = reads.place(session) else {
             return false;
         };
         let account = session.account;
@@ -277,6 +279,7 @@ impl Worker {
             hostgroup,
             conn: conn_id,
             pins: Default::default(),
+            is_in_trans: false,
             pinned_by: None,
         });
         self.dispatch(id, conn_id);
@@ -297,8 +300,13 @@ impl Worker {
             let health = &slot.server.health;
             !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
         });
-        if !is_of_use || self.stopping.is_some() && !self.anyone_waits() {
-            return self.discard_idle(conn_id);
+        let ends = self.conns.get(conn_id).is_some_and(|conn| conn.dirt == Some(Dirt::Ends));
+        if !is_of_use || ends || self.stopping.is_some() && !self.anyone_waits() {
+            self.discard_idle(conn_id);
+            // Its place under the cap is somebody else's now.
+            return if ends {
+                self.pump(hostgroup)
+            };
         }
         if self.offer_to_peer(conn_id) {
             return;

@@ -3,8 +3,10 @@
 use std::{net::IpAddr, sync::Arc};
 
 use trunkline_cache::{SharedAsk, SharedStore};
+use trunkline_catalog::Name;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
+use trunkline_session::Credential;
 use trunkline_topology::{HostName, HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
 
 use crate::{
@@ -148,6 +150,9 @@ pub enum Action {
     LookUpUsers,
     /// Find out what the host with this address is called; answer with `host_named`.
     LookUpHost(IpAddr),
+    /// Find out what these names mean, put it into the catalog, settle them there, and answer who
+    /// waited with `catalog_told`.
+    AskCatalog(Box<CatalogAsk>),
     /// Ask the other workers for an idle connection to this server: the global cap is reached.
     AskPeers(ServerKey),
     /// Give this connection, with its socket, to another worker.
@@ -215,6 +220,21 @@ pub enum Action {
     Log(LogLine),
     /// The worker has stopped: no client is left, or the deadline has passed.
     Stopped,
+}
+
+/// Names that somebody wants to know, and as whom servers are asked.
+#[derive(Debug, Clone)]
+pub struct CatalogAsk {
+    /// The names' group: its writer hostgroup is asked first, then its readers.
+    pub group: HostgroupId,
+    /// The names, of that group; each was begun with `Catalog::begin_ask`.
+    pub names: Vec<Name>,
+    /// The account's name on servers.
+    pub user: String,
+    /// What the account logs in with.
+    pub credential: Credential,
+    /// When it was asked, ms on the workers' clock.
+    pub asked_ms: u64,
 }
 
 /// A line for the log, with the fields that name the thing.

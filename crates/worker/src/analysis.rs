@@ -3,25 +3,39 @@
 use std::{collections::HashMap, rc::Rc};
 
 use foldhash::fast::FixedState;
+use trunkline_catalog::{Proof, prove_nameless};
 use trunkline_config::Settings;
 use trunkline_sql::{
-    analysis::{Access, Analysis, Effect, StatementKind, analyse_knowing},
+    analysis::{Analysis, Effect, StatementKind, analyse_knowing},
     digest::{self, Digester},
     hint::Hints,
     recall::computes_values,
     routine::Routines,
     set::Assignment,
     token::{Encoding, Modes},
+    version::ServerVersion,
 };
 
-use crate::pace::Pace;
+use crate::{
+    pace::Pace,
+    proof::Proofs,
+    traces::{FoundRows, may_fail_half_way},
+};
 
 /// A statement's digest and analysis; one for all statements that differ only in literals.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub digest: u64,
     pub digest_text: Box<[u8]>,
+    /// How the text was read.
+    pub modes: Modes,
+    /// The digest text that says all of the structure; `None` where `digest_text` does.
+    structure: Option<Box<[u8]>>,
     pub analysis: Analysis,
+    /// What is proven of it where it names no table.
+    pub nameless: Proof,
+    /// What was proven of it where it names tables.
+    pub proofs: Proofs,
     /// How long its statements take; a statement that is not remembered knows of none.
     pub pace: Pace,
     /// For an `INSERT` or `REPLACE`: a value may be given to an AUTO_INCREMENT column that is not
@@ -29,14 +43,19 @@ pub(crate) struct Known {
     pub computes_values: bool,
     /// It may leave a last insert id that its reply does not report.
     pub may_leave_insert_id: bool,
+    /// An error may leave a last insert id of its first rows.
+    pub may_fail_half_way: bool,
+    /// What becomes of `FOUND_ROWS()` by it.
+    pub found_rows: FoundRows,
     /// What its comments ask for, if anything.
     pub hints: Option<Box<Hints>>,
 }
 
 impl Known {
-    /// Certainly without effects on data or session.
-    pub(crate) fn is_read(&self) -> bool {
-        self.analysis.access == Access::CertainlyReads
+    /// Whether it is the analysis of every text with this structure that is read in these modes.
+    fn is_of(&self, structure: &[u8], modes: &Modes) -> bool {
+        let known = self.structure.as_deref().unwrap_or(&self.digest_text);
+        *known == *structure && self.modes == *modes
     }
 }
 
@@ -45,8 +64,12 @@ impl Known {
 pub(crate) struct Analyses {
     digester: Digester,
     settings: digest::Settings,
+    /// Makes digests that keep what the settings leave out, where they leave something out.
+    exact: Option<(Digester, digest::Settings)>,
     /// What is declared to read only.
     routines: Routines,
+    /// The version of all servers, as far as they have one in common.
+    version: ServerVersion,
     young: HashMap<u64, Rc<Known>, FixedState>,
     old: HashMap<u64, Rc<Known>, FixedState>,
 }
@@ -59,7 +82,9 @@ impl Analyses {
         Self {
             digester: Digester::new(),
             settings: digest_settings(settings),
+            exact: exact(&digest_settings(settings)),
             routines: settings.reading_routines.clone(),
+            version: ServerVersion::UNKNOWN,
             young: HashMap::with_hasher(FixedState::default()),
             old: HashMap::with_hasher(FixedState::default()),
         }
@@ -72,7 +97,22 @@ impl Analyses {
         let digests = digest_settings(settings);
         if digests != self.settings || *routines != self.routines {
             self.routines.clone_from(routines);
+            self.exact = exact(&digests);
             self.settings = digests;
+            self.young.clear();
+            self.old.clear();
+        }
+    }
+
+    /// The version of all servers; functions belong to versions.
+    pub(crate) fn version(&self) -> ServerVersion {
+        self.version
+    }
+
+    /// Takes over the version that all servers have in common.
+    pub(crate) fn learn_version(&mut self, version: ServerVersion) {
+        if version != self.version {
+            self.version = version;
             self.young.clear();
             self.old.clear();
         }
@@ -81,22 +121,37 @@ impl Analyses {
     /// The digest and analysis of a text under a session's SQL modes.
     ///
     /// An analysis is remembered only for a text whose digest says all of its structure, under
-    /// the modes that the digest assumes, and found again only by the whole digest text.
+    /// the modes that the digest assumes, and found again only by the whole digest text and for
+    /// the same modes.
     pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
         let digest = self.digester.digest(text, &self.settings);
-        let is_single_bytes = matches!(modes.encoding, Encoding::Utf8 | Encoding::SingleByte);
-        let is_plain =
-            digest.is_clean && !modes.ansi_quotes && !modes.no_backslash_escapes && is_single_bytes;
+        let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));
+        let whole = exact.unwrap_or(digest);
+        // What the modes leave open must not be in what the digest leaves out.
+        let is_open = modes.guesses_quotes && whole.has_double_quotes
+            || modes.guesses_escapes && text.contains(&b'\\');
+        let is_known_text =
+            modes.encoding == Encoding::Utf8 || modes.encoding.is_plain() && whole.text.is_ascii();
+        let is_plain = whole.is_clean
+            && is_known_text
+            && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle);
+        let modes = &Modes { version: self.version, ..*modes };
+        // What is open has no part in a plain text.
+        let modes = match is_plain {
+            true => &Modes { guesses_quotes: false, guesses_escapes: false, ..*modes },
+            false => modes,
+        };
+        let key = whole.hash ^ modes_key(modes);
         if is_plain {
-            if let Some(known) = self.young.get(&digest.hash)
-                && *known.digest_text == *digest.text
+            if let Some(known) = self.young.get(&key)
+                && known.is_of(whole.text, modes)
             {
                 return Rc::clone(known);
             }
-            if let Some(known) = self.old.remove(&digest.hash)
-                && *known.digest_text == *digest.text
+            if let Some(known) = self.old.remove(&key)
+                && known.is_of(whole.text, modes)
             {
-                self.young.insert(known.digest, Rc::clone(&known));
+                self.young.insert(key, Rc::clone(&known));
                 return known;
             }
         }
@@ -111,10 +166,19 @@ impl Analyses {
         let pace = Pace::default();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
         let computes_values = !gives_values || computes_values(digest.text);
+        let whole = (digest.text.len() < self.settings.max_digest_length
+            && text.len() <= self.settings.max_query_length)
+            .then_some(digest.text);
         let known = Rc::new(Known {
             digest: digest.hash,
             digest_text: digest.text.into(),
+            modes: *modes,
+            structure: exact.map(|exact| exact.text.into()),
             may_leave_insert_id: may_leave_insert_id(&analysis, digest.text),
+            nameless: prove_nameless(&analysis),
+            proofs: Proofs::default(),
+            may_fail_half_way: may_fail_half_way(&analysis, whole),
+            found_rows: FoundRows::of(&analysis, whole),
             analysis,
             computes_values,
             pace,
@@ -124,10 +188,31 @@ impl Analyses {
             if self.young.len() >= GENERATION_MAX {
                 self.old = std::mem::take(&mut self.young);
             }
-            self.young.insert(known.digest, Rc::clone(&known));
+            self.young.insert(key, Rc::clone(&known));
         }
         known
     }
+}
+
+/// A number that tells modes apart: analyses in different ones are remembered side by side.
+fn modes_key(modes: &Modes) -> u64 {
+    let flags = [modes.flavor_mariadb, modes.ignore_space, modes.oracle];
+    let flags = flags.iter().fold(0, |sum, flag| sum << 1 | u64::from(*flag));
+    (flags << 8 | modes.encoding as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// A digester for what these settings leave out of a digest, but for literals.
+fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
+    let leaves_out = settings.lowercase || settings.replace_null || settings.no_digits;
+    leaves_out.then(|| {
+        let settings = digest::Settings {
+            lowercase: false,
+            replace_null: false,
+            no_digits: false,
+            ..settings.clone()
+        };
+        (Digester::new(), settings)
+    })
 }
 
 /// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, an `INSERT` that answers

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use trunkline_cache::{Begun, Cache, Reply, Ticket, Waiter};
+use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::{
@@ -24,7 +25,7 @@ use trunkline_protocol::{
 };
 use trunkline_rules::Effects;
 use trunkline_session::tracker::{Charset, PinReason, SessionState, reports_change};
-use trunkline_sql::analysis::{Access, Analysis, Depends, StatementKind};
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 use trunkline_topology::HostgroupId;
 
 use crate::{
@@ -227,7 +228,7 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             // No connection has what this statement left: there is nothing but the counts.
-            session.past.learn(statement, &outcome, flavor);
+            session.past.learn(statement, &outcome, flavor, None);
             session.last_conn = None;
         }
         self.stmt_answered(id, statement, &outcome);
@@ -450,8 +451,9 @@ impl Worker {
         let known = statement.known.as_deref()?;
         let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
         let is_fit = self.cache.is_on()
-            && is_cacheable(&known.analysis, order)
+            && is_cacheable(&known.analysis, statement.proof, order)
             && is_free(session)
+            && !session.state.finds_inserted_by_null(self.shared.finds_by_null())
             && statement.attributes.is_none()
             && statement.frames.len() <= COMMAND_LEN_MAX
             && !is_split(&statement.frames);
@@ -492,15 +494,15 @@ impl Worker {
 }
 
 /// Whether answers to such a statement may be stored at all.
-pub(crate) fn is_cacheable(analysis: &Analysis, order: CacheOrder) -> bool {
+pub(crate) fn is_cacheable(analysis: &Analysis, proof: Proof, order: CacheOrder) -> bool {
     let is_select = analysis.kind == StatementKind::Select;
     let is_one = analysis.statements == 1 && analysis.is_complete;
-    let is_read = analysis.access == Access::CertainlyReads;
+    let varies = analysis.varies || proof.hidden.may(Hidden::VARIES);
     let calls_only = analysis.effects.is_empty()
         && (analysis.depends == Depends::UNKNOWN_FUNCTION || analysis.depends == Depends::empty());
     match order.is_always {
-        false => is_one && is_select && is_read && !analysis.varies,
-        true => is_one && (is_read || is_select && calls_only),
+        false => is_one && is_select && proof.reads && !varies,
+        true => is_one && (proof.reads || is_select && calls_only),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use trunkline_catalog::{DefinitionTicket, Proof};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
@@ -29,6 +30,7 @@ use crate::{
     orders::Orders,
     outbox::Outbox,
     prepared::{ClientStmt, ClientStmts, Entry, Reading},
+    proof::AwaitNames,
     route::Route,
     shared::UserPlace,
     traces::Past,
@@ -78,6 +80,12 @@ pub(crate) struct Client {
     pub timer_ms: u64,
     /// Commands since its worker last looked how busy it is.
     pub recent_commands: u32,
+    /// It has asked for another user, and is not told yet what came of it.
+    pub changes_user: bool,
+    /// Changes of user that have failed.
+    pub failed_changes: u8,
+    /// The session before the change of user that is under way, without connections.
+    pub former: Option<Box<Session>>,
     /// There is no socket: it runs one copy of another client's statement, and nobody reads what
     /// comes of it.
     pub is_mirror: bool,
@@ -109,6 +117,8 @@ pub(crate) enum Phase {
     Running(Box<Statement>),
     /// What came of its `KILL` is awaited.
     AwaitKill(AwaitKill),
+    /// Its command waits for what its names mean.
+    AwaitNames(Box<AwaitNames>),
     /// Bytes go straight to this server connection and back.
     Forward(ConnId),
     /// Ends when its outbox is empty.
@@ -131,7 +141,7 @@ pub(crate) struct AwaitKill {
 pub(crate) struct Session {
     pub user: Arc<User>,
     /// The user's place under its cap; given back with the session.
-    pub _place: UserPlace,
+    pub place: Option<UserPlace>,
     pub account: AccountId,
     pub credential: Arc<Credential>,
     pub capabilities: Capabilities,
@@ -167,6 +177,10 @@ pub(crate) struct Session {
     pub prepared: ClientStmts,
     /// What of `state` decides how texts are read.
     pub reading: Reading,
+    /// Connections that its statements have left dirty, which it may have left since.
+    pub soiled: Vec<ConnId>,
+    /// Whether its command under way has waited for what its names mean.
+    pub has_asked_names: bool,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }
@@ -177,6 +191,8 @@ pub(crate) struct Lease {
     pub hostgroup: HostgroupId,
     pub conn: ConnId,
     pub pins: Pins,
+    /// Whether the last reply that could say so told of an open transaction.
+    pub is_in_trans: bool,
     /// The statement that pinned it, and when, µs; `None` while nothing does.
     pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
 }
@@ -232,8 +248,14 @@ pub(crate) struct Statement {
     pub runs_last: bool,
     /// Why it could not be prepared: the client's answer, in place of the reply to come.
     pub prepare_error: Option<Box<ServerError>>,
-    /// Certainly without effects: may be sent twice.
+    /// What it defines is unknown to everybody while it runs.
+    pub definition: Option<Box<DefinitionTicket>>,
+    /// Proven to be without effects: may be sent twice.
     pub is_read: bool,
+    /// What is proven of it.
+    pub proof: Proof,
+    /// The catalog's version that the proof is of; `None` for one that names nothing.
+    pub proof_version: Option<u64>,
     /// It is to end, or be answered, otherwise than by itself.
     pub ending: Option<Ending>,
     /// What rules and hints ask for.

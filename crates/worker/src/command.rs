@@ -1,5 +1,6 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
+use trunkline_catalog::Proof;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
@@ -27,7 +28,7 @@ use crate::{
     modes::modes_of,
     orders::Orders,
     prepared::{ClientStmts, Run, is_unanswered},
-    route::{Asking, Route, Routed},
+    route::{Asking, Route, Routed, hostgroup_of},
     traces::Past,
 };
 
@@ -235,6 +236,24 @@ impl Worker {
             return;
         }
         self.stats.counters.commands += 1;
+        self.run_command(id, frames, payload);
+    }
+
+    /// A command that has waited begins its way anew.
+    pub(crate) fn command_again(&mut self, id: ClientId, frames: &[u8]) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(cause) = session.and_then(|session| session.lost.take()) {
+            // What it was to be a part of has gone while it waited.
+            self.refuse(id, 1, 2013, b"HY000", &cause);
+            return;
+        }
+        match is_split(frames) {
+            true => self.run_command(id, frames, &joined_payload(frames)),
+            false => self.run_command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+        }
+    }
+
+    fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
@@ -306,7 +325,10 @@ impl Worker {
             server_stmt: 0,
             runs_last: false,
             prepare_error: None,
+            definition: None,
             is_read: false,
+            proof: Proof::NOTHING,
+            proof_version: None,
             ending: None,
             orders: Orders::default(),
             deadline_ms: 0,
@@ -354,12 +376,14 @@ impl Worker {
         if asks_for_session(&known.analysis, text) {
             return self.answer_session(id);
         }
-        if self.refuses_local_file(id, &known.analysis) {
+        if self.refuses_local_file(id, &known.analysis) || self.awaits_names(id, &known, frames) {
             return;
         }
+        let version = self.catalog().version();
         let routed = self.route_text(id, &known, text, Asking::Query, &modes);
-        let Routed { route, orders, rewritten, server } = routed;
+        let Routed { route, orders, rewritten, server, proof } = routed;
         let mut text_len = text.len();
+        let mut rewritten_text = None;
         let (statement, known) = match rewritten {
             None => {
                 let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
@@ -378,6 +402,7 @@ impl Worker {
                 if self.refuses_local_file(id, &rewritten.known.analysis) {
                     return;
                 }
+                rewritten_text = Some(rewritten.text);
                 (self.statement(&frames, ResponseShape::Query, Purpose::Query), rewritten.known)
             }
         };
@@ -385,7 +410,11 @@ impl Worker {
         statement.attributes = attributes.flatten().map(Into::into);
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
-        statement.is_read = known.is_read();
+        statement.prove(&known, proof, version);
+        if let Some(to) = hostgroup_of(&route) {
+            let text = rewritten_text.as_deref().unwrap_or(text);
+            statement.definition = self.begin_definition(&known.analysis, text, &modes, to);
+        }
         statement.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
@@ -402,7 +431,11 @@ impl Worker {
     }
 
     pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
-        Some(self.clients.get(id)?.session.as_ref()?.modes)
+        let session = self.clients.get(id)?.session.as_ref()?;
+        Some(match session.modes.guesses_quotes {
+            true => self.default_modes.settle(session.modes),
+            false => session.modes,
+        })
     }
 
     /// A command without a text that a server answers.
@@ -423,6 +456,7 @@ impl Worker {
 
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
+        self.follow_globals();
         self.keep_one_lease(id);
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
@@ -455,16 +489,19 @@ impl Worker {
         if is_mysql {
             ignore_spaces(&mut state, session.capabilities);
         }
-        session.modes = modes_of(&state, self.greeting.flavor(), false);
+        session.modes = modes_of(&state, self.greeting.flavor(), None);
         session.state = self.states.intern(state);
         session.accepted_sets = Vec::new();
         session.prepared = ClientStmts::default();
+        let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
         session.last_conn = None;
         session.insert_conn = None;
         session.past = Past::default();
         session.told = Told::DEFAULT;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
+        self.reset_soiled(id, soiled);
+        self.begin_autocommit(id);
     }
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was

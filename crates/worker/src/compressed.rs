@@ -239,7 +239,7 @@ impl Worker {
                 is_ready && !client.is_paused
             }
             Phase::Running(_) => self.is_uploading(id) && !client.is_paused,
-            Phase::AwaitKill(_) | Phase::Closing => false,
+            Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => false,
         }
     }
 
@@ -257,7 +257,9 @@ impl Worker {
             // The rest of a file, or what the login asks for.
             Phase::Login(_) | Phase::Running(_) => Expected::Answer,
             Phase::Forward(_) => Expected::CommandOrAnswer,
-            Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => Expected::Command,
+            Phase::Idle | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => {
+                Expected::Command
+            }
         };
         let Some(packing) = client.packing.as_deref_mut() else {
             return Ok(None);

@@ -15,8 +15,8 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 
 use crate::{
-    ClientId, compressed::Packing, identity::PasswordTurn, outbox::Outbox, prepared::ServerStmts,
-    traces::Trace,
+    ClientId, compressed::Packing, dirt::Dirt, identity::PasswordTurn, outbox::Outbox,
+    prepared::ServerStmts, traces::Trace,
 };
 
 /// One connection to a server.
@@ -72,6 +72,12 @@ pub(crate) struct Conn {
     pub turn: u64,
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
     pub schemas_defined: u64,
+    /// Why it is not proven clean, if it is not.
+    pub dirt: Option<Dirt>,
+    /// The turn in which it got dirty.
+    pub soiled_turn: u64,
+    /// The schema that it had when it was reset a moment ago, and has still.
+    pub kept_schema: Option<Box<[u8]>>,
     /// The turn in which the server was left with warnings or an error to be asked for, if it may
     /// have any. MariaDB keeps them until a statement uses a table.
     pub conditions_turn: Option<u64>,
@@ -142,6 +148,8 @@ pub(crate) enum Owner {
     Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
+    /// The proxy: a read whose warnings are asked for by the statement behind it.
+    Again,
     /// The proxy: has variables reported that this client's session has set unseen.
     Values(ClientId),
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
@@ -164,6 +172,7 @@ pub struct MovedConn {
     pub(crate) state: SessionState,
     /// The server's ids of what is prepared on it, to be closed.
     pub(crate) stmts: Vec<u32>,
+    pub(crate) dirt: Option<Dirt>,
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
     pub(crate) format: ReplyFormat,

@@ -108,6 +108,9 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            dirt: None,
+            soiled_turn: 0,
+            kept_schema: None,
             conditions_turn: None,
             turn: 0,
             schemas_defined: self.shared.schemas_defined(),
@@ -187,6 +190,7 @@ impl Worker {
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
+        conn.was_reset();
         conn.conditions_turn = None;
         conn.turn += 1;
         let Some(identity) = conn.identity.as_deref().cloned() else {
@@ -303,6 +307,10 @@ impl Worker {
         let capabilities = identity.capabilities;
         conn.identity = Some(Box::new(identity));
         conn.phase = ConnPhase::Ready;
+        self.learn_autocommit(id);
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
         let took_us = self.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();

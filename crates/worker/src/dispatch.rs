@@ -20,9 +20,10 @@ use trunkline_topology::RefusalCause;
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Session, Stage, Statement},
-    conn::{InFlight, Owner},
+    client::{Phase, Purpose, Session, Stage},
+    conn::{Conn, InFlight, Owner},
     held::sets_next_transaction,
+    hidden::may_read_past,
     prepared::{self, put_statement},
 };
 
@@ -55,6 +56,12 @@ impl Worker {
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
         }
+        let is_dirty = self.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
+        if is_dirty && self.logs_in_again(id, conn_id) {
+            // That takes back what a reset does.
+            return self.exchange(id, conn_id);
+        }
+        let awaits_reset = is_dirty && self.reset_before(id, conn_id);
         let Some(client) = self.clients.get(id) else {
             return;
         };
@@ -71,7 +78,7 @@ impl Worker {
             return self.lose_conn(conn_id, "drained");
         }
         let is_dump = statement.purpose == Purpose::Dump;
-        let reads = reads_of_past(statement);
+        let reads = may_read_past(statement, session, self.shared.finds_by_null());
         let here = (conn_id, conn.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         let needs_trace = is_others || reads.is_elsewhere(session, here);
@@ -110,6 +117,7 @@ impl Worker {
         let proof = sync.set.as_deref().map(text_hash);
         let state = Arc::clone(&session.state);
         if needs_trace {
+            session.past.found_rows_overwritten(here);
             // The statement reads what an earlier one left behind. Another session's traces go.
             add_last_insert_id(&mut sync, session.last_insert_id, conn.flavor);
             session.past.insert_id_is_set();
@@ -118,7 +126,7 @@ impl Worker {
                 conn.conditions_turn = None;
             }
         }
-        let waits = is_dump || self.waits_for_sync(id, conn_id, sync.schema.is_some(), proof);
+        let waits = is_dump || self.waits_for_sync(id, conn_id, &sync, proof, awaits_reset);
         self.send_sync(id, conn_id, state, sync, proof);
         match waits {
             true => {
@@ -127,6 +135,15 @@ impl Worker {
             }
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
+    }
+
+    /// Whether a session has no schema, and a connection one that can't be given back.
+    fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(conn)) = (session, self.conns.get(conn_id)) else {
+            return false;
+        };
+        session.state.schema == Schema::None && conn.state.schema != Schema::None
     }
 
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
@@ -151,18 +168,21 @@ impl Worker {
         &self,
         id: ClientId,
         conn_id: ConnId,
-        chooses_schema: bool,
+        sync: &Sync,
         proof: Option<u64>,
+        awaits_reset: bool,
     ) -> bool {
         let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
         else {
             return true;
         };
-        let Some(slot) = self.slot_of(conn_id) else {
+        let Some(conn) = self.conns.get(conn_id) else {
             return true;
         };
-        let is_proven = proof.is_none_or(|proof| self.proven.contains(&(slot, proof)));
-        !statement.is_read && (chooses_schema || !is_proven)
+        // The one that it had before its reset is still its, and can't be refused.
+        let chooses_schema = sync.schema.is_some() && sync.schema != conn.kept_schema;
+        let is_proven = proof.is_none_or(|proof| self.proven.contains(&(conn.slot, proof)));
+        !statement.is_read && (awaits_reset || chooses_schema || !is_proven)
     }
 
     /// Appends what brings a connection to `state`.
@@ -205,6 +225,7 @@ impl Worker {
             expect(proof);
         }
         conn.state = state;
+        conn.kept_schema = None;
         self.stats.counters.sessions_synchronised += 1;
         self.touch_server(conn_id);
     }
@@ -230,6 +251,7 @@ impl Worker {
             self.track_transactions(conn_id);
         }
         self.make_way(id, conn_id);
+        self.run_again(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -333,7 +355,8 @@ impl Worker {
                 slot.enter(ConnState::Leased);
             }
             self.drop_conn(conn_id);
-            return self.requeue(id);
+            self.requeue(id);
+            return self.pump(hostgroup);
         }
         let waiter = trunkline_pool::Waiter {
             client: id,
@@ -393,30 +416,14 @@ pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 pub(crate) struct PastReads {
     /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
     pub insert_id: bool,
-    /// What the last statement left: warnings, counts.
+    /// It may fail and leave an id, or what was there before.
+    pub may_leave_id: bool,
+    /// What the last statement left: warnings, `ROW_COUNT()`.
     pub last: bool,
+    /// `FOUND_ROWS()`.
+    pub found_rows: bool,
     /// Of that, warnings and errors.
     pub diagnostics: bool,
-}
-
-/// What the statement reads of its session's past.
-pub(crate) fn reads_of_past(statement: &Statement) -> PastReads {
-    let Some(known) = statement.known.as_ref() else {
-        return PastReads::default();
-    };
-    let depends = |what| known.analysis.depends.contains(what);
-    // A stored routine may read anything of it.
-    let is_routine = runs_a_routine(&known.analysis);
-    PastReads {
-        insert_id: is_routine
-            || depends(Depends::LAST_INSERT_ID)
-            || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
-        last: is_routine
-            || depends(Depends::ROW_COUNT)
-            || depends(Depends::FOUND_ROWS)
-            || depends(Depends::DIAGNOSTICS),
-        diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
-    }
 }
 
 /// Whether a statement runs a stored routine, which may read anything of its session's past.
@@ -428,14 +435,18 @@ pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
 impl PastReads {
     /// The connection and turn where it was left, as far as one connection has it.
     pub(crate) fn place(self, session: &Session) -> Option<(ConnId, u64)> {
-        let insert_id = session.insert_conn.filter(|_| self.insert_id);
-        insert_id.or(session.last_conn.filter(|_| self.last))
+        let insert_id = session.insert_conn.filter(|_| self.insert_id || self.may_leave_id);
+        let last = session.last_conn.filter(|_| self.last);
+        insert_id.or(last).or(session.past.found_conn.filter(|_| self.found_rows))
     }
 
     /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
     /// the session may have left it elsewhere before, and another session its own here.
     fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
-        self.insert_id && session.insert_conn != Some(here)
+        // What is not known yet is found out where it was left.
+        let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
+        needs_id && session.insert_conn != Some(here)
+            || self.found_rows && session.past.found_conn != Some(here)
             || self.last && session.last_conn != Some(here)
     }
 }

@@ -2,10 +2,12 @@
 //! show.
 
 mod effects;
+mod proof;
 mod rules;
 
 use std::net::IpAddr;
 
+use trunkline_catalog::{Catalog, Proof};
 use trunkline_config::Snapshot;
 use trunkline_protocol::response::{Outcome, write::put_text_result};
 use trunkline_rules::{Answer, Decision, FirewallAsk, FirewallVerdict, Question};
@@ -56,6 +58,8 @@ pub struct Explaining<'a> {
     pub sql: &'a [u8],
     /// Now, for servers that are shunned for a while, ms.
     pub now_ms: u64,
+    /// What names mean on the servers; without it they are taken for plain base tables.
+    pub catalog: Option<&'a Catalog>,
 }
 
 /// Rows in the making.
@@ -100,8 +104,12 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     out.push("hash", digest.format().to_string());
     let (visits, decision) = snapshot.rules.explain(&question);
     let sent = decision.rewritten.as_deref().unwrap_or(sql);
+    let analysis = analyse_knowing(sent, &asking.modes, &settings.reading_routines);
+    let group = user.default_hostgroup;
+    let (proof, said) = proof::proof(&analysis, asking, group);
     let asked = Asked {
-        analysis: analyse_knowing(sent, &asking.modes, &settings.reading_routines),
+        analysis,
+        proof,
         hints: Hints::find(sent, digest.first_comment, &asking.modes),
         schema: asking.schema,
         is_autocommit_off: asking.is_autocommit_off,
@@ -109,6 +117,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     };
     out.push("kind", kind(&asked.analysis));
     out.push("access", access(&asked.analysis));
+    out.push("proof", said);
     for effect in effects::lines(&asked.analysis) {
         out.push("effect", effect);
     }
@@ -135,11 +144,11 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
         return out.0;
     }
     rules::orders(&mut out, &decision.effects);
-    rules::cache(&mut out, &decision.effects, &asked.hints, &asked.analysis);
+    rules::cache(&mut out, &decision.effects, &asked.hints, (&asked.analysis, asked.proof));
     let default = user.default_hostgroup;
     let named = settings.query_digests.then(|| {
         let autocommit_off = asked.is_autocommit_off;
-        hinted_server(&asked.hints, snapshot, default, &asked.analysis, autocommit_off, now_ms)
+        hinted_server(&asked.hints, snapshot, default, asked.proof.reads, autocommit_off, now_ms)
     });
     if let Some(key) = named.flatten() {
         out.push("hostgroup", format!("{}, as a comment says", key.hostgroup));
@@ -221,10 +230,11 @@ impl Worker {
             client_addr: client.peer.client_addr,
             proxy_addr: client.peer.proxy_addr,
             proxy_port: client.peer.proxy_port,
-            modes: session.modes,
+            modes: Modes { version: self.analyses.version(), ..session.modes },
             is_autocommit_off: session.state.is_autocommit_off(),
             sql,
             now_ms: self.now.ms(),
+            catalog: Some(self.shared.catalog()),
         };
         let mut rows = Rows(explain(&self.snapshot, &asking));
         for lease in &session.leases {
@@ -262,6 +272,7 @@ fn after_words(text: &[u8]) -> Option<&[u8]> {
 /// What is asked about, as it would be sent.
 struct Asked<'a> {
     analysis: Analysis,
+    proof: Proof,
     hints: Hints,
     schema: &'a [u8],
     is_autocommit_off: bool,
@@ -276,10 +287,10 @@ fn kind(analysis: &Analysis) -> String {
     }
 }
 
-/// Whether it certainly reads, or what speaks against it.
+/// Whether its text reads, or what speaks against it.
 fn access(analysis: &Analysis) -> String {
     if analysis.access == Access::CertainlyReads {
-        return "certainly reads: any server that has the data may run it".to_owned();
+        return "reads, if what it names only reads".to_owned();
     }
     let mut reasons = Vec::new();
     if !analysis.is_complete {
@@ -335,8 +346,14 @@ fn destination(
         })
     };
     if snapshot.settings.query_digests
-        && let Some(hostgroup) =
-            hinted(&asked.hints, default, group, analysis, asked.is_autocommit_off, is_online)
+        && let Some(hostgroup) = hinted(
+            &asked.hints,
+            default,
+            group,
+            asked.proof.reads,
+            asked.is_autocommit_off,
+            is_online,
+        )
     {
         return (hostgroup, "as a comment says".to_owned());
     }
@@ -349,7 +366,8 @@ fn destination(
     if let Some(hostgroup) = decision.effects.destination_hostgroup {
         return (hostgroup, "as a rule says".to_owned());
     }
-    let split = split(group, Some(analysis), asked.is_autocommit_off, is_online);
+    let (reads, autocommit_off) = (asked.proof.reads, asked.is_autocommit_off);
+    let split = split(group, Some(analysis), reads, autocommit_off, is_online);
     (split.hostgroup(default), split.reason().to_owned())
 }
 

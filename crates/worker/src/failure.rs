@@ -169,7 +169,9 @@ impl Worker {
         let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
         let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
-        let may_repeat = statement.is_read || chooses || has_plant!(self, RetryOfWrite);
+        let may_repeat = statement.may_be_sent_twice(self.shared.catalog())
+            || chooses
+            || has_plant!(self, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;

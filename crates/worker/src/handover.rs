@@ -125,6 +125,7 @@ impl Worker {
             login: login.clone(),
             state: (*conn.state).clone(),
             stmts: conn.stmts.into_ids(),
+            dirt: conn.dirt,
             identity: conn.identity,
             flavor: conn.flavor,
             format: conn.format,
@@ -179,6 +180,9 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            dirt: moved.dirt,
+            soiled_turn: OTHERS_TURN,
+            kept_schema: None,
             conditions_turn: Some(OTHERS_TURN),
             turn: 0,
             // Its schema is chosen anew, unless none was ever defined.

@@ -42,22 +42,59 @@ pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcom
     }
 }
 
-/// Whether a transaction is open after a command with this purpose.
+/// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked
+/// before the session knows of the reply.
 pub(crate) fn is_in_transaction(
     session: &Session,
+    conn: ConnId,
     purpose: &Purpose,
     analysis: Option<&Analysis>,
     outcome: &Outcome,
 ) -> bool {
+    let flags = outcome.status.unwrap_or(session.status);
     let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
     if outcome.status.is_some() && outcome.error.is_none() {
-        return is_open;
+        let lease = session.leases.iter().find(|lease| lease.conn == conn);
+        return is_open || flags & status::AUTOCOMMIT == 0 && may_have_savepoint(lease, analysis);
     }
     // An error does not say it: it stays as it was, or as earlier statements of the same command
     // have left it, and one may have begun where statements begin them. What is only prepared
     // begins none, and servers say nothing of it.
     let may_begin = *purpose != Purpose::Prepare && !analysis.is_some_and(reads_no_table);
-    is_open || session.is_in_transaction() || may_begin && session.state.is_autocommit_off()
+    let is_off = session.state.is_autocommit_off() || flags & status::AUTOCOMMIT == 0;
+    is_open || session.is_in_transaction() || may_begin && is_off
+}
+
+/// Whether a savepoint may be left behind a reply that tells of no transaction, with autocommit
+/// off: neither server says `IN_TRANS` for a savepoint alone. One that is there lasts until the
+/// transaction ends that `IN_TRANS` tells of, or with `COMMIT` or `ROLLBACK`.
+fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> bool {
+    if analysis.is_some_and(may_set_savepoint) {
+        return true;
+    }
+    let is_end = |analysis: &Analysis| {
+        matches!(
+            analysis.transaction,
+            TransactionEffect::Commit { .. } | TransactionEffect::Rollback { .. }
+        )
+    };
+    let has = |lease: &Lease| lease.pins.has(PinReason::Transaction) && !lease.is_in_trans;
+    lease.is_some_and(has) && !analysis.is_some_and(is_end)
+}
+
+/// Whether a text may set a savepoint: it says so, or what it runs is not in it. Functions have
+/// savepoints of their own, which end with them.
+fn may_set_savepoint(analysis: &Analysis) -> bool {
+    let is_unseen = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Savepoint
+                | Effect::Call
+                | Effect::ExecuteStatement(_)
+                | Effect::OtherSession(_)
+        )
+    };
+    analysis.is_cut || !analysis.is_complete || analysis.effects.iter().any(is_unseen)
 }
 
 /// Whether a statement sets something for the next transaction only. Servers report the end of
@@ -107,6 +144,58 @@ pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
     };
     match &*analysis.effects {
         [Effect::Set(assignments)] => is_plain_set(analysis) && assignments.iter().all(is_own),
+        _ => false,
+    }
+}
+
+/// Session variables that change no other one and that no statement changes unless it names them.
+/// A `SET` of any other is carried out each time: what it sets may be otherwise by now, or what it
+/// changes beside (`max_join_size` switches `sql_big_selects`).
+const PLAIN_VARIABLES: [&[u8]; 28] = [
+    b"autocommit",
+    b"div_precision_increment",
+    b"foreign_key_checks",
+    b"group_concat_max_len",
+    b"innodb_lock_wait_timeout",
+    b"interactive_timeout",
+    b"join_buffer_size",
+    b"lc_time_names",
+    b"lock_wait_timeout",
+    b"max_execution_time",
+    b"max_heap_table_size",
+    b"max_sort_length",
+    b"max_statement_time",
+    b"net_read_timeout",
+    b"net_write_timeout",
+    b"read_buffer_size",
+    b"read_rnd_buffer_size",
+    b"sort_buffer_size",
+    b"sql_mode",
+    b"sql_notes",
+    b"sql_quote_show_create",
+    b"sql_safe_updates",
+    b"sql_select_limit",
+    b"sql_warnings",
+    b"time_zone",
+    b"tmp_table_size",
+    b"unique_checks",
+    b"wait_timeout",
+];
+
+/// Whether a text is one `SET` that does nothing when the session has all of it already.
+fn is_left_out(analysis: &Analysis) -> bool {
+    let is_plain = |assignment: &Assignment| match assignment {
+        Assignment::Variable { scope: Scope::Session | Scope::LocalDefault, name, .. } => {
+            let is_isolation = matches!(&**name, b"transaction_isolation" | b"tx_isolation");
+            is_isolation || PLAIN_VARIABLES.contains(&&**name)
+        }
+        Assignment::Variable { .. } | Assignment::Role | Assignment::ResourceGroup => false,
+        Assignment::Names { .. } | Assignment::CharacterSet { .. } => true,
+        Assignment::Transaction(setting) => setting.scope == TransactionScope::Session,
+        Assignment::Password | Assignment::DefaultRole => false,
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => is_own_set(analysis) && assignments.iter().all(is_plain),
         _ => false,
     }
 }
@@ -222,7 +311,7 @@ impl Worker {
     /// Answers a `SET` that a server has accepted from this session before and that changes
     /// nothing. False for any other statement, and for a session that is held on a connection.
     pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
-        let Some(known) = statement.known.as_ref().filter(|known| is_own_set(&known.analysis))
+        let Some(known) = statement.known.as_ref().filter(|known| is_left_out(&known.analysis))
         else {
             return false;
         };
@@ -244,7 +333,7 @@ impl Worker {
         }
         // As behind any `SET`, nothing of the statements before is left to be read.
         session.last_conn = None;
-        session.past.learn(statement, &silent, self.greeting.flavor());
+        session.past.learn(statement, &silent, self.greeting.flavor(), None);
         self.stats.counters.statements_answered += 1;
         self.sample(id, statement, None, None, None);
         self.answer_ok(id);

@@ -290,7 +290,8 @@ impl Worker {
     /// reads it is a statement like others, and new ones are not for such servers.
     pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let places = session.map(|session| [session.last_conn, session.insert_conn]);
+        let places = session
+            .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
         for (conn_id, _) in places.into_iter().flatten().flatten() {
             let conn = self.conns.get(conn_id).filter(|conn| conn.list == ConnState::Idle);
             let slot = conn.and_then(|conn| Some((conn.epoch, self.pool.slot(conn.slot)?)));

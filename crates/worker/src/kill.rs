@@ -317,7 +317,11 @@ impl Worker {
                 }
             },
             Phase::Forward(conn) => (*conn, None),
-            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
+            Phase::Login(_)
+            | Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::Closing => {
                 return self.answer_kill(asker, KillAnswer::Done);
             }
         };
@@ -361,7 +365,11 @@ impl Worker {
                 Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => None,
             },
             Phase::Forward(conn) => Some(*conn),
-            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,
+            Phase::Login(_)
+            | Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::Closing => None,
         };
         let seq = match conn {
             Some(conn) => logs_in.or_else(|| self.break_off_seq(conn, id)),

@@ -44,8 +44,10 @@ mod login;
 mod command;
 
 mod analysis;
+mod definition;
 mod modes;
 mod pace;
+mod proof;
 
 mod orders;
 mod rewrite;
@@ -55,6 +57,7 @@ mod split;
 mod admission;
 mod cache;
 mod capture;
+mod change_user;
 mod mirror;
 
 mod acquire;
@@ -65,10 +68,12 @@ mod share;
 mod coalesce;
 
 mod dispatch;
+mod hidden;
 mod prepared;
 
 mod relay;
 
+mod dirt;
 mod release;
 
 mod balance;
@@ -77,6 +82,7 @@ mod events;
 mod explain;
 mod failure;
 mod forward;
+mod globals;
 mod handover;
 mod held;
 mod housekeeping;
@@ -97,7 +103,7 @@ mod tls;
 mod traces;
 mod trackers;
 
-pub use action::{Action, Peer, Side};
+pub use action::{Action, CatalogAsk, Peer, Side};
 pub use analysis::digest_settings;
 pub use client::ClientId;
 pub use conn::MovedConn;
@@ -106,6 +112,7 @@ pub use explain::{ExplainRow, Explaining, explain};
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use moving::MovedClient;
 pub use outbox::Outbox;
+pub use proof::by_worker;
 pub use shared::Shared;
 pub use time::Now;
 pub use trunkline_pool::ConnId;

@@ -45,7 +45,7 @@ pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
 
 /// What `IGNORE_SPACE` in a handshake makes of the SQL mode. Server connections are opened without
 /// it, so that it is state like any other.
-const SPACES_IGNORED: &[u8] = b"CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPACE')";
+pub(crate) const SPACES_IGNORED: &[u8] = b"CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPACE')";
 
 /// The most bytes that a client may send before it is authenticated: attributes are at most
 /// 64 KiB, the rest is short.
@@ -104,6 +104,9 @@ impl Worker {
             timer_ms: 0,
             recent_commands: 0,
             is_mirror: false,
+            changes_user: false,
+            failed_changes: 0,
+            former: None,
         });
         self.numbers.insert(number, id);
         self.touch_client(id);
@@ -211,7 +214,7 @@ impl Worker {
         self.login_read(id, &[]);
     }
 
-    fn login_step(&mut self, id: ClientId, step: Step) {
+    pub(crate) fn login_step(&mut self, id: ClientId, step: Step) {
         if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
             self.act(Action::Wipe);
         }
@@ -243,7 +246,9 @@ impl Worker {
                         ClientRefusal::HandshakeMalformed
                     }
                 });
-                self.close_client(id);
+                if !self.keeps_after(id, because) {
+                    self.close_client(id);
+                }
             }
         }
     }
@@ -266,14 +271,15 @@ impl Worker {
         self.prepare_proof(id, &identity);
         let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
         // A change of user gives the old user's place back before it takes the new one.
-        self.end_session(id);
-        let Some(place) = self.shared.take_user(&user.key(), user.max_connections) else {
+        self.follow_globals();
+        self.part_from_session(id);
+        let Some(place) = self.place_of_user(id, &user) else {
             self.stats.counters.client_refused(ClientRefusal::UserConnections);
             let text = format!(
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 user.name, user.max_connections
             );
-            self.refuse(id, identity.next_seq, 1226, b"42000", &text);
+            self.refuse_change(id, identity.next_seq, 1226, b"42000", &text);
             return;
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
@@ -287,9 +293,9 @@ impl Worker {
         if is_first || self.greeting.flavor() == Flavor::MySql {
             ignore_spaces(&mut state, identity.capabilities);
         }
-        let modes = modes_of(&state, self.greeting.flavor(), false);
+        let modes = modes_of(&state, self.greeting.flavor(), None);
         let session = Session {
-            _place: place,
+            place: Some(place),
             account,
             credential: Arc::new(self.server_credential(&user, &identity.credential)),
             format: ReplyFormat::of(identity.capabilities),
@@ -310,6 +316,8 @@ impl Worker {
             accepted_sets: Vec::new(),
             prepared: Default::default(),
             reading: Default::default(),
+            soiled: Vec::new(),
+            has_asked_names: false,
             lost: None,
             user,
         };
@@ -318,6 +326,7 @@ impl Worker {
         };
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
+        self.begin_autocommit(id);
         self.stats.counters.clients_authenticated += 1;
         self.log_session(id, "MySQL_Client_Connect_OK", String::new);
         match schema {
@@ -382,6 +391,7 @@ impl Worker {
 
     /// Acknowledges the login.
     pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
+        self.forget_former(id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -400,31 +410,6 @@ impl Worker {
         if is_fast_forward {
             self.begin_forward(id);
         }
-    }
-
-    /// `COM_CHANGE_USER`: the client logs in anew on the same connection.
-    pub(crate) fn change_user(&mut self, id: ClientId, payload: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let accounts =
-            LoginAccounts::new(&self.snapshot, &self.shared, &client.peer, client.tls.is_some());
-        let (handshake, step) = ClientHandshake::change_user(
-            session.capabilities,
-            client.nonce,
-            payload,
-            0,
-            &accounts,
-            client.outbox.buf(&mut self.buffers),
-        );
-        client.phase = Phase::Login(Box::new(handshake));
-        self.touch_client(id);
-        let deadline = self.now.ms() + self.snapshot.settings.connect_timeout_client;
-        self.logging_in.push_back((deadline, id));
-        self.login_step(id, step);
     }
 
     /// Answers with an error packet and ends the connection.
@@ -514,7 +499,7 @@ pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities
 }
 
 /// What a login may ask of users.
-struct LoginAccounts<'a> {
+pub(crate) struct LoginAccounts<'a> {
     snapshot: &'a Snapshot,
     shared: &'a Shared,
     host: String,
@@ -524,7 +509,12 @@ struct LoginAccounts<'a> {
 }
 
 impl<'a> LoginAccounts<'a> {
-    fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &'a Peer, is_encrypted: bool) -> Self {
+    pub(crate) fn new(
+        snapshot: &'a Snapshot,
+        shared: &'a Shared,
+        peer: &'a Peer,
+        is_encrypted: bool,
+    ) -> Self {
         let is_secure = peer.is_local || is_encrypted;
         Self { snapshot, shared, host: peer.host(), peer, is_secure, is_encrypted }
     }

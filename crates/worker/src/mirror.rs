@@ -177,6 +177,8 @@ impl Worker {
         copy.known = statement.known.clone();
         copy.stmt_id = statement.stmt_id;
         copy.is_read = statement.is_read;
+        copy.proof = statement.proof;
+        copy.proof_version = statement.proof_version;
         copy.hostgroup = hostgroup;
         copy.orders.timeout_ms = statement.orders.timeout_ms;
         if order.compares {
@@ -283,7 +285,7 @@ impl Worker {
         state.unset_variable("autocommit");
         Some(Box::new(Session {
             user: Arc::clone(&session.user),
-            _place: UserPlace::uncounted(),
+            place: Some(UserPlace::uncounted()),
             account: session.account,
             credential: Arc::clone(&session.credential),
             capabilities: session.capabilities,
@@ -303,6 +305,8 @@ impl Worker {
             accepted_sets: Vec::new(),
             prepared,
             reading: Reading::default(),
+            soiled: Vec::new(),
+            has_asked_names: false,
             lost: None,
             state: self.states.intern(state),
         }))
@@ -363,6 +367,9 @@ impl Worker {
             timer_ms: 0,
             recent_commands: 0,
             is_mirror: true,
+            changes_user: false,
+            failed_changes: 0,
+            former: None,
         });
         self.begin(id, statement);
         self.acquire(id);

@@ -1,53 +1,150 @@
 //! How a session's statements are to be read: what its settings make of quotes and bytes.
 
-use trunkline_protocol::{collation, packet::greeting::Flavor};
+use trunkline_protocol::{
+    collation,
+    packet::{
+        greeting::Flavor,
+        status,
+        track::{Change, Changes},
+    },
+};
 use trunkline_session::tracker::{Charset, SessionState};
 use trunkline_sql::token::{Encoding, Modes};
 
+use crate::login::SPACES_IGNORED;
+
 /// The modes that follow from a session's state. `NO_BACKSLASH_ESCAPES` is known from the status
-/// flags of the server's replies.
-pub(crate) fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: bool) -> Modes {
+/// flags of the server's replies, and a guess until there was one.
+pub(crate) fn modes_of(
+    state: &SessionState,
+    flavor: Flavor,
+    no_backslash_escapes: Option<bool>,
+) -> Modes {
+    let sql_mode = state.variable("sql_mode").filter(|value| **value != *SPACES_IGNORED);
+    let ansi_quotes = sql_mode.and_then(ansi_quotes_of);
     Modes {
-        ansi_quotes: state.variable("sql_mode").is_some_and(has_ansi_quotes),
-        no_backslash_escapes,
+        // Guessed the other way where it is not the default's.
+        ansi_quotes: ansi_quotes.unwrap_or(sql_mode.is_some()),
+        no_backslash_escapes: no_backslash_escapes.unwrap_or(false),
+        guesses_quotes: ansi_quotes.is_none(),
+        guesses_escapes: no_backslash_escapes.is_none(),
         flavor_mariadb: flavor == Flavor::MariaDb,
-        encoding: encoding_of(&client_charset(state, flavor)),
+        encoding: client_charset(state, flavor)
+            .map_or(Encoding::Unknown, |name| Encoding::of(&name)),
+        ignore_space: sql_mode.is_some_and(certainly_ignores_space),
+        oracle: sql_mode.is_some_and(may_be_oracle),
+        // What the servers have in common is known to the analyses.
+        ..Modes::default()
     }
 }
 
-/// Whether a value of `sql_mode` may make double quotes enclose names. A value that is a number
-/// or is computed may.
-fn has_ansi_quotes(value: &[u8]) -> bool {
+/// Whether a value of `sql_mode` certainly lets white space stand before a function's parenthesis:
+/// it is a plain literal that holds this mode, or one that includes it.
+fn certainly_ignores_space(value: &[u8]) -> bool {
+    let literal = match value {
+        [first @ (b'\'' | b'"'), inner @ .., last] if first == last => inner,
+        _ => return false,
+    };
+    let names: [&[u8]; 3] = [b"IGNORE_SPACE", b"ANSI", b"ORACLE"];
+    literal
+        .split(|byte| *byte == b',')
+        .any(|mode| names.iter().any(|name| mode.eq_ignore_ascii_case(name)))
+}
+
+/// Whether a value of `sql_mode` may be MariaDB's ORACLE. A number or a user variable may.
+fn may_be_oracle(value: &[u8]) -> bool {
+    let is_plain_text = matches!(value.first(), Some(b'\'' | b'"'));
+    let is_user_variable = value.first() == Some(&b'@') && value.get(1) != Some(&b'@');
+    let name: &[u8] = b"ORACLE";
+    value.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+        || !is_plain_text && (is_user_variable || value.iter().any(u8::is_ascii_digit))
+}
+
+/// Takes over what a server's reply says of its session's modes.
+pub(crate) fn learn_status(modes: &mut Modes, flags: u16) {
+    modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
+    modes.guesses_escapes = false;
+}
+
+/// What servers' `sql_mode` is by default, as far as their connections have told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct DefaultModes {
+    /// Double quotes enclose strings on some server.
+    has_strings: bool,
+    /// They enclose names on some server.
+    has_names: bool,
+}
+
+impl DefaultModes {
+    /// Takes over what a connection reports of itself when it is new.
+    pub(crate) fn learn(&mut self, changes: &[u8]) {
+        for change in Changes::new(changes) {
+            if let Ok(Change::SystemVariable { name: b"sql_mode", value }) = change {
+                let encloses_names = names_ansi_quotes(value);
+                self.has_names |= encloses_names;
+                self.has_strings |= !encloses_names;
+            }
+        }
+    }
+
+    /// The modes of a session, with what is known instead of a guess.
+    pub(crate) fn settle(self, modes: Modes) -> Modes {
+        let is_default = !modes.ansi_quotes;
+        let is_known = self.has_names != self.has_strings;
+        match modes.guesses_quotes && is_default && is_known {
+            true => Modes { ansi_quotes: self.has_names, guesses_quotes: false, ..modes },
+            false => modes,
+        }
+    }
+}
+
+/// Whether a value of `sql_mode`, as it stands in a `SET`, makes double quotes enclose names;
+/// `None` for one that only a server can evaluate.
+fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
+    let is_plain_text = match value {
+        [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => {
+            inner.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'_' | b',' | b' '))
+        }
+        _ => false,
+    };
+    is_plain_text.then(|| names_ansi_quotes(value))
+}
+
+/// Whether a list of modes holds `ANSI_QUOTES`, or one that stands for it and others.
+fn names_ansi_quotes(value: &[u8]) -> bool {
     let value = value.to_ascii_uppercase();
     let names: [&[u8]; 6] = [b"ANSI", b"ORACLE", b"DB2", b"MSSQL", b"POSTGRESQL", b"MAXDB"];
-    let has_name = |name: &&[u8]| value.windows(name.len()).any(|part| *part == **name);
-    let is_plain_text = matches!(value.first(), Some(b'\'' | b'"'));
-    names.iter().any(has_name) || !is_plain_text && value.iter().any(u8::is_ascii_digit)
+    names.iter().any(|name| value.windows(name.len()).any(|part| part == *name))
 }
 
-/// The character set of the client's texts, in lower case; empty when it is not known.
-fn client_charset(state: &SessionState, flavor: Flavor) -> String {
-    let from_choice = || match &state.charset {
-        Charset::Collation(id) => {
-            collation::lookup(flavor, *id).map(|(charset, _)| charset.as_bytes().to_vec())
-        }
-        Charset::Names(text) | Charset::CharacterSet(text) => Some(text.to_vec()),
-        Charset::Unknown => None,
-    };
-    let own = state.variable("character_set_client").map(<[u8]>::to_vec);
-    let text = own.or_else(from_choice).unwrap_or_default().to_ascii_lowercase();
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let name = text.iter().copied().skip_while(|byte| !is_name(byte)).take_while(is_name);
-    name.map(char::from).collect()
-}
-
-fn encoding_of(charset: &str) -> Encoding {
-    match charset {
-        "big5" | "gbk" | "gb18030" | "gb2312" => Encoding::Chinese,
-        "sjis" | "cp932" => Encoding::ShiftJis,
-        "" | "utf8" | "utf8mb3" | "utf8mb4" | "default" => Encoding::Utf8,
-        _ => Encoding::SingleByte,
+/// The character set of the client's texts, in lower case; `None` when it is not known.
+fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
+    if let Some(value) = state.variable("character_set_client") {
+        return charset_name(value);
     }
+    match &state.charset {
+        Charset::Collation(id) => {
+            collation::lookup(flavor, *id).map(|(charset, _)| charset.to_ascii_lowercase())
+        }
+        Charset::Names(text) | Charset::CharacterSet(text) => charset_name(text),
+        Charset::Unknown => None,
+    }
+}
+
+/// The character set that a text begins with, with or without quotes.
+fn charset_name(text: &[u8]) -> Option<String> {
+    let (quote, text) = match text {
+        [quote @ (b'\'' | b'"'), rest @ ..] => (Some(quote), rest),
+        _ => (None, text),
+    };
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let len = text.iter().take_while(|byte| is_name(byte)).count();
+    let is_whole = match (quote, text.get(len)) {
+        (Some(quote), end) => end == Some(quote),
+        (None, end) => end.is_none_or(u8::is_ascii_whitespace),
+    };
+    let name = text.get(..len).filter(|name| is_whole && !name.is_empty())?;
+    Some(name.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect())
 }
 
 #[cfg(test)]
@@ -58,16 +155,72 @@ mod tests {
     fn modes(change: impl FnOnce(&mut SessionState)) -> Modes {
         let mut state = SessionState::new(Schema::None, Charset::Collation(45));
         change(&mut state);
-        modes_of(&state, Flavor::MySql, false)
+        modes_of(&state, Flavor::MySql, None)
     }
 
     #[test]
     fn quotes_follow_sql_mode() {
-        for (value, expected) in
-            [("'ANSI'", true), ("'STRICT_TRANS_TABLES'", false), ("4", true), ("''", false)]
-        {
+        for (value, expected) in [
+            ("'ANSI'", Some(true)),
+            ("'STRICT_TRANS_TABLES'", Some(false)),
+            ("''", Some(false)),
+            ("4", None),
+            (r"'ANS\I'", None),
+            ("CONCAT('A', 'NSI')", None),
+        ] {
             let modes = modes(|state| state.set_variable("sql_mode", value.as_bytes()));
-            assert_eq!(modes.ansi_quotes, expected, "{value}");
+            let known = (!modes.guesses_quotes).then_some(modes.ansi_quotes);
+            assert_eq!(known, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn issue_16_the_default_sql_mode_is_a_guess_until_servers_tell() {
+        let state = SessionState::new(Schema::None, Charset::Collation(45));
+        let guess = modes_of(&state, Flavor::MySql, None);
+        assert!(guess.guesses_quotes && guess.guesses_escapes);
+        let report = |mode: &str| {
+            let len = |text: &str| u8::try_from(text.len()).expect("short");
+            let mut entry = vec![len("sql_mode")];
+            entry.extend_from_slice(b"sql_mode");
+            entry.push(len(mode));
+            entry.extend_from_slice(mode.as_bytes());
+            let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
+            changes.extend(entry);
+            changes
+        };
+        let mut defaults = DefaultModes::default();
+        assert_eq!(defaults.settle(guess), guess);
+        defaults.learn(&report("STRICT_TRANS_TABLES"));
+        let settled = defaults.settle(guess);
+        assert!(!settled.guesses_quotes && !settled.ansi_quotes);
+        let mut others = DefaultModes::default();
+        others.learn(&report("ANSI_QUOTES"));
+        let settled = others.settle(guess);
+        assert!(!settled.guesses_quotes && settled.ansi_quotes);
+        // Two servers that differ.
+        defaults.learn(&report("ANSI_QUOTES"));
+        assert!(defaults.settle(guess).guesses_quotes);
+        let mut modes = guess;
+        learn_status(&mut modes, status::NO_BACKSLASH_ESCAPES);
+        assert!(modes.no_backslash_escapes && !modes.guesses_escapes);
+    }
+
+    #[test]
+    fn spaces_and_sequences_follow_sql_mode() {
+        for (value, ignore_space, oracle) in [
+            ("'IGNORE_SPACE'", true, false),
+            ("'STRICT_TRANS_TABLES,ignore_space'", true, false),
+            ("'ANSI'", true, false),
+            ("'ORACLE'", true, true),
+            ("'NO_IGNORE_SPACE'", false, false),
+            ("CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPACE')", false, false),
+            ("@saved", false, true),
+            ("8", false, true),
+            ("''", false, false),
+        ] {
+            let modes = modes(|state| state.set_variable("sql_mode", value.as_bytes()));
+            assert_eq!((modes.ignore_space, modes.oracle), (ignore_space, oracle), "{value}");
         }
     }
 
@@ -78,10 +231,23 @@ mod tests {
             modes(|state| state.set_charset(charset)).encoding
         };
         assert_eq!(modes(|_| {}).encoding, Encoding::Utf8);
-        assert_eq!(named("gbk COLLATE gbk_bin"), Encoding::Chinese);
-        assert_eq!(named("'cp932'"), Encoding::ShiftJis);
-        assert_eq!(named("latin1"), Encoding::SingleByte);
+        for (text, expected) in [
+            ("gbk COLLATE gbk_bin", Encoding::Gbk),
+            ("'cp932'", Encoding::ShiftJis),
+            ("latin1", Encoding::Latin),
+            ("koi8r", Encoding::SingleByte),
+            ("cp866", Encoding::Dos),
+            ("gb2312", Encoding::SingleByte),
+            ("UTF8MB4", Encoding::Utf8),
+            ("DEFAULT", Encoding::Unknown),
+            (r"'utf8\mb4'", Encoding::Unknown),
+            ("x'67626B'", Encoding::Unknown),
+            ("@gbk", Encoding::Unknown),
+            ("ucs2", Encoding::Unknown),
+        ] {
+            assert_eq!(named(text), expected, "{text}");
+        }
         let modes = modes(|state| state.set_variable("character_set_client", b"'big5'"));
-        assert_eq!(modes.encoding, Encoding::Chinese);
+        assert_eq!(modes.encoding, Encoding::Big5);
     }
 }

@@ -46,7 +46,7 @@ pub struct MovedClient {
 #[derive(Debug)]
 struct MovedSession {
     user: Arc<User>,
-    place: UserPlace,
+    place: Option<UserPlace>,
     account: AccountKey,
     credential: Arc<Credential>,
     capabilities: Capabilities,
@@ -130,7 +130,8 @@ impl Worker {
         let Some(client) = self.clients.remove(id) else { return };
         self.numbers.remove(&client.number);
         let Some(session) = client.session else { return };
-        let session = *session;
+        let mut session = *session;
+        self.reset_soiled(id, std::mem::take(&mut session.soiled));
         debug_assert!(session.leases.is_empty() && session.lost.is_none());
         let moved = Box::new(MovedClient {
             peer: client.peer,
@@ -141,7 +142,7 @@ impl Worker {
             active_ms: client.active_ms,
             session: MovedSession {
                 user: session.user,
-                place: session._place,
+                place: session.place,
                 account,
                 credential: session.credential,
                 capabilities: session.capabilities,
@@ -172,7 +173,7 @@ impl Worker {
         let MovedClient { peer, address_place, number, nonce, tls, active_ms, session } = moved;
         let mut own = Session {
             user: session.user,
-            _place: session.place,
+            place: session.place,
             account: self.accounts.intern(session.account),
             credential: session.credential,
             capabilities: session.capabilities,
@@ -187,13 +188,15 @@ impl Worker {
             // Keys of the other worker's connections mean others here.
             last_conn: None,
             insert_conn: None,
-            past: session.past,
+            past: session.past.elsewhere(),
             told: session.told,
             status: session.status,
             next_flag: session.next_flag,
             accepted_sets: session.accepted_sets,
             prepared: Default::default(),
             reading: Default::default(),
+            soiled: Vec::new(),
+            has_asked_names: false,
             lost: None,
         };
         self.unpack_stmts(&mut own, session.stmts);
@@ -217,6 +220,9 @@ impl Worker {
             timer_ms: 0,
             recent_commands: 0,
             is_mirror: false,
+            changes_user: false,
+            failed_changes: 0,
+            former: None,
         });
         self.numbers.insert(number, id);
         self.away.remove(&number);
@@ -260,6 +266,7 @@ fn is_mobile(client: &Client) -> bool {
     let session = client.session.as_ref();
     client.has_place
         && !client.is_mirror
+        && client.failed_changes == 0
         && client.packing.is_none()
         && session.is_some_and(|session| {
             session.leases.is_empty()

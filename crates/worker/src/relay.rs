@@ -171,7 +171,7 @@ impl Worker {
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.drain_inbox(id),
-            Phase::Login(_) | Phase::AwaitKill(_) | Phase::Closing => return,
+            Phase::Login(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => return,
         };
         self.let_go_on(conn_id);
     }
@@ -212,11 +212,14 @@ impl Worker {
                 None => self.synchronised(client, id, set),
             },
             Owner::Prepare(client) => self.prepared_again(client, id, outcome),
+            Owner::Again => self.free_if_quiet(id),
             Owner::Setup => {
+                self.trackers_are_on(&outcome);
                 if let Some(error) = outcome.error {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.log(true, || format!("a server refused session trackers: {text}"));
                 }
+                self.default_modes.learn(&outcome.changes);
                 self.free_if_quiet(id);
                 self.dump_when_quiet(id);
             }

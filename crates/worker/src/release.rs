@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
@@ -10,7 +11,7 @@ use trunkline_protocol::{
     response::Outcome,
 };
 use trunkline_session::tracker::{
-    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
+    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change, reports_lasting,
 };
 use trunkline_sql::analysis::{Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
@@ -19,8 +20,10 @@ use crate::{
     ClientId, Worker,
     client::{Ending, Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
+    dirt::{Dirt, RESET, dirt_of},
     infile::Upload,
-    modes::modes_of,
+    modes::{learn_status, modes_of},
+    proof::proof_of,
     timer::was_told_timed_out,
     trackers::ask_trackers,
 };
@@ -78,6 +81,7 @@ impl Worker {
         }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
+        let lasts = is_tainted && reports_lasting(&outcome);
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
         if let Some(known) = statement.known.as_ref().filter(|_| was_run && has_run) {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
@@ -90,10 +94,18 @@ impl Worker {
         if statement.mirrored.is_some() {
             self.finish_half(conn_id, &mut statement, &outcome);
         }
+        if matches!(stage, Stage::Shared(_)) {
+            self.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
+        }
         let is_released = self.doom_released(id, conn_id, &statement, &outcome);
         self.retire(statement);
         match stage {
-            Stage::Shared(_) if is_tainted => self.clean_shared(conn_id),
+            Stage::Shared(_) if is_tainted => {
+                if let Some(conn) = self.conns.get_mut(conn_id).filter(|_| lasts) {
+                    conn.is_doomed = true;
+                }
+                self.clean_shared(conn_id);
+            }
             Stage::Shared(_) => {
                 self.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
                 self.settle_shared(conn_id, Some(took_us));
@@ -114,6 +126,7 @@ impl Worker {
             self.drop_fill(&mut statement);
         }
         statement.mirrored = None;
+        statement.definition = None;
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
@@ -153,23 +166,29 @@ impl Worker {
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
         let is_set = analysis.is_some_and(crate::held::is_own_set);
         let before = is_set.then(|| Arc::clone(&session.state));
+        let purpose = &statement.purpose;
+        let in_transaction =
+            crate::held::is_in_transaction(session, conn_id, purpose, analysis, outcome);
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;
-            session.modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
+            learn_status(&mut session.modes, flags);
         }
-        let in_transaction =
-            crate::held::is_in_transaction(session, &statement.purpose, analysis, outcome);
         // One that fails leaves its own error.
         let reads_warnings = outcome.error.is_none()
             && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         if !reads_warnings {
-            session.past.learn(statement, outcome, flavor);
+            let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
+            let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
+            session.past.learn(statement, outcome, flavor, here);
         }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
         };
         let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
         lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
+        if let Some(flags) = outcome.status {
+            lease.is_in_trans = flags & status::IN_TRANS != 0;
+        }
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         if !reads_warnings {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
@@ -187,15 +206,24 @@ impl Worker {
             pins.unpin(PinReason::TemporaryTable);
         }
         crate::held::follow_status(pins, analysis, outcome);
+        let state = applied.as_ref().and_then(|applied| applied.state.as_ref());
+        let state = state.unwrap_or(&session.state);
+        crate::hidden::hold(pins, state, analysis, self.shared.finds_by_null());
         if has_run {
             statement.orders.hold(pins);
+        }
+        let hidden = statement.proof.hidden;
+        let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
+        if has_run && leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
+            // A view or trigger may have set a variable or taken a lock.
+            pins.pin(PinReason::Routine);
         }
         let applied = applied.unwrap_or_default();
         if let Some(state) = applied.state {
             let state = self.states.intern(state);
             session.state = state;
-            let no_backslash_escapes = session.status & status::NO_BACKSLASH_ESCAPES != 0;
-            session.modes = modes_of(&session.state, flavor, no_backslash_escapes);
+            session.modes = modes_of(&session.state, flavor, session.modes.escapes());
+            session.modes = self.default_modes.settle(session.modes);
         }
         if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
             ask_trackers(&mut session.told, analysis);
@@ -214,6 +242,16 @@ impl Worker {
             if session.past.learn_insert_id(last, is_here, statement, outcome) {
                 session.insert_conn = here;
             }
+            let dirt = analysis.filter(|_| has_run && was_run).and_then(|analysis| {
+                let proof = proof_of(&self.shared, statement);
+                dirt_of(analysis, proof, outcome, trust)
+            });
+            if let Some(dirt) = dirt {
+                conn.soil(dirt);
+                if !session.soiled.contains(&conn_id) {
+                    session.soiled.push(conn_id);
+                }
+            }
             // One that could not be prepared may have gone out before its session's state.
             if was_run {
                 conn.follow_transaction_tracker(&state);
@@ -224,6 +262,9 @@ impl Worker {
             self.renew_trackers(id, conn_id, &unreported);
         }
         self.note_pins(id, conn_id, statement);
+        if let Some(analysis) = analysis.filter(|_| has_run) {
+            self.learn_globals(conn_id, analysis);
+        }
         if let Some(before) = before {
             self.remember_set(id, conn_id, statement, outcome, &before);
         }
@@ -259,7 +300,7 @@ impl Worker {
                 Some(error) => {
                     self.stats.counters.client_refused(ClientRefusal::UnknownSchema);
                     let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.refuse(id, *seq, error.code, &error.sqlstate, &text);
+                    self.refuse_change(id, *seq, error.code, &error.sqlstate, &text);
                 }
             },
             Purpose::Reset if succeeded => {
@@ -267,6 +308,9 @@ impl Worker {
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.reset();
+                }
+                if let Some(conn) = self.conns.get_mut(conn_id) {
+                    conn.was_reset();
                 }
                 self.forget_stmts(conn_id);
                 self.forget_conn_state(conn_id);
@@ -372,8 +416,9 @@ impl Worker {
         for lease in session.leases {
             self.free_lease(&lease);
         }
+        self.reset_soiled(id, session.soiled);
         if has_plant!(self, UserPlaceLeaked) {
-            std::mem::forget(session._place);
+            std::mem::forget(session.place);
         }
     }
 
@@ -439,7 +484,7 @@ impl Worker {
             return;
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
-        if conn.is_doomed {
+        if conn.is_doomed || conn.dirt == Some(Dirt::Ends) {
             return self.drop_conn(conn_id);
         }
         if conn.kills > 0 {
@@ -453,7 +498,7 @@ impl Worker {
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.stats.counters.server_connections_reset += 1;
         self.write_server(conn_id, |out| {
-            put_payload(out, 0, &[0x1F]);
+            put_payload(out, 0, RESET);
         });
     }
 
@@ -463,6 +508,7 @@ impl Worker {
             return;
         };
         conn.was_killed = false;
+        conn.was_reset();
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.leave(ConnState::Resetting);
         }
@@ -473,7 +519,7 @@ impl Worker {
 
     /// After a reset the schema is as it was, variables have their defaults, and servers differ
     /// in the character set. They do not know the schema's own any more.
-    fn forget_conn_state(&mut self, conn_id: ConnId) {
+    pub(crate) fn forget_conn_state(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -536,8 +582,8 @@ impl Worker {
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
-            self.refuse(id, seq, code, sqlstate, text);
-            return false;
+            self.refuse_change(id, seq, code, sqlstate, text);
+            return self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
         }
         self.note_error(id, code, sqlstate, text);
         self.write_client(id, |out| {

@@ -38,6 +38,7 @@ impl Worker {
     /// What the servers greet with has become known or has changed; new clients see it.
     pub fn apply_greeting(&mut self, greeting: Arc<Greeting>) {
         self.greeting = greeting;
+        self.analyses.learn_version(self.shared.server_version());
     }
 
     pub(crate) fn resize_cache(&self) {

@@ -2,12 +2,13 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::status;
 use trunkline_rules::{Answer, Question};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect, TransactionEffect},
+    analysis::{Analysis, Depends, Effect, TableAccess, TransactionEffect},
     hint::Hints,
     token::Modes,
 };
@@ -51,6 +52,8 @@ pub(crate) struct Routed {
     pub rewritten: Option<Rewritten>,
     /// The only server that it is to run on.
     pub server: Option<Box<ServerKey>>,
+    /// What is proven of it where it goes.
+    pub proof: Proof,
 }
 
 /// What the statement is asked about for.
@@ -91,16 +94,19 @@ impl Worker {
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         // One that a rule answers leaves the session as it is.
         if let Some(route) = ruling.answer {
-            return Routed { route, orders, rewritten, server: None };
+            let proof = Proof::NOTHING;
+            return Routed { route, orders, rewritten, server: None, proof };
         }
+        let default = self.default_hostgroup(id);
+        let own = self.proof_at(id, known, default);
         self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         let mut server = None;
         if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
-            hostgroup = self.hinted(id, known, hints).or(hostgroup);
-            server = self.hinted_server(id, known, hints);
+            hostgroup = self.hinted(id, own, hints).or(hostgroup);
+            server = self.hinted_server(id, own, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
         let limited = match self.limits.is_empty() || asking == Asking::Prepare {
@@ -112,9 +118,19 @@ impl Worker {
             if hostgroup.is_none() && asking != Asking::Prepare {
                 self.leave_reader(id, &known.analysis);
             }
-            self.route_decided(id, hostgroup, Some(&known))
+            self.route_decided(id, hostgroup, Some(&known), own.reads)
         });
-        Routed { route, orders, rewritten, server }
+        let proof = match hostgroup_of(&route) {
+            // The servers of another group may have other tables.
+            Some(to) if to != default => self.proof_at(id, &known, to),
+            Some(_) | None => own,
+        };
+        Routed { route, orders, rewritten, server, proof }
+    }
+
+    fn default_hostgroup(&self, id: ClientId) -> HostgroupId {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        session.map_or_else(HostgroupId::default, |session| session.user.default_hostgroup)
     }
 
     /// Asks the rules, and fast routing behind them.
@@ -182,35 +198,35 @@ impl Worker {
     }
 
     /// The hostgroup that a statement's comments name.
-    fn hinted(&self, id: ClientId, known: &Known, hints: &Hints) -> Option<HostgroupId> {
+    fn hinted(&self, id: ClientId, proof: Proof, hints: &Hints) -> Option<HostgroupId> {
         let session = self.clients.get(id)?.session.as_ref()?;
         let default = session.user.default_hostgroup;
         let group = self.snapshot.writer_group(default);
         let autocommit_off = session.state.is_autocommit_off();
         let is_online = |readers| self.pool.has_online(readers, self.now.ms());
-        hinted(hints, default, group, &known.analysis, autocommit_off, is_online)
+        hinted(hints, default, group, proof.reads, autocommit_off, is_online)
     }
 
     /// The server that a statement's comments name.
-    fn hinted_server(&self, id: ClientId, known: &Known, hints: &Hints) -> Option<Box<ServerKey>> {
+    fn hinted_server(&self, id: ClientId, proof: Proof, hints: &Hints) -> Option<Box<ServerKey>> {
         let session = self.clients.get(id)?.session.as_ref()?;
         let autocommit_off = session.state.is_autocommit_off();
         let default = session.user.default_hostgroup;
-        let analysis = &known.analysis;
-        hinted_server(hints, &self.snapshot, default, analysis, autocommit_off, self.now.ms())
+        let now_ms = self.now.ms();
+        hinted_server(hints, &self.snapshot, default, proof.reads, autocommit_off, now_ms)
             .map(|key| Box::new(key.clone()))
     }
 
     /// Decides for a command without a text: as for one that may write.
     pub(crate) fn route_plain(&mut self, id: ClientId) -> Route {
-        self.route_decided(id, None, None)
+        self.route_decided(id, None, None, false)
     }
 
-    /// A transaction that only reads, on a reader, ends with what begins another that may write, or
-    /// locks tables: that is for the writer. Nothing is lost with it, so that the reset of its
-    /// connection is as good as a `COMMIT`.
+    /// A transaction that only reads, on a reader, ends with what begins another that may write,
+    /// locks tables or commits by itself: that is for the writer. Nothing is lost
+    /// with it, so that the reset of its connection is as good as a `COMMIT`.
     fn leave_reader(&mut self, id: ClientId, analysis: &Analysis) {
-        if analysis.statements != 1 || !begins_for_writer(analysis) {
+        if !ends_for_writer(analysis) {
             return;
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
@@ -236,15 +252,14 @@ impl Worker {
         id: ClientId,
         decided: Option<HostgroupId>,
         known: Option<&Rc<Known>>,
+        reads: bool,
     ) -> Route {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else {
             return Route::Hostgroup(HostgroupId::default());
         };
-        let strays =
-            has_plant!(self, SplitIgnoresTransaction) && known.is_some_and(|known| known.is_read());
-        if strays {
-            return Route::Hostgroup(self.split(session, known));
+        if has_plant!(self, SplitIgnoresTransaction) && reads {
+            return Route::Hostgroup(self.split(session, known, reads));
         }
         if let Some(lease) = session.transaction_lease()
             && (session.user.transaction_persistent || decided.is_none())
@@ -256,10 +271,12 @@ impl Worker {
             None => {
                 let group = self.snapshot.writer_group(session.user.default_hostgroup);
                 let readers = group.map(|group| group.reader_hostgroup);
-                if let Some(lease) = held_lease(session, known.map(|known| &**known), readers) {
+                if let Some(lease) =
+                    held_lease(session, known.map(|known| &**known), reads, readers)
+                {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
-                self.split(session, known)
+                self.split(session, known, reads)
             }
         };
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
@@ -272,12 +289,23 @@ impl Worker {
     }
 
     /// The automatic read/write split, for a session that holds no connection.
-    fn split(&self, session: &Session, known: Option<&Rc<Known>>) -> HostgroupId {
+    fn split(&self, session: &Session, known: Option<&Rc<Known>>, reads: bool) -> HostgroupId {
         let default = session.user.default_hostgroup;
         let group = self.snapshot.writer_group(default);
         let is_online = |readers| self.pool.has_online(readers, self.now.ms());
         let analysis = known.map(|known| &known.analysis);
-        split(group, analysis, session.state.is_autocommit_off(), is_online).hostgroup(default)
+        let autocommit_off = session.state.is_autocommit_off();
+        split(group, analysis, reads, autocommit_off, is_online).hostgroup(default)
+    }
+}
+
+/// Where a statement goes, if it goes to a server.
+pub(crate) fn hostgroup_of(route: &Route) -> Option<HostgroupId> {
+    match route {
+        Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
+            Some(*hostgroup)
+        }
+        Route::Error(_) | Route::Limited(_) | Route::Ok(_) => None,
     }
 }
 
@@ -296,38 +324,42 @@ fn next_chance(mut number: u64) -> u64 {
 }
 
 /// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
-/// where its last statement ran, for one that reads what that left (one that may write follows it
-/// to no reader); else where there is what it gives back, a lock; else the first that holds more
-/// than what reads left on one of the `readers`, which nothing but reads may follow there.
+/// where its last statement ran, for one that reads what that left; else where there is what it
+/// gives back, a lock; else the first that holds more than what reads left there. What may write
+/// follows nothing to one of the `readers`, whatever holds the session there.
 fn held_lease<'a>(
     session: &'a Session,
     known: Option<&Known>,
+    is_read: bool,
     readers: Option<HostgroupId>,
 ) -> Option<&'a Lease> {
     let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
     let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
     let reads_last = left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
-    let is_read = known.is_some_and(Known::is_read);
     let may_follow = |lease: &&Lease| is_read || Some(lease.hostgroup) != readers;
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
     let last = last.filter(may_follow);
     // Of two, the one that has what it gives back.
     let ends = known.and_then(|known| given_back(&known.analysis));
-    let ended = session.leases.iter().find(|lease| ends.is_some_and(|it| lease.pins.has(it)));
-    let binds = |lease: &&Lease| Some(lease.hostgroup) != readers || !holds_reads_only(lease);
+    let gives_back = |lease: &&Lease| ends.is_some_and(|reason| lease.pins.has(reason));
+    let ended = session.leases.iter().find(gives_back);
+    let binds =
+        |lease: &&Lease| Some(lease.hostgroup) != readers || is_read && !holds_reads_only(lease);
     last.or(ended).or_else(|| session.leases.iter().find(binds))
 }
 
-/// What a statement gives back.
+/// What a statement gives back, or asks for.
 fn given_back(analysis: &Analysis) -> Option<PinReason> {
-    analysis.effects.iter().find_map(|effect| match effect {
+    let given = analysis.effects.iter().find_map(|effect| match effect {
         Effect::UnlockTables => Some(PinReason::TableLock),
-        Effect::ReleaseLock(_) | Effect::ReleaseAllLocks => Some(PinReason::NamedLock),
+        // One that is named is released by a statement that does nothing else.
+        Effect::ReleaseLock(Some(_)) | Effect::ReleaseAllLocks => Some(PinReason::NamedLock),
         Effect::DropTable { temporary: true, .. } => Some(PinReason::TemporaryTable),
         Effect::HandlerClose(_) => Some(PinReason::Handler),
         _ => None,
-    })
+    });
+    given.or(analysis.depends.contains(Depends::SEQUENCE).then_some(PinReason::Sequence))
 }
 
 /// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts
@@ -341,8 +373,25 @@ fn is_of_reads(reason: PinReason) -> bool {
     matches!(reason, PinReason::FoundRows | PinReason::Warnings)
 }
 
-/// Whether a statement commits what is open and begins what may need the writer.
-fn begins_for_writer(analysis: &Analysis) -> bool {
-    matches!(analysis.transaction, TransactionEffect::Begin { read_only: false, .. })
-        || analysis.effects.contains(&Effect::LockTables)
+/// Whether a text ends what is open, and what it does then may need the writer.
+fn ends_for_writer(analysis: &Analysis) -> bool {
+    use TransactionEffect as Tx;
+    if analysis.effects.contains(&Effect::LockTables) {
+        return true;
+    }
+    if analysis.statements == 1 {
+        let transaction = analysis.transaction;
+        return matches!(transaction, Tx::Begin { read_only: false, .. } | Tx::ImplicitCommit);
+    }
+    // Of several statements those behind the end may write, unless all are known to read.
+    let references = &analysis.references;
+    let reads = references.tables.iter().all(|table| table.access == TableAccess::Read);
+    analysis.effects.iter().any(|effect| match effect {
+        Effect::Transaction(Tx::Begin { read_only, .. }) => !read_only,
+        Effect::Transaction(Tx::ImplicitCommit | Tx::SetAutocommit(_)) => true,
+        Effect::Transaction(Tx::Commit { .. } | Tx::Rollback { .. }) => {
+            !references.is_whole || !reads
+        }
+        _ => false,
+    })
 }

@@ -40,6 +40,7 @@ impl Worker {
             Phase::Login(_) => ("login", rested_us, None),
             Phase::Idle | Phase::Closing => ("idle", rested_us, None),
             Phase::AwaitKill(_) => ("killing", rested_us, None),
+            Phase::AwaitNames(_) => ("waiting", rested_us, None),
             Phase::Forward(_) => ("forwarding", rested_us, None),
             Phase::Running(statement) => {
                 let doing = match statement.stage {

@@ -9,15 +9,18 @@
 
 use std::sync::Arc;
 
+use trunkline_catalog::Catalog;
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
 use trunkline_sql::analysis::Depends;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
 use crate::{
     ClientId, Side, Worker,
-    client::{Phase, Purpose, Stage},
+    client::{Client, Phase, Purpose, Stage},
     conn::{Conn, Owner},
+    dispatch::LOST,
     prepared::runs_among_others,
+    table::Table,
 };
 
 /// A longer command has a connection of its own, bytes.
@@ -73,6 +76,7 @@ impl Worker {
             && known.analysis.depends == Depends::empty()
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
+            && !session.state.finds_inserted_by_null(self.shared.finds_by_null())
             && statement.frames.len() <= COMMAND_LEN_MAX
             && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX);
         if !fits {
@@ -108,6 +112,7 @@ impl Worker {
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
             let fits = conn.account == account
+                && conn.dirt.is_none()
                 && Arc::ptr_eq(&conn.state, &state)
                 && conn.schemas_defined == defined
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
@@ -137,7 +142,8 @@ impl Worker {
     /// the first on one that is shared from now on.
     pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
+        conn.dirt.is_none()
+            && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
             && conn.schemas_defined == self.shared.schemas_defined()
             && self.depth_max(id, conn.hostgroup).is_some_and(|max| conn.in_flight.len() < max)
             && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
@@ -254,9 +260,12 @@ impl Worker {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
+        let (clients, catalog) = (&self.clients, self.shared.catalog());
         let mut behind = Vec::new();
         for entry in conn.in_flight.iter_mut().skip(1) {
-            if let Owner::Client(client) = entry.owner {
+            if let Owner::Client(client) = entry.owner
+                && may_be_sent_twice(clients, catalog, client)
+            {
                 debug_assert!(!entry.relay.has_begun());
                 if !is_delivered {
                     entry.owner = Owner::Nobody;
@@ -284,12 +293,16 @@ impl Worker {
         debug_assert!(conn.list == ConnState::Shared);
         conn.list = ConnState::Resetting;
         let is_quiet = conn.in_flight.is_empty();
-        let mut behind = Vec::new();
+        let (clients, catalog) = (&self.clients, self.shared.catalog());
+        let (mut behind, mut lost) = (Vec::new(), Vec::new());
         for entry in &mut conn.in_flight {
             if let Owner::Client(client) = entry.owner {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
-                behind.push(client);
+                match may_be_sent_twice(clients, catalog, client) {
+                    true => behind.push(client),
+                    false => lost.push(client),
+                }
             }
         }
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
@@ -301,6 +314,9 @@ impl Worker {
         }
         for client in behind {
             self.send_elsewhere(client);
+        }
+        for client in lost {
+            self.fail_statement(client, 2013, b"HY000", LOST);
         }
     }
 
@@ -362,6 +378,18 @@ impl Worker {
     pub(crate) fn adapt_patience(&mut self) {
         self.patience.adapt();
     }
+}
+
+/// Whether the statement that a client has under way may be sent once more.
+fn may_be_sent_twice(
+    clients: &Table<ClientId, Client>,
+    catalog: &Catalog,
+    client: ClientId,
+) -> bool {
+    clients.get(client).is_some_and(|client| {
+        matches!(&client.phase, Phase::Running(statement)
+            if statement.may_be_sent_twice(catalog))
+    })
 }
 
 #[cfg(test)]

@@ -7,12 +7,15 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
 use trunkline_cache::Cache;
+use trunkline_catalog::Catalog;
 use trunkline_session::{Credential, frontend::Attribute};
+use trunkline_sql::version::ServerVersion;
+use trunkline_topology::HostgroupId;
 
 use crate::{addresses::Addresses, names::HostNames};
 
@@ -21,6 +24,12 @@ use crate::{addresses::Addresses, names::HostNames};
 pub struct Shared {
     clients: AtomicU32,
     schemas_defined: AtomicU64,
+    finds_by_null: AtomicBool,
+    /// [`ServerVersion::to_bits`] of the version that all servers have.
+    server_version: AtomicU16,
+    globals_set: AtomicU64,
+    /// Hostgroups whose servers begin sessions with autocommit off.
+    autocommit_off: Mutex<Vec<HostgroupId>>,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
@@ -30,6 +39,7 @@ pub struct Shared {
     /// Commands of the last second, by worker.
     loads: Mutex<Vec<Option<u64>>>,
     cache: Arc<Cache>,
+    catalog: Arc<Catalog>,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +58,18 @@ impl Shared {
         Self { public_key_pem, verified_max, ..Self::default() }
     }
 
+    /// Takes over the version that all servers have, unknown where they differ; whether it is
+    /// another one. Workers look at it when they are given a greeting.
+    pub fn set_server_version(&self, version: ServerVersion) -> bool {
+        let bits = version.to_bits();
+        self.server_version.swap(bits, Relaxed) != bits
+    }
+
+    /// The version that all servers have, as far as it is known.
+    pub(crate) fn server_version(&self) -> ServerVersion {
+        ServerVersion::from_bits(self.server_version.load(Relaxed))
+    }
+
     /// With what the proxy tells servers of itself when it logs in.
     #[must_use]
     pub fn with_attributes<'a>(
@@ -59,6 +81,17 @@ impl Shared {
             |(name, value): (&str, String)| (name.as_bytes().into(), value.into_bytes().into());
         self.attributes = pairs.map(bytes).collect();
         self
+    }
+
+    /// With what is known of names.
+    #[must_use]
+    pub fn with_catalog(self, catalog: Arc<Catalog>) -> Self {
+        Self { catalog, ..self }
+    }
+
+    /// What names mean on the servers.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
     }
 
     /// What the proxy tells servers of itself.
@@ -111,6 +144,31 @@ impl Shared {
         self.addresses.forget_failing()
     }
 
+    /// What new sessions begin with was set on a server.
+    pub(crate) fn set_globals(&self) {
+        self.globals_set.fetch_add(1, Relaxed);
+    }
+
+    /// How often that happened.
+    pub(crate) fn globals_set(&self) -> u64 {
+        self.globals_set.load(Relaxed)
+    }
+
+    /// Says whether servers of a hostgroup begin sessions with autocommit off.
+    pub(crate) fn set_autocommit_off(&self, hostgroup: HostgroupId, is_off: bool) {
+        let mut off = self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner);
+        off.retain(|known| *known != hostgroup);
+        if is_off {
+            off.push(hostgroup);
+        }
+    }
+
+    /// Whether they do, as far as is known.
+    pub(crate) fn is_autocommit_off(&self, hostgroup: HostgroupId) -> bool {
+        let off = self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner);
+        off.contains(&hostgroup)
+    }
+
     /// A schema was made or has got other defaults.
     pub(crate) fn define_schema(&self) {
         self.schemas_defined.fetch_add(1, Relaxed);
@@ -119,6 +177,16 @@ impl Shared {
     /// How often that happened.
     pub(crate) fn schemas_defined(&self) -> u64 {
         self.schemas_defined.load(Relaxed)
+    }
+
+    /// A server has `sql_auto_is_null` on for new sessions.
+    pub(crate) fn find_by_null(&self) {
+        self.finds_by_null.store(true, Relaxed);
+    }
+
+    /// Whether a server was met that has.
+    pub(crate) fn finds_by_null(&self) -> bool {
+        self.finds_by_null.load(Relaxed)
     }
 
     /// Says how busy a worker is, and gives what all of them have said last, if all have. Once a

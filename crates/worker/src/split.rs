@@ -3,7 +3,7 @@
 
 use trunkline_config::{ServerEntry, Snapshot};
 use trunkline_sql::{
-    analysis::{Access, Analysis, TransactionEffect},
+    analysis::{Analysis, TransactionEffect},
     hint::{Hints, RouteHint},
 };
 use trunkline_topology::{
@@ -57,11 +57,13 @@ impl Split {
 }
 
 /// Splits for a session that holds no connection. `group` is the group of which the user's
-/// default hostgroup is the writer, `statement` is `None` for a command without a text, and
-/// `is_online` says whether a hostgroup has a server that takes statements.
+/// default hostgroup is the writer, `statement` is `None` for a command without a text, `reads`
+/// whether it is proven to have no effects, and `is_online` says whether a hostgroup has a server
+/// that takes statements.
 pub fn split(
     group: Option<&ReplicationGroup>,
     statement: Option<&Analysis>,
+    reads: bool,
     autocommit_off: bool,
     is_online: impl FnOnce(HostgroupId) -> bool,
 ) -> Split {
@@ -76,9 +78,8 @@ pub fn split(
     };
     let begins_read_only = analysis.statements == 1
         && matches!(analysis.transaction, TransactionEffect::Begin { read_only: true, .. });
-    let only_reads = analysis.access == Access::CertainlyReads
-        && analysis.transaction == TransactionEffect::None
-        && analysis.depends.is_empty();
+    let only_reads =
+        reads && analysis.transaction == TransactionEffect::None && analysis.depends.is_empty();
     if !only_reads && !begins_read_only {
         return Split::MayWrite;
     }
@@ -100,7 +101,7 @@ pub fn hinted(
     hints: &Hints,
     default: HostgroupId,
     group: Option<&ReplicationGroup>,
-    statement: &Analysis,
+    reads: bool,
     autocommit_off: bool,
     is_online: impl FnOnce(HostgroupId) -> bool,
 ) -> Option<HostgroupId> {
@@ -111,8 +112,7 @@ pub fn hinted(
         RouteHint::Master => Some(default),
         RouteHint::Slave => {
             let readers = group?.reader_hostgroup;
-            let only_reads = statement.access == Access::CertainlyReads && !autocommit_off;
-            (only_reads && is_online(readers)).then_some(readers)
+            (reads && !autocommit_off && is_online(readers)).then_some(readers)
         }
         RouteHint::Server(_) => None,
     }
@@ -126,7 +126,7 @@ pub fn hinted_server<'a>(
     hints: &Hints,
     snapshot: &'a Snapshot,
     default: HostgroupId,
-    statement: &Analysis,
+    reads: bool,
     autocommit_off: bool,
     now_ms: u64,
 ) -> Option<&'a ServerKey> {
@@ -146,7 +146,7 @@ pub fn hinted_server<'a>(
     let key = &entries().find(|entry| is_own(entry.key.hostgroup)).or(entries().next())?.key;
     let servers = &snapshot.hostgroup(key.hostgroup)?.servers;
     let server = servers.iter().find(|server| server.key == *key)?;
-    let only_reads = statement.access == Access::CertainlyReads && !autocommit_off;
+    let only_reads = reads && !autocommit_off;
     let is_reader =
         snapshot.replication.iter().any(|group| group.reader_hostgroup == key.hostgroup);
     let is_online = server.weight > 0 && server.health.state(now_ms) == ServerState::Online;
@@ -156,7 +156,10 @@ pub fn hinted_server<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trunkline_sql::{analysis::analyse, token::Modes};
+    use trunkline_sql::{
+        analysis::{Access, analyse},
+        token::Modes,
+    };
 
     const READERS: HostgroupId = HostgroupId(20);
 
@@ -170,7 +173,8 @@ mod tests {
         let auto = group(ReadWriteSplit::Auto);
         let check = |text: &str, autocommit_off, is_online, expected| {
             let analysis = analyse(text.as_bytes(), &Modes::default());
-            let split = split(Some(&auto), Some(&analysis), autocommit_off, |_| is_online);
+            let reads = analysis.access == Access::CertainlyReads;
+            let split = split(Some(&auto), Some(&analysis), reads, autocommit_off, |_| is_online);
             assert_eq!(split, expected, "{text}");
         };
         check("SELECT 1", false, true, Split::Read(READERS));
@@ -188,11 +192,11 @@ mod tests {
     #[test]
     fn without_a_group_or_a_text_nothing_is_split() {
         let analysis = analyse(b"SELECT 1", &Modes::default());
-        assert_eq!(split(None, Some(&analysis), false, |_| true), Split::NoGroup);
+        assert_eq!(split(None, Some(&analysis), true, false, |_| true), Split::NoGroup);
         let rules = group(ReadWriteSplit::Rules);
-        assert_eq!(split(Some(&rules), Some(&analysis), false, |_| true), Split::RulesOnly);
+        assert_eq!(split(Some(&rules), Some(&analysis), true, false, |_| true), Split::RulesOnly);
         let auto = group(ReadWriteSplit::Auto);
-        assert_eq!(split(Some(&auto), None, false, |_| true), Split::MayWrite);
+        assert_eq!(split(Some(&auto), None, false, false, |_| true), Split::MayWrite);
     }
 
     #[test]
@@ -204,7 +208,8 @@ mod tests {
             let comment = text.strip_prefix("/*").and_then(|rest| rest.split_once("*/"));
             let comment = comment.map(|(comment, _)| comment.as_bytes());
             let hints = Hints::find(text.as_bytes(), comment, &modes);
-            let found = hinted(&hints, HostgroupId(10), Some(&auto), &analysis, false, |_| true);
+            let reads = analysis.access == Access::CertainlyReads;
+            let found = hinted(&hints, HostgroupId(10), Some(&auto), reads, false, |_| true);
             assert_eq!(found, expected.map(HostgroupId), "{text}");
         };
         check("/* hostgroup=7 */ DELETE FROM t", Some(7));

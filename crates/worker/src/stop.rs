@@ -42,7 +42,11 @@ impl Worker {
                     self.close_client(id);
                 }
             }
-            Phase::Running(_) | Phase::AwaitKill(_) | Phase::Forward(_) | Phase::Closing => {}
+            Phase::Running(_)
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::Forward(_)
+            | Phase::Closing => {}
         }
     }
 

@@ -128,6 +128,10 @@ impl Worker {
                 continue;
             };
             client.timer_ms = 0;
+            if matches!(client.phase, Phase::AwaitNames(_)) {
+                self.names_told(id);
+                continue;
+            }
             let Phase::Running(statement) = &mut client.phase else {
                 continue;
             };

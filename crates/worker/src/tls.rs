@@ -49,7 +49,7 @@ impl Worker {
         let host = client.peer.host();
         self.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-        self.refuse(id, seq, 1045, b"28000", &text);
+        self.refuse_change(id, seq, 1045, b"28000", &text);
         false
     }
 

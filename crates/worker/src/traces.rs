@@ -5,7 +5,9 @@
 //! fetched when the connection changes hands, in the same write as the next session's statement:
 //! so nothing is asked that nobody may miss.
 
+mod again;
 mod ask;
+mod counts;
 mod prepared;
 mod warnings;
 
@@ -18,8 +20,8 @@ use trunkline_protocol::{
     response::{Outcome, Relay, ResponseShape, ServerError},
 };
 use trunkline_sql::{
-    analysis::{Depends, Effect, StatementKind},
-    recall::{self, Recalled},
+    analysis::{Depends, StatementKind},
+    recall::{self, Gtid, Recalled},
 };
 
 use crate::{
@@ -30,6 +32,7 @@ use crate::{
 };
 
 pub(crate) use ask::reads_past;
+pub(crate) use counts::{FoundRows, leaves_id_when_failed, may_fail_half_way};
 use warnings::Warnings;
 
 /// The most bytes of warnings that are kept for a session; the rest of them is lost.
@@ -51,8 +54,14 @@ pub(crate) struct Past {
     row_count: Option<i64>,
     /// What `FOUND_ROWS()` gives.
     found_rows: Option<u64>,
+    /// The connection that has it too, and its turn then.
+    pub(crate) found_conn: Option<(ConnId, u64)>,
     warnings: u16,
     error: Option<Box<ServerError>>,
+    /// The text of the read that left the warnings, where they went with a shared connection.
+    again: Option<Box<[u8]>>,
+    /// The GTID of the last write, as MariaDB reports it; all 0 before the first.
+    last_gtid: Gtid,
     /// The warnings themselves, fetched when their connection changed hands.
     fetched: Option<Box<Warnings>>,
     insert_id: InsertId,
@@ -91,8 +100,15 @@ impl Past {
             && self.awaits_insert_id.is_none()
     }
 
-    /// Takes over what a statement left that did not itself ask for what was left before.
-    pub(crate) fn learn(&mut self, statement: &Statement, outcome: &Outcome, flavor: Flavor) {
+    /// Takes over what a statement left that did not itself ask for what was left before. `here`
+    /// is the connection that ran it, if the session had that to itself, and its turn.
+    pub(crate) fn learn(
+        &mut self,
+        statement: &Statement,
+        outcome: &Outcome,
+        flavor: Flavor,
+        here: Option<(ConnId, u64)>,
+    ) {
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
         let is_one = analysis.is_none_or(|analysis| {
             analysis.statements == 1 && analysis.kind != StatementKind::Call
@@ -103,15 +119,12 @@ impl Past {
             (None, true) => i64::try_from(outcome.affected_rows).ok(),
             (None, false) => None,
         };
-        if outcome.error.is_none() && outcome.result_sets > 0 {
-            let says_all =
-                analysis.is_none_or(|analysis| !analysis.effects.contains(&Effect::CalcFoundRows));
-            self.found_rows = (is_one && says_all).then_some(outcome.rows);
-        } else if flavor == Flavor::MySql && outcome.affected_rows > 0 {
-            // There a write changes what `FOUND_ROWS()` gives, to what no reply says.
-            self.found_rows = None;
+        self.learn_found_rows(statement, outcome, flavor, here);
+        if let Some(gtid) = reported_gtid(outcome) {
+            self.last_gtid = gtid;
         }
         self.warnings = outcome.warnings;
+        self.again = None;
         self.error = outcome.error.clone().map(Box::new);
         self.fetched = None;
         self.awaits_warnings = None;
@@ -131,7 +144,9 @@ impl Past {
             return false;
         };
         let id = outcome.last_insert_id;
-        if known.may_leave_insert_id {
+        // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
+        let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
+        if known.may_leave_insert_id || is_half_way {
             self.insert_id = InsertId::OnConnection;
         } else if id == 0 {
             return false;
@@ -157,10 +172,16 @@ impl Past {
         true
     }
 
+    /// Without connections: another worker's have other keys.
+    pub(crate) fn elsewhere(self) -> Self {
+        Self { found_conn: None, ..self }
+    }
+
     /// The proxy has answered a command with an error of its own: a server would tell of that one.
     pub(crate) fn failed(&mut self, code: u16, sqlstate: &[u8; 5], text: &str) {
         self.row_count = Some(-1);
         self.warnings = 0;
+        self.again = None;
         let message = text.as_bytes().into();
         self.error = Some(Box::new(ServerError { code, sqlstate: *sqlstate, message }));
         self.fetched = None;
@@ -170,6 +191,11 @@ impl Past {
     /// The session's own last insert id was set on its connection.
     pub(crate) fn insert_id_is_set(&mut self) {
         self.insert_id = InsertId::Sure;
+    }
+
+    /// Whether the session's last insert id is what it has down for it.
+    pub(crate) fn knows_insert_id(&self) -> bool {
+        self.insert_id == InsertId::Sure
     }
 
     /// Whether the last insert id must be asked for before it is read.
@@ -195,6 +221,7 @@ impl Past {
         let (warnings, errors) = self.counts();
         Recalled {
             connection_id: None,
+            last_gtid: None,
             row_count: self.row_count,
             found_rows: self.found_rows,
             warning_count: Some(warnings),
@@ -370,6 +397,11 @@ impl Worker {
     }
 }
 
+/// Whether statements of this kind generate ids.
+fn gives_values(kind: StatementKind) -> bool {
+    matches!(kind, StatementKind::Insert | StatementKind::Replace | StatementKind::Load)
+}
+
 /// Takes over what a connection gave as the last insert id.
 fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
     let insert_id = std::mem::take(&mut session.past.insert_id);
@@ -388,6 +420,31 @@ fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
     if !is_there && session.insert_conn.is_some_and(|(conn, _)| conn == conn_id) {
         session.insert_conn = None;
     }
+}
+
+/// The GTID that a reply reports.
+fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
+    if outcome.changes.is_empty() {
+        return None;
+    }
+    let mut found = None;
+    for change in Changes::new(&outcome.changes) {
+        if let Ok(Change::SystemVariable { name: b"last_gtid", value }) = change {
+            let mut parts = std::str::from_utf8(value).unwrap_or_default().split('-');
+            let mut part = || parts.next();
+            found = match (part(), part(), part()) {
+                (Some(domain), Some(server), Some(number)) => {
+                    let parsed = (domain.parse(), server.parse(), number.parse());
+                    match parsed {
+                        (Ok(domain), Ok(server), Ok(number)) => Some((domain, server, number)),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+        }
+    }
+    found
 }
 
 /// The value that a `SET last_insert_id` reports.

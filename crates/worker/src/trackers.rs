@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
-    packet::told::{Asked, Told},
+    packet::{
+        told::{Asked, Told},
+        track::{Change, Changes},
+    },
     response::{Outcome, Relay, ResponseShape},
 };
 use trunkline_session::tracker::{SessionState, apply_report, report_text};
@@ -28,17 +31,37 @@ use crate::{
 /// Says what changes in a session beyond what a statement's text shows.
 const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
+/// On a connection without a session: also has the server tell what new sessions have, of what
+/// decides how texts are read and what they find.
+const FRESH_TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
+    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1,\
+    @@SESSION.sql_mode=@@SESSION.sql_mode,\
+    @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
+
+/// The text for servers whose sessions begin without autocommit: it is off where a session's record
+/// says so.
+const FRESH_AND_AUTOCOMMIT_ON: &[u8] = b"SET @@SESSION.autocommit=1,\
+    @@SESSION.session_track_system_variables='*',\
+    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1,\
+    @@SESSION.sql_mode=@@SESSION.sql_mode,\
+    @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
 
 const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 impl Worker {
-    /// Written with the first statement; its answer is read and dropped.
+    /// Written with the first statement. Of its answer, only the SQL mode is of interest.
     pub(crate) fn switch_trackers_on(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.format.session_track) {
-            conn.tracks_transactions = false;
-            self.set_up(id, Owner::Setup, TRACKERS_ON);
-        }
+        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.format.session_track) else {
+            return;
+        };
+        conn.tracks_transactions = false;
+        let hostgroup = conn.hostgroup;
+        let text = match self.begins_without_autocommit(hostgroup) {
+            true => FRESH_AND_AUTOCOMMIT_ON,
+            false => FRESH_TRACKERS_ON,
+        };
+        self.set_up(id, Owner::Setup, text);
     }
 
     /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
@@ -66,21 +89,35 @@ impl Worker {
         });
     }
 
+    /// A new or reset connection reports what new sessions have.
+    pub(crate) fn trackers_are_on(&mut self, outcome: &Outcome) {
+        for change in Changes::new(&outcome.changes) {
+            let Ok(Change::SystemVariable { name, value }) = change else { continue };
+            if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
+                self.shared.find_by_null();
+            }
+        }
+    }
+
     /// A session has set the trackers of its connection: it is told what it asked for, and the
     /// connection reports everything again. The values of `unreported` variables are asked for.
     pub(crate) fn renew_trackers(&mut self, id: ClientId, conn_id: ConnId, unreported: &[String]) {
-        let Some(conn) = self.conns.get(conn_id).filter(|conn| conn.format.session_track) else {
+        let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.format.session_track)
+        else {
             return;
         };
+        conn.tracks_transactions = false;
         let flavor = conn.flavor;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             // The proxy's own statement is the connection's last one.
             session.last_conn = None;
             // Until it is known, as with a value that is computed.
-            session.modes.ansi_quotes |= unreported.iter().any(|name| name == "sql_mode");
+            let is_unknown = unreported.iter().any(|name| name == "sql_mode");
+            session.modes.ansi_quotes |= is_unknown;
+            session.modes.guesses_quotes |= is_unknown;
         }
-        self.switch_trackers_on(conn_id);
+        self.set_up(conn_id, Owner::Setup, TRACKERS_ON);
         if !unreported.is_empty() {
             self.set_up(conn_id, Owner::Values(id), &report_text(unreported, flavor));
         }
@@ -115,7 +152,7 @@ impl Worker {
         };
         if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
             let state = self.states.intern(state);
-            session.modes = modes_of(&state, conn.flavor, session.modes.no_backslash_escapes);
+            session.modes = modes_of(&state, conn.flavor, session.modes.escapes());
             conn.state = Arc::clone(&state);
             session.state = state;
         }

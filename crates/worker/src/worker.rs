@@ -8,6 +8,7 @@ use std::{
 
 use foldhash::fast::FixedState;
 use trunkline_cache::Cache;
+use trunkline_catalog::Name;
 use trunkline_config::{Guards, Snapshot};
 use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
 use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeting};
@@ -73,6 +74,7 @@ pub struct Worker {
     pub(crate) password_turns: PasswordTurns,
     pub(crate) states: StateTable,
     pub(crate) analyses: Analyses,
+    pub(crate) default_modes: crate::modes::DefaultModes,
     /// Statements that were looked at for the query log.
     pub(crate) query_events: u64,
     pub(crate) entries: Entries,
@@ -105,6 +107,8 @@ pub struct Worker {
     pub(crate) cache_woken: VecDeque<ClientId>,
     /// Clients that wait for what users the servers have.
     pub(crate) looking_up: Vec<ClientId>,
+    /// What [`Shared::globals_set`] said when connections were looked at last.
+    pub(crate) globals_seen: u64,
     /// Whether that has been asked and not been answered.
     pub(crate) has_asked_for_users: bool,
     /// Clients that wait for what their host is called, by its address.
@@ -113,6 +117,8 @@ pub struct Worker {
     pub(crate) logging_in: VecDeque<(u64, ClientId)>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
     pub(crate) schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
+    /// Names that a statement has waited for in vain.
+    pub(crate) unanswered: HashSet<Name, FixedState>,
     /// Hashes of `SET` statements that a server has accepted before.
     pub(crate) proven: HashSet<(SlotId, u64), FixedState>,
     /// Other workers that asked for an idle connection to a server.
@@ -190,6 +196,7 @@ impl Worker {
             password_turns: PasswordTurns::default(),
             states: StateTable::default(),
             analyses: Analyses::new(&snapshot.settings),
+            default_modes: crate::modes::DefaultModes::default(),
             query_events: 0,
             entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),
@@ -209,10 +216,12 @@ impl Worker {
             cache_woken: VecDeque::new(),
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
             looking_up: Vec::new(),
+            globals_seen: 0,
             has_asked_for_users: false,
             naming: HashMap::with_hasher(FixedState::default()),
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
+            unanswered: HashSet::with_hasher(FixedState::default()),
             proven: HashSet::with_hasher(FixedState::default()),
             asked: VecDeque::new(),
             asked_peers_ms: HashMap::with_hasher(FixedState::default()),
@@ -351,7 +360,7 @@ impl Worker {
         match &client.phase {
             Phase::Login(_) => self.login_read(id, bytes),
             Phase::Idle => self.commands_read(id, bytes),
-            Phase::Running(_) | Phase::AwaitKill(_) => {
+            Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
                 client.inbox.extend_from_slice(bytes);
                 match self.is_uploading(id) {
                     true => self.upload(id),

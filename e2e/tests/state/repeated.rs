@@ -6,7 +6,7 @@ use trunkline_testkit::{Flavour, Options};
 
 use super::{counter, sets_on};
 use crate::stage::{
-    FLAVOURS, before, client, fails, is_available, pins, shared_server, start, text,
+    FLAVOURS, before, client, fails, is_available, new_schema, pins, shared_server, start, text,
 };
 
 #[test]
@@ -22,7 +22,7 @@ fn a_set_that_changes_nothing_asks_no_server() -> Result<()> {
             "SET time_zone = '+02:00', sql_select_limit = 10",
             "SET NAMES utf8mb4",
             "SET autocommit = 1",
-            "SET @a = 1, @b = 'x'",
+            "SET sql_mode = '', wait_timeout = 1000",
         ];
         for set in sets {
             one.sql(set)?;
@@ -108,6 +108,46 @@ fn a_password_is_set_each_time() -> Result<()> {
             last = now;
         }
         server.sql("DROP USER e2e_changed")?;
+    }
+    Ok(())
+}
+
+/// What a `SET` changes beside, or statements change in between, is set each time.
+#[test]
+fn issue_16_a_set_that_has_an_effect_is_carried_out() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "issue_16_a_set_that_has_an_effect_is_carried_out") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let tables = "CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY);
+             CREATE TRIGGER r BEFORE INSERT ON t FOR EACH ROW SET @a = 7";
+        let schema = new_schema(server, tables)?;
+        let proxy = before(server, 1, 2)?;
+        let mut one = client(&proxy, &schema)?;
+        for _ in 0..3 {
+            one.sql("SET max_join_size = 2")?;
+            ensure!(text(&mut one, "SELECT @@sql_big_selects")? == "0", "{flavour:?}");
+            one.sql("SET sql_big_selects = 1")?;
+            ensure!(text(&mut one, "SELECT @@sql_big_selects")? == "1", "{flavour:?}");
+        }
+        one.sql("SET max_join_size = 18446744073709551615")?;
+        for _ in 0..3 {
+            one.sql("SET last_insert_id = 0")?;
+            ensure!(text(&mut one, "SELECT LAST_INSERT_ID()")? == "0", "{flavour:?}");
+            one.sql("INSERT INTO t VALUES (NULL)")?;
+            ensure!(text(&mut one, "SELECT LAST_INSERT_ID()")? != "0", "{flavour:?}");
+            one.sql("SET @a = 1")?;
+            ensure!(text(&mut one, "SELECT @a")? == "1", "{flavour:?}");
+        }
+        // On another connection the limit is the same.
+        let mut other = client(&proxy, &schema)?;
+        one.sql("SET max_join_size = 2")?;
+        other.sql("BEGIN")?;
+        other.sql("SELECT * FROM t")?;
+        ensure!(text(&mut one, "SELECT @@sql_big_selects")? == "0", "{flavour:?}");
+        other.sql("COMMIT")?;
+        ensure!(text(&mut other, "SELECT @@sql_big_selects")? == "1", "{flavour:?}");
     }
     Ok(())
 }

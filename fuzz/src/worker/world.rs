@@ -14,7 +14,7 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::DigestQuery;
 use trunkline_topology::{HostAnswer, ServerHealth, ServerKey, ServerState};
 use trunkline_worker::{
-    Action, ClientId, ConnId, MovedConn, Now, Peer, Shared, Side, Worker, WorkerOptions,
+    Action, ClientId, ConnId, MovedConn, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker,
 };
 
 use super::{

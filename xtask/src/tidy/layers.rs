@@ -9,8 +9,15 @@ use super::Finding;
 use crate::run::cargo;
 
 /// Crates that exist for tests and developers; product code never depends on them.
-const TESTING: [&str; 6] =
-    ["trunkline-testkit", "trunkline-sim", "trunkline-icount", "trunkline-fuzz", "e2e", "xtask"];
+const TESTING: [&str; 7] = [
+    "trunkline-testkit",
+    "trunkline-sim",
+    "trunkline-adversary",
+    "trunkline-icount",
+    "trunkline-fuzz",
+    "e2e",
+    "xtask",
+];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
 const OWNERS: [(&str, &[&str]); 14] = [

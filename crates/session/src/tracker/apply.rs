@@ -1,6 +1,10 @@
 //! What a statement that a server has run means for the session: from its analysis, and from
 //! what the server itself reported.
 
+mod failed;
+mod lasting;
+mod temporary;
+
 use trunkline_protocol::{
     packet::{
         status,
@@ -9,7 +13,7 @@ use trunkline_protocol::{
     response::Outcome,
 };
 use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect, TableName, TransactionEffect, XaStep},
+    analysis::{Analysis, Depends, Effect, TransactionEffect, XaStep},
     set::{Assignment, Scope, TransactionScope, Value},
 };
 
@@ -38,6 +42,23 @@ pub fn apply_outcome(
     outcome: &Outcome,
     trust: Trust,
 ) -> Applied {
+    let applied = apply_effects(state, pins, analysis, outcome, trust);
+    temporary::follow(pins, analysis);
+    lasting::follow(pins, analysis, outcome.error.is_some());
+    // The value is taken, whatever came of the rest of the statement.
+    if analysis.is_some_and(|analysis| analysis.effects.contains(&Effect::SequenceAdvanced)) {
+        pins.pin(PinReason::Sequence);
+    }
+    applied
+}
+
+fn apply_effects(
+    state: &SessionState,
+    pins: &mut Pins,
+    analysis: Option<&Analysis>,
+    outcome: &Outcome,
+    trust: Trust,
+) -> Applied {
     let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
     let is_opaque = analysis.is_some_and(runs_unseen_code);
     if effects.is_empty() && outcome.changes.is_empty() && !is_opaque {
@@ -46,14 +67,16 @@ pub fn apply_outcome(
     if is_opaque && (trust == Trust::Nothing || outcome.error.is_some()) {
         pins.pin(PinReason::Routine);
     }
+    let is_one = analysis.is_none_or(|analysis| analysis.statements == 1);
+    let has_begun = outcome
+        .error
+        .as_ref()
+        .is_some_and(|error| is_opaque || !is_one || failed::may_have_begun(error.code, effects));
     if outcome.error.is_some() {
-        // One statement that failed left nothing behind, but for a routine's own statements. Of
-        // several, some may have run.
-        let is_one = analysis.is_none_or(|analysis| analysis.statements == 1);
-        if !is_one && !effects.is_empty() || sets_trackers(effects) {
+        if sets_trackers(effects) {
             pins.pin(PinReason::Other);
         }
-        if outcome.changes.is_empty() {
+        if outcome.changes.is_empty() && !has_begun {
             return Applied::default();
         }
     }
@@ -64,15 +87,21 @@ pub fn apply_outcome(
         told: Vec::new(),
         unknown: Vec::new(),
         passing: analysis.map_or(&[][..], |analysis| &analysis.set_for_statement),
+        is_plain: outcome.warnings == 0
+            && analysis.is_some_and(|analysis| analysis.statements == 1),
         trackers_set: None,
     };
-    if outcome.error.is_none() {
-        if let Some(analysis) = analysis.filter(|analysis| analysis.statements == 1) {
-            step.transaction(analysis.transaction);
+    match (outcome.error.is_some(), has_begun) {
+        (false, _) => {
+            if let Some(analysis) = analysis.filter(|analysis| analysis.statements == 1) {
+                step.transaction(analysis.transaction);
+            }
+            for effect in effects {
+                step.effect(effect);
+            }
         }
-        for effect in effects {
-            step.effect(effect);
-        }
+        (true, true) => effects.iter().for_each(|effect| step.failed_effect(effect, is_one)),
+        (true, false) => {}
     }
     // What a prepared text, a procedure or an unknown function does is not in the text.
     let is_unseen = |effect: &Effect| matches!(effect, Effect::Call | Effect::ExecuteStatement(_));
@@ -81,9 +110,7 @@ pub fn apply_outcome(
     step.part_from_strings(state);
     // What else ran under the client's trackers may have left what nobody reported, and warnings
     // would not be there any more behind a statement of the proxy's own.
-    let is_alone = !is_opaque
-        && analysis.is_none_or(|analysis| analysis.statements == 1)
-        && outcome.warnings == 0;
+    let is_alone = !is_opaque && is_one && outcome.warnings == 0;
     step.end(is_alone);
     let changed = step.state != *state;
     Applied { state: changed.then_some(step.state), trackers_set: step.trackers_set }
@@ -115,6 +142,7 @@ pub fn apply_report(
         told: Vec::new(),
         unknown: Vec::new(),
         passing: &[],
+        is_plain: false,
         trackers_set: None,
     };
     for change in Changes::new(&outcome.changes) {
@@ -124,6 +152,14 @@ pub fn apply_report(
         }
     }
     (step.state != *state).then_some(step.state)
+}
+
+/// Whether a reply reports a change that no reset of the connection takes back.
+pub fn reports_lasting(outcome: &Outcome) -> bool {
+    Changes::new(&outcome.changes).any(|change| {
+        matches!(change, Ok(Change::SystemVariable { name, .. })
+            if std::str::from_utf8(name).is_ok_and(lasting::is_lasting))
+    })
 }
 
 /// Whether a reply says that the session's state changed.
@@ -147,7 +183,7 @@ pub enum Trust {
 }
 
 /// Whether the text runs a stored routine, or may.
-fn runs_unseen_code(analysis: &Analysis) -> bool {
+pub fn runs_unseen_code(analysis: &Analysis) -> bool {
     let is_call = |effect: &Effect| matches!(effect, Effect::Call);
     analysis.depends.contains(Depends::UNKNOWN_FUNCTION) || analysis.effects.iter().any(is_call)
 }
@@ -164,6 +200,8 @@ struct Step<'a> {
     unknown: Vec<String>,
     /// Variables whose values end with the statement.
     passing: &'a [Vec<u8>],
+    /// It is one statement, and brought no warnings.
+    is_plain: bool,
     /// As in [`Applied`].
     trackers_set: Option<Vec<String>>,
 }
@@ -189,8 +227,8 @@ const NOT_STATE: [&str; 16] = [
     "warning_count",
 ];
 
-/// A value changes only the flags that it names, so the text does not say what came of it.
-const FLAG_LISTS: [&str; 3] = ["optimizer_switch", "optimizer_trace", "optimizer_trace_features"];
+/// Its value changes only the flags that it names, so the text does not say what came of it.
+const FLAG_LIST: &str = "optimizer_switch";
 
 /// The proxy's own: it needs them on every connection.
 fn is_tracker(name: &str) -> bool {
@@ -216,15 +254,9 @@ impl Step<'_> {
     fn effect(&mut self, effect: &Effect) {
         let pins = &mut *self.pins;
         match effect {
-            Effect::CreateTemporaryTable(name) => {
-                let name = whole_name(&self.state.schema, name);
-                pins.pin_name_once(PinReason::TemporaryTable, &name);
-            }
-            Effect::DropTable { names, .. } => {
-                for name in names {
-                    let name = whole_name(&self.state.schema, name);
-                    pins.unpin_name(PinReason::TemporaryTable, &name);
-                }
+            Effect::CreateTemporaryTable(name) => temporary::made(pins, &self.state.schema, name),
+            Effect::DropTable { names, .. } if self.is_plain => {
+                temporary::dropped(pins, &self.state.schema, names);
             }
             Effect::LockTables => pins.pin_name_once(PinReason::TableLock, b"tables"),
             Effect::FlushWithReadLock => pins.pin(PinReason::TableLock),
@@ -273,10 +305,12 @@ impl Step<'_> {
             Effect::OtherSession(_) => pins.pin(PinReason::Other),
             Effect::Transaction(effect) => self.transaction(*effect),
             Effect::Xa(XaStep::Start | XaStep::End | XaStep::Recover)
+            | Effect::DropTable { .. }
             | Effect::ExecuteStatement(_)
             | Effect::SchemaDefined
             | Effect::SetPassword
             | Effect::Savepoint
+            | Effect::SequenceAdvanced
             | Effect::Call
             | Effect::LoadData { .. }
             | Effect::Kill { .. } => {}
@@ -356,7 +390,7 @@ impl Step<'_> {
         let Ok(name) = std::str::from_utf8(name) else {
             return self.pins.pin(PinReason::UnknownVariable);
         };
-        if name == "pseudo_thread_id" {
+        if lasting::is_lasting(name) {
             return self.pins.pin(PinReason::Connection);
         }
         if matches!(name, "last_insert_id" | "identity") {
@@ -372,7 +406,7 @@ impl Step<'_> {
             return;
         }
         match value {
-            Value::Literal(_) if FLAG_LISTS.contains(&name) => self.unsaid(name),
+            Value::Literal(_) if name == FLAG_LIST => self.unsaid(name),
             // One of these changes another, which the same text may have set before.
             Value::Literal(text) if CHARSET_VARIABLES.contains(&name) => {
                 self.state.set_variable(name, text);
@@ -380,6 +414,7 @@ impl Step<'_> {
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
+                self.set_along(name, text);
             }
             // The server's default is neither the handshake's nor that of `SET NAMES`.
             Value::Default
@@ -398,6 +433,19 @@ impl Step<'_> {
             }
             Value::Expression(_) => self.unsaid(name),
         }
+    }
+
+    /// A limit on joins is the opposite of `sql_big_selects`, which servers set along and do not
+    /// report. Said again, it stands behind the limit.
+    fn set_along(&mut self, name: &str, value: &[u8]) {
+        if name != "max_join_size" {
+            return;
+        }
+        match value == u64::MAX.to_string().as_bytes() {
+            true => self.state.unset_variable("sql_big_selects"),
+            false => self.state.set_variable("sql_big_selects", b"0"),
+        }
+        self.said.push("sql_big_selects".to_owned());
     }
 
     /// A variable has a value that only the server can tell, whatever the same statement has said
@@ -486,6 +534,10 @@ impl Step<'_> {
         let Ok(name) = std::str::from_utf8(own_name(name)) else {
             return false;
         };
+        if lasting::is_lasting(name) {
+            self.pins.pin(PinReason::Connection);
+            return true;
+        }
         if NOT_STATE.contains(&name) || is_tracker(name) {
             return false;
         }
@@ -505,12 +557,6 @@ impl Step<'_> {
 /// Whether a reported value is what the session has without having set it.
 fn is_initial(state: &SessionState, name: &str, value: &[u8]) -> bool {
     name == "autocommit" && value.eq_ignore_ascii_case(b"on") && state.variable(name).is_none()
-}
-
-/// `schema.table`, so that a table of another schema is not taken for this one.
-fn whole_name(schema: &Schema, name: &TableName) -> Vec<u8> {
-    let schema = name.schema.as_deref().unwrap_or(schema.name());
-    [schema, b".", &name.table].concat()
 }
 
 fn names_text(charset: Option<&[u8]>, collation: Option<&[u8]>) -> Vec<u8> {

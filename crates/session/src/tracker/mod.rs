@@ -10,7 +10,10 @@ mod pins;
 mod state;
 mod sync;
 
-pub use apply::{Applied, Trust, apply_outcome, apply_report, reports_change, sets_trackers};
+pub use apply::{
+    Applied, Trust, apply_outcome, apply_report, reports_change, reports_lasting, runs_unseen_code,
+    sets_trackers,
+};
 pub use pins::{PinReason, Pins};
 pub use state::{Charset, Schema, SessionState, StateTable, UserVariable};
 pub use sync::{Difference, Sync, difference, report_text};

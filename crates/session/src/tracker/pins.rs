@@ -43,15 +43,17 @@ pub enum PinReason {
     /// `BACKUP STAGE`, `BACKUP LOCK` or `LOCK INSTANCE FOR BACKUP`.
     BackupLock,
     /// Something that servers leave in place when they reset a connection: a resource group,
-    /// `pseudo_thread_id`.
+    /// `pseudo_thread_id`, profiles, the optimizer's trace.
     Connection,
     /// A query rule says so: `multiplex = 0`.
     Rule,
+    /// A sequence gave a value, which `PREVIOUS VALUE FOR` tells.
+    Sequence,
 }
 
 impl PinReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Transaction,
         Self::NextTransaction,
         Self::TemporaryTable,
@@ -72,6 +74,7 @@ impl PinReason {
         Self::BackupLock,
         Self::Connection,
         Self::Rule,
+        Self::Sequence,
     ];
 
     /// The reason in one word, as statistics show it.
@@ -97,12 +100,15 @@ impl PinReason {
             Self::BackupLock => "backup_lock",
             Self::Connection => "connection",
             Self::Rule => "rule",
+            Self::Sequence => "sequence",
         }
     }
 
     /// Whether `COM_RESET_CONNECTION` leaves the cause in place, or does worse to it than the end
     /// of the connection. Checked on MariaDB 10.11 and MySQL 9.7: both keep the role, MariaDB
-    /// keeps `BACKUP LOCK` and loses the rows of a prepared XA transaction.
+    /// keeps `BACKUP LOCK` and loses the rows of a prepared XA transaction. Unseen code may have
+    /// set a role, which no server reports: the session may go on elsewhere behind its reset, and
+    /// the connection is nobody else's.
     pub fn survives_reset(self) -> bool {
         matches!(self, Self::Xa | Self::Role | Self::BackupLock | Self::Connection)
     }

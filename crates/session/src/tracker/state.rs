@@ -177,6 +177,12 @@ impl SessionState {
         self.charset == other.charset && STRING_VARIABLES.iter().all(same)
     }
 
+    /// Whether `WHERE id IS NULL` finds the row that was inserted last (`sql_auto_is_null`), where
+    /// new sessions have `initial` for it.
+    pub fn finds_inserted_by_null(&self, initial: bool) -> bool {
+        self.variable("sql_auto_is_null").map_or(initial, |value| !is_off(value))
+    }
+
     /// Whether `autocommit` has been switched off.
     pub fn is_autocommit_off(&self) -> bool {
         self.variable("autocommit").is_some_and(is_off)

@@ -25,6 +25,9 @@ pub struct Sync {
     /// The text of another one, for user variables: their literals are read under the character
     /// set and SQL mode that the first one sets.
     pub set_user: Option<Vec<u8>>,
+    /// The connection has user variables that the session lacks. Set to NULL their names stay, for
+    /// `information_schema.user_variables` to tell: only a reset forgets them.
+    pub needs_reset: bool,
 }
 
 /// What brings a connection in state `server` to the state `session`.
@@ -38,8 +41,16 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     let set_user = user_text(server, session);
     match schema.is_none() && set.is_none() && set_user.is_none() {
         true => Difference::None,
-        false => Difference::Sync(Sync { schema, set, set_user }),
+        false => {
+            let needs_reset = has_others_names(server, session);
+            Difference::Sync(Sync { schema, set, set_user, needs_reset })
+        }
     }
+}
+
+/// Whether a connection keeps names of user variables that the session never set.
+fn has_others_names(server: &SessionState, session: &SessionState) -> bool {
+    server.user_variables().iter().any(|(name, _)| session.user_variable(name).is_none())
 }
 
 /// A `SET` that changes nothing and has a server with its trackers on report these variables.
@@ -302,6 +313,30 @@ mod tests {
     }
 
     #[test]
+    fn names_that_the_session_lacks_need_a_reset() {
+        let needs_reset = |server: &[&str], session: &[&str]| {
+            let with = |names: &[&str]| {
+                let mut state = state("", &[("sql_mode", "''")]);
+                names.iter().for_each(|name| {
+                    state.set_user_variable(name.as_bytes(), b"1");
+                });
+                state
+            };
+            let mut session = with(session);
+            session.unset_variable("sql_mode");
+            match difference(&with(server), &session, Flavor::MariaDb) {
+                Difference::Sync(sync) => sync.needs_reset,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(needs_reset(&["a"], &[]));
+        assert!(needs_reset(&["a", "b"], &["a", "c"]));
+        assert!(!needs_reset(&["a"], &["a", "b"]));
+        assert!(!needs_reset(&[], &["a"]));
+        assert!(!needs_reset(&[], &[]));
+    }
+
+    #[test]
     fn an_equal_text_under_another_character_set_is_said_again() {
         let mut server = state("", &[]);
         server.set_user_variable(b"a", b"'x'");
@@ -316,7 +351,7 @@ mod tests {
     fn a_schema_is_chosen_but_never_given_back() {
         let none = state("", &[]);
         let app = state("app", &[]);
-        let expected = Sync { schema: Some(b"app".as_slice().into()), set: None, set_user: None };
+        let expected = Sync { schema: Some(b"app".as_slice().into()), ..Sync::default() };
         assert_eq!(difference(&none, &app, Flavor::MySql), Difference::Sync(expected));
         assert_eq!(difference(&app, &none, Flavor::MySql), Difference::ChangeUser);
     }

@@ -60,6 +60,14 @@ impl Driver {
             Action::Wipe => {}
             Action::LookUpUsers => self.worker.users_looked_up(),
             Action::LookUpHost(addr) => out.wishes.push(Wish::Name(addr)),
+            // Nobody says what names mean: the careful way for all.
+            Action::AskCatalog(ask) => {
+                let now_ms = now_of(out.now).ms();
+                let waiters = self.worker.catalog().settle_as_tables(&ask.names, now_ms);
+                for (worker, clients) in by_worker(waiters) {
+                    out.wishes.push(Wish::Post(worker, Mail::CatalogTold(clients)));
+                }
+            }
             Action::AskPeers(key) => {
                 for peer in (0..self.workers).filter(|peer| *peer != self.index) {
                     out.wishes.push(Wish::Post(peer, Mail::PeerAsks(key.clone(), self.index)));

@@ -35,6 +35,8 @@ pub enum Mail {
     KillUndelivered(KillAsker),
     /// Answers that these clients wait for were stored, or will not be.
     CacheWoken(Vec<ClientId>),
+    /// What these clients' statements name has been asked for.
+    CatalogTold(Vec<ClientId>),
     /// What the host of this address is called.
     HostNamed(IpAddr, HostAnswer),
 }
@@ -102,6 +104,7 @@ impl Driver {
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::Kill(request) => worker.kill_asked(*request),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
+            Mail::CatalogTold(clients) => worker.catalog_told(clients),
             Mail::HostNamed(addr, answer) => worker.host_named(addr, answer),
             Mail::Killed(asker, answer) => worker.kill_answered(asker, answer),
             Mail::KillUndelivered(asker) => worker.kill_undelivered(asker),

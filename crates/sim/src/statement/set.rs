@@ -19,6 +19,10 @@ pub(super) fn settings(tokens: &[Token<'_>]) -> Option<Vec<Setting>> {
         depth == 0 && *token == S(b',')
     });
     for part in parts {
+        // Of a new connection: nobody sets it, so that there is nothing to tell.
+        if matches!(part, [Y("SESSION.sql_auto_is_null"), S(b'='), Y("SESSION.sql_auto_is_null")]) {
+            continue;
+        }
         settings.push(setting(part)?);
     }
     Some(settings)
@@ -94,6 +98,10 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         [W("DEFAULT")] => SetValue::Default,
         // The proxy writes it so where DEFAULT means something else; nobody changes globals.
         [Y(global)] if global.strip_prefix("GLOBAL.") == Some(name) => SetValue::Default,
+        // On a new connection, which tells so what it has.
+        [Y(own)] if name == "sql_mode" && own.strip_prefix("SESSION.") == Some(name) => {
+            SetValue::Default
+        }
         [N(number), S(b'+'), N(0)] => SetValue::Expression(of_number(variable, *number)),
         [W("CONCAT"), S(b'('), T(""), S(b','), T(text), S(b')')] => {
             SetValue::Expression(of_text(variable, text))

@@ -134,6 +134,8 @@ fn what_the_proxy_says_is_understood() {
     let trackers = "SET @@SESSION.session_track_system_variables='*',\
                     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
     assert_eq!(settings(trackers).len(), 3);
+    let fresh = format!("{trackers},@@SESSION.sql_mode=@@SESSION.sql_mode");
+    assert_eq!(settings(&fresh).len(), 4);
     let set = |variable, value| Setting::Variable { scope: Scope::AtSession, variable, value };
     let literal = |value| SetValue::Literal(value);
     assert_eq!(

@@ -35,6 +35,10 @@ pub enum Effect {
     UserVariableAssigned(Option<Vec<u8>>),
     /// `LAST_INSERT_ID(expression)` gives a value to later `LAST_INSERT_ID()`.
     LastInsertIdAssigned,
+    /// A sequence gives its next value: `NEXTVAL()`, `NEXT VALUE FOR`, `sequence.NEXTVAL`, perhaps
+    /// MariaDB's `DEFAULT(column)`. The connection keeps the value for `LASTVAL()`. `SETVAL()`
+    /// leaves nothing of the kind.
+    SequenceAdvanced,
     /// `PREPARE name FROM …`.
     PrepareStatement {
         /// The statement's name.
@@ -97,6 +101,69 @@ pub enum Effect {
     OtherSession(&'static str),
 }
 
+impl Effect {
+    /// Whether statements behind it may be read otherwise: with other quotes, or other characters.
+    pub(super) fn changes_reading(&self) -> bool {
+        match self {
+            Self::Set(assignments) => assignments.iter().any(|assignment| match assignment {
+                Assignment::Variable { name, .. } => {
+                    matches!(&**name, b"sql_mode" | b"character_set_client")
+                }
+                Assignment::Names { .. } | Assignment::CharacterSet { .. } => true,
+                Assignment::Transaction(_)
+                | Assignment::Password
+                | Assignment::Role
+                | Assignment::DefaultRole
+                | Assignment::ResourceGroup => false,
+            }),
+            Self::SetUnparsable | Self::Call | Self::ExecuteStatement(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it ends what an earlier statement has left behind, or says where the session stands
+    /// from now on, so that believing in it is wrong where it may not have happened.
+    pub(super) fn ends_something(&self) -> bool {
+        match self {
+            Self::DropTable { .. }
+            | Self::UnlockTables
+            | Self::ReleaseLock(_)
+            | Self::ReleaseAllLocks
+            | Self::DeallocateStatement(_)
+            | Self::HandlerClose(_)
+            | Self::UseSchema(_)
+            | Self::BackupUnlock(_)
+            | Self::Xa(XaStep::Commit | XaStep::Rollback)
+            | Self::Transaction(_) => true,
+            Self::CreateTemporaryTable(_)
+            | Self::LockTables
+            | Self::FlushWithReadLock
+            | Self::GetLock(_)
+            | Self::UserVariableAssigned(_)
+            | Self::LastInsertIdAssigned
+            | Self::SequenceAdvanced
+            | Self::PrepareStatement { .. }
+            | Self::ExecuteStatement(_)
+            | Self::HandlerOpen(_)
+            | Self::CalcFoundRows
+            | Self::Set(_)
+            | Self::SetTransaction(_)
+            | Self::SetRole
+            | Self::SetResourceGroup
+            | Self::BackupLock(_)
+            | Self::SchemaDefined
+            | Self::SetPassword
+            | Self::SetUnparsable
+            | Self::Savepoint
+            | Self::Xa(_)
+            | Self::Call
+            | Self::LoadData { .. }
+            | Self::Kill { .. }
+            | Self::OtherSession(_) => false,
+        }
+    }
+}
+
 /// The most effects of one text that are kept, each variable that a `SET` sets and each table that
 /// a `DROP` names counted as one. A text with more is [cut](super::Analysis::is_cut).
 pub const EFFECTS_MAX: usize = 100_000;
@@ -114,6 +181,11 @@ pub(super) struct Effects {
 impl Effects {
     pub(super) fn new() -> Self {
         Self { list: Vec::new(), room: EFFECTS_MAX, is_cut: false }
+    }
+
+    /// Those from `place` on.
+    pub(super) fn since(&self, place: usize) -> &[Effect] {
+        self.list.get(place..).unwrap_or_default()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,8 +8,13 @@ mod effect;
 mod function;
 mod head;
 mod kind;
+mod past;
+pub mod proven;
+mod reference;
 mod walk;
 
+#[cfg(test)]
+mod name_tests;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +25,8 @@ pub use effect::{
     BackupLock, EFFECTS_MAX, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep,
 };
 pub use kind::StatementKind;
+use reference::Collector;
+pub use reference::{REFERENCES_MAX, References, TableAccess, TableUse};
 
 use crate::{
     routine::Routines,
@@ -47,8 +54,12 @@ pub struct Analysis {
     /// The variables that MariaDB's `SET STATEMENT … FOR` sets, in lower case: servers report them,
     /// but they have their old values again when the statement is over.
     pub set_for_statement: Vec<Vec<u8>>,
+    /// The tables that it names.
+    pub references: References,
     /// How many statements that are not empty the text holds.
     pub statements: u32,
+    /// A literal decides what it depends on: the pattern of `SHOW VARIABLES LIKE`.
+    pub asks_by_literal: bool,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
     pub is_complete: bool,
     /// There are more effects than [`EFFECTS_MAX`], and not all of them are named: what the text
@@ -61,6 +72,7 @@ impl Analysis {
     /// that this one must not be remembered for a digest.
     pub fn depends_on_literals(&self) -> bool {
         !self.effects.is_empty()
+            || self.asks_by_literal
             || !self.is_complete
             || self.is_cut
             || matches!(self.transaction, TransactionEffect::SetAutocommit(_))
@@ -78,7 +90,7 @@ pub enum Access {
 
 /// What of its own connection's past a statement's answer depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Depends(u8);
+pub struct Depends(u16);
 
 impl Depends {
     /// The last generated or given auto-increment value: `LAST_INSERT_ID()`, `@@identity`.
@@ -97,8 +109,17 @@ impl Depends {
     pub const UNKNOWN_FUNCTION: Self = Self(1 << 6);
     /// Which changes of the session the server reports: `@@session_track_schema` and its like.
     pub const TRACKERS: Self = Self(1 << 7);
+    /// The last value that a sequence gave in this session: `LASTVAL()`, `PREVIOUS VALUE FOR`,
+    /// `sequence.CURRVAL`.
+    pub const SEQUENCE: Self = Self(1 << 8);
+    /// Something else of the connection's own: `@@in_transaction`, counters of its
+    /// status, its profiles.
+    pub const PAST: Self = Self(1 << 9);
 
-    const NAMES: [(Self, &'static str); 8] = [
+    /// The GTID of the session's last write: `@@last_gtid` (MariaDB).
+    pub const LAST_GTID: Self = Self(1 << 10);
+
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::LAST_INSERT_ID, "LAST_INSERT_ID"),
         (Self::ROW_COUNT, "ROW_COUNT"),
         (Self::FOUND_ROWS, "FOUND_ROWS"),
@@ -107,6 +128,9 @@ impl Depends {
         (Self::TRACKERS, "TRACKERS"),
         (Self::USER_VARIABLE_READ, "USER_VARIABLE_READ"),
         (Self::UNKNOWN_FUNCTION, "UNKNOWN_FUNCTION"),
+        (Self::SEQUENCE, "SEQUENCE"),
+        (Self::PAST, "PAST"),
+        (Self::LAST_GTID, "LAST_GTID"),
     ];
 
     /// Nothing.
@@ -158,13 +182,18 @@ pub fn analyse_knowing(text: &[u8], modes: &Modes, routines: &Routines) -> Analy
 fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
     let begin = tokens.clone();
     let mut analysis = read(&mut tokens);
-    if tokens.has_versioned() {
-        weigh_versions(&mut analysis, &tokens, begin);
+    if tokens.depends_on_version() {
+        weigh_versions(&mut analysis, &tokens, begin.clone());
+    }
+    if tokens.guesses_quotes() {
+        weigh_quotes(&mut analysis, begin);
     }
     if tokens.is_ambiguous() {
-        analysis.effects.push(Effect::OtherSession("text that servers may read differently"));
+        analysis.doubt("text that servers may read differently");
     }
     analysis.is_complete = tokens.is_complete();
+    analysis.references.is_whole &=
+        analysis.is_complete && !tokens.is_ambiguous() && !tokens.versions_differ();
     if !analysis.is_complete
         || analysis.is_cut
         || !analysis.effects.is_empty()
@@ -175,22 +204,95 @@ fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
     analysis
 }
 
-/// A server may run the versioned comments or skip them: both readings must be harmless.
+/// A server may run the versioned comments or skip them: what is not so by both readings is in
+/// doubt.
 fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, begin: Tokens<'_>) {
     let skipped = read(&mut begin.skipping_versioned());
     let may_write = skipped.access == Access::MayWrite && skipped.statements > 0;
     if may_write || code.versions_differ() {
         analysis.access = Access::MayWrite;
     }
-    analysis.depends.insert(skipped.depends);
-    analysis.varies |= skipped.varies;
-    analysis.is_cut |= skipped.is_cut;
-    let mut known = analysis.effects.iter();
-    let is_covered = skipped.effects.iter().all(|effect| known.any(|other| other == effect));
-    let merged = merge(analysis.transaction, skipped.transaction);
-    analysis.transaction = merged.unwrap_or(analysis.transaction);
-    if !is_covered || merged.is_none() {
-        analysis.effects.push(Effect::OtherSession("effects that depend on the server's version"));
+    // A server that skips them may find nothing to run.
+    analysis.references.is_whole &=
+        skipped.statements == 0 || skipped.references == analysis.references;
+    let transaction = merge(analysis.transaction, skipped.transaction);
+    // With several numbers there are more readings than these two.
+    let is_harmless =
+        analysis.effects.is_empty() && analysis.transaction == TransactionEffect::None;
+    let is_certain = !code.versions_differ() || is_harmless;
+    if analysis.effects != skipped.effects || transaction.is_none() || !is_certain {
+        analysis.doubt("effects that depend on the server's version");
+    }
+    analysis.transaction = transaction.unwrap_or_else(|| writing(analysis.transaction));
+    analysis.join(skipped);
+}
+
+/// Double quotes may enclose strings or names: what is not so by both readings is in doubt.
+fn weigh_quotes(analysis: &mut Analysis, begin: Tokens<'_>) {
+    let modes = *begin.modes();
+    let modes = Modes { ansi_quotes: !modes.ansi_quotes, guesses_quotes: false, ..modes };
+    let mut tokens = Tokens::new(begin.text(), &modes);
+    if let Some(routines) = begin.routines() {
+        tokens = tokens.knowing(routines);
+    }
+    let other = analyse_tokens(tokens);
+    if other.access == Access::MayWrite {
+        analysis.access = Access::MayWrite;
+    }
+    analysis.references.is_whole &= analysis.references == other.references;
+    let is_alike = analysis.effects == other.effects
+        && analysis.transaction == other.transaction
+        && analysis.statements == other.statements;
+    if !is_alike {
+        analysis.doubt("double quotes in a mode that is not known");
+        analysis.transaction = writing(analysis.transaction);
+    }
+    analysis.join(other);
+}
+
+/// The most comparisons of effects of two readings; beyond it the text is cut.
+const COMPARISONS_MAX: usize = 10_000;
+
+/// A transaction that may or may not be begun is none that only reads.
+fn writing(transaction: TransactionEffect) -> TransactionEffect {
+    match transaction {
+        TransactionEffect::Begin { consistent_snapshot, .. } => {
+            TransactionEffect::Begin { read_only: false, consistent_snapshot }
+        }
+        TransactionEffect::None
+        | TransactionEffect::Commit { .. }
+        | TransactionEffect::Rollback { .. }
+        | TransactionEffect::ImplicitCommit
+        | TransactionEffect::SetAutocommit(_) => transaction,
+    }
+}
+
+impl Analysis {
+    /// What it says of effects may not be so: what would end something is left out, and what else
+    /// the text may leave behind is not known.
+    fn doubt(&mut self, what: &'static str) {
+        self.effects.retain(|effect| !effect.ends_something());
+        self.effects.push(Effect::OtherSession(what));
+        self.access = Access::MayWrite;
+    }
+
+    /// Takes over what another reading of the same text says, but for its transaction.
+    fn join(&mut self, other: Self) {
+        self.depends.insert(other.depends);
+        self.varies |= other.varies;
+        self.asks_by_literal |= other.asks_by_literal;
+        self.is_cut |= other.is_cut;
+        let is_new = |effect: &Effect| !effect.ends_something() && !self.effects.contains(effect);
+        let work = self.effects.len().saturating_mul(other.effects.len());
+        if self.effects == other.effects {
+            return;
+        }
+        if work > COMPARISONS_MAX {
+            self.is_cut = true;
+            return;
+        }
+        let new: Vec<_> = other.effects.into_iter().filter(is_new).collect();
+        self.effects.extend(new);
     }
 }
 
@@ -205,7 +307,7 @@ fn merge(code: TransactionEffect, skipped: TransactionEffect) -> Option<Transact
             read_only: read_only && also,
             consistent_snapshot: consistent_snapshot || other,
         }),
-        (code, skipped) if skipped == code || skipped == Tx::None => Some(code),
+        (code, skipped) if skipped == code => Some(code),
         _ => None,
     }
 }
@@ -220,12 +322,17 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         varies: false,
         effects: Vec::new(),
         set_for_statement: Vec::new(),
+        references: References::default(),
         statements: 0,
+        asks_by_literal: false,
         is_complete: true,
         is_cut: false,
     };
     let mut effects = Effects::new();
+    let mut references = Collector::new();
     let mut reads_only = true;
+    // From where on the text is read in other modes than those that are known.
+    let mut is_reread = None;
     loop {
         let ahead = tokens.clone();
         match tokens.next() {
@@ -233,8 +340,12 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
             Some(token) if token.kind == TokenKind::Semicolon => continue,
             Some(_) => *tokens = ahead,
         }
+        references.statement(tokens);
         let place = effects.len();
         let statement = head::read(tokens, &mut effects);
+        if is_reread.is_none() && effects.since(place).iter().any(Effect::changes_reading) {
+            is_reread = Some(tokens.offset());
+        }
         if analysis.statements == 0 {
             analysis.kind = statement.kind;
         } else {
@@ -250,11 +361,20 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         analysis.statements = analysis.statements.saturating_add(1);
         analysis.depends.insert(statement.depends);
         analysis.varies |= statement.varies;
+        analysis.asks_by_literal |= statement.asks_by_literal;
         analysis.set_for_statement.extend(statement.set_for_statement);
         reads_only &= statement.reads_only;
     }
-    if reads_only && analysis.statements > 0 {
-        analysis.access = Access::CertainlyReads;
+    if analysis.statements > 0 {
+        analysis.references = references.finish();
+        if reads_only {
+            analysis.access = Access::CertainlyReads;
+        }
     }
-    Analysis { effects: effects.list, is_cut: effects.is_cut, ..analysis }
+    let mut analysis = Analysis { effects: effects.list, is_cut: effects.is_cut, ..analysis };
+    let rest = is_reread.and_then(|from| tokens.text().get(from..)).unwrap_or_default();
+    if rest.iter().any(|byte| matches!(byte, b'"' | b'\\' | 0x80..)) {
+        analysis.doubt("text behind a change of how it is read");
+    }
+    analysis
 }

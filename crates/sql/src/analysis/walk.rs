@@ -1,10 +1,15 @@
 //! One pass over the tokens of a statement, looking for what makes it more than a read.
 
-use super::{Depends, Effect, effect::Effects, function};
+use super::{
+    Depends, Effect,
+    effect::Effects,
+    function::{self, Call, Meaning, Written},
+    past,
+};
 use crate::{
     recall,
     routine::Routines,
-    token::{Token, TokenKind, Tokens},
+    token::{Keyword, Modes, Token, TokenKind, Tokens},
 };
 
 /// What the words of a statement tell, whatever kind it is.
@@ -46,6 +51,9 @@ pub(super) enum Calls {
     Ignored,
 }
 
+/// A longer first argument is not looked behind.
+const ARGUMENT_TOKENS_MAX: usize = 64;
+
 /// A call of an unknown function that may yet turn out to be a list of columns.
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
@@ -67,9 +75,12 @@ struct Walk<'e, 'a> {
     facts: Facts,
     effects: &'e mut Effects,
     calls: Calls,
-    is_mariadb: bool,
+    text: &'a [u8],
+    modes: Modes,
     routines: Option<&'a Routines>,
     depth: u32,
+    /// One bit for each depth up to 63: a list of tables is being read there.
+    table_lists: u64,
     suspect: Option<Suspect>,
 }
 
@@ -95,20 +106,40 @@ impl<'a> Window<'a> {
         self.previous.is_some_and(|token| token.is_word(word))
     }
 
-    /// Whether the current word is the second part of a dotted name. A keyword needs white space
-    /// after a dot to be one.
+    fn is_previous(&self, kind: TokenKind) -> bool {
+        self.previous.is_some_and(|token| token.kind == kind)
+    }
+
+    /// Whether the current word is a later part of a dotted name.
+    fn is_behind_dot(&self) -> bool {
+        self.is_previous(TokenKind::Dot)
+    }
+
+    /// Whether it is one for certain: with white space after the dot it may be a keyword.
     fn is_dotted(&self) -> bool {
-        self.previous
-            .is_some_and(|token| token.kind == TokenKind::Dot && token.end() == self.current.offset)
+        self.is_behind_dot()
+            && self.previous.is_some_and(|token| token.end() == self.current.offset)
+    }
+
+    /// Whether something stands in the parentheses behind the current word.
+    fn has_arguments(&self) -> bool {
+        self.after.is_some_and(|token| token.kind != TokenKind::Close)
     }
 }
 
 /// Walks over one statement and its `;`.
 pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Effects) -> Facts {
-    let is_mariadb = tokens.modes().flavor_mariadb;
-    let facts = Facts::default();
-    let routines = tokens.routines();
-    let mut walk = Walk { facts, effects, calls, is_mariadb, routines, depth: 0, suspect: None };
+    let mut walk = Walk {
+        facts: Facts::default(),
+        effects,
+        calls,
+        text: tokens.text(),
+        modes: *tokens.modes(),
+        routines: tokens.routines(),
+        depth: 0,
+        table_lists: 0,
+        suspect: None,
+    };
     let mut statement = tokens.take_while(|token| token.kind != TokenKind::Semicolon).fuse();
     let (mut before, mut previous) = (None, None);
     let mut current = statement.next();
@@ -134,19 +165,19 @@ impl Walk<'_, '_> {
             TokenKind::Open => {
                 self.query_behind_with(window, window.next);
                 self.depth = self.depth.saturating_add(1);
+                self.table_lists &= !self.depth_bit();
             }
             TokenKind::Close => self.depth = self.depth.saturating_sub(1),
             TokenKind::Assign => self.assign(window),
             TokenKind::UserVariable => self.user_variable(window),
-            TokenKind::SystemVariable => self.system_variable(window.current.text),
-            TokenKind::QuotedIdentifier if window.is_next(TokenKind::Open) => self.call(window),
+            TokenKind::SystemVariable => self.system_variable(window),
+            TokenKind::QuotedIdentifier => self.quoted(window),
             // No syntax has these before a parenthesis, but a digest may hide a name as one.
             TokenKind::String | TokenKind::Number if window.is_next(TokenKind::Open) => {
                 self.facts.may_write = true;
             }
             TokenKind::Word => self.word(window),
-            TokenKind::QuotedIdentifier
-            | TokenKind::String
+            TokenKind::String
             | TokenKind::Number
             | TokenKind::Parameter
             | TokenKind::Semicolon
@@ -184,31 +215,34 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn system_variable(&mut self, text: &[u8]) {
+    fn system_variable(&mut self, window: &Window<'_>) {
         self.facts.may_write = true;
-        let name = text.rsplit(|byte| matches!(byte, b'.' | b'@')).next().unwrap_or_default();
-        let name = crate::token::unquote(name);
-        self.facts.depends.insert(match name.to_ascii_lowercase().as_slice() {
-            b"identity" | b"last_insert_id" => Depends::LAST_INSERT_ID,
-            b"warning_count" | b"error_count" => Depends::DIAGNOSTICS,
-            b"pseudo_thread_id" => Depends::CONNECTION_ID,
-            name if recall::is_tracker(name) => Depends::TRACKERS,
-            _ => Depends::empty(),
-        });
+        self.facts.varies = true;
+        let text = window.current.text;
+        let mut name = text.rsplit(|byte| matches!(byte, b'.' | b'@')).next().unwrap_or_default();
+        // White space may stand around the dot behind the scope.
+        if let (true, Some(after)) = (window.is_next(TokenKind::Dot), window.after) {
+            name = after.text;
+        }
+        let name = crate::token::unquote(name).to_ascii_lowercase();
+        self.facts.depends.insert(past::of_variable(&name));
     }
 
     fn word(&mut self, window: &Window<'_>) {
         let keyword = window.current.keyword();
         let upper = keyword.as_bytes();
+        self.facts.depends.insert(past::of_table(upper));
+        if window.is_behind_dot() {
+            self.part_of_name(upper);
+        }
         if window.is_dotted() {
-            // `sequence.NEXTVAL` is a call without parentheses.
-            self.facts.may_write |= matches!(upper, b"NEXTVAL" | b"CURRVAL" | b"LASTVAL");
             if window.is_next(TokenKind::Open) {
                 self.call(window);
             }
             return;
         }
         let is_before_open = window.is_next(TokenKind::Open);
+        self.clause(upper);
         match upper {
             b"SELECT" => self.verb(Verb::Select),
             b"TABLE" | b"VALUES" => self.query_behind_with(window, Some(window.current)),
@@ -222,23 +256,101 @@ impl Walk<'_, '_> {
                 self.facts.is_for_update = true;
             }
             b"FOR" if window.is_next_word(b"SHARE") => self.facts.may_write = true,
-            b"NEXT" | b"PREVIOUS" if window.is_next_word(b"VALUE") => self.facts.may_write = true,
+            b"NEXT" if window.is_next_word(b"VALUE") => self.advance_sequence(),
+            b"PREVIOUS" if window.is_next_word(b"VALUE") => self.tell_of(Depends::SEQUENCE),
+            // Oracle mode's `SQL%ROWCOUNT`; elsewhere it is the remainder of two columns.
+            b"SQL" if recall::is_row_count(window.next, window.after) => {
+                self.facts.may_write = true;
+                self.facts.depends.insert(Depends::ROW_COUNT | Depends::FOUND_ROWS);
+            }
             b"SQL_CALC_FOUND_ROWS" => {
                 self.facts.may_write = true;
                 self.effects.push(Effect::CalcFoundRows);
             }
             _ => {}
         }
-        self.facts.varies |= function::varies(upper, is_before_open, self.has_arguments(window));
+        self.facts.varies |= function::varies(upper, is_before_open, window.has_arguments());
         self.end_target(upper);
-        if is_before_open && !self.known_call(upper, window) {
+        if !is_before_open || self.is_clause_of_table(upper, window) {
+            return;
+        }
+        if window.is_behind_dot() || !self.known_call(upper, window) {
             self.call(window);
         }
     }
 
-    /// Whether something stands in the parentheses behind the current word.
-    fn has_arguments(&self, window: &Window<'_>) -> bool {
-        window.after.is_some_and(|token| token.kind != TokenKind::Close)
+    /// A name in quotes. Before a parenthesis servers take some of them for their own functions,
+    /// others for stored ones.
+    fn quoted(&mut self, window: &Window<'_>) {
+        let name = window.current.unquoted();
+        let keyword = Keyword::new(&name);
+        self.facts.depends.insert(past::of_table(keyword.as_bytes()));
+        if window.is_behind_dot() {
+            self.part_of_name(keyword.as_bytes());
+        }
+        if window.is_next(TokenKind::Open) {
+            self.meant(keyword.as_bytes(), window);
+            self.call(window);
+        }
+    }
+
+    /// A word behind a dot: `sequence.NEXTVAL` is a call without parentheses in Oracle mode, with
+    /// or without quotes, and with white space around the dot.
+    fn part_of_name(&mut self, upper: &[u8]) {
+        let is_call = self.modes.flavor_mariadb && self.modes.oracle;
+        match upper {
+            b"NEXTVAL" if is_call => self.advance_sequence(),
+            b"CURRVAL" if is_call => self.tell_of(Depends::SEQUENCE),
+            // The mode may be another one than is known.
+            b"NEXTVAL" | b"CURRVAL" | b"LASTVAL" => self.facts.may_write = true,
+            _ => {}
+        }
+    }
+
+    fn advance_sequence(&mut self) {
+        self.facts.may_write = true;
+        self.facts.varies = true;
+        self.effects.push(Effect::SequenceAdvanced);
+    }
+
+    /// The answer depends on the connection's past.
+    fn tell_of(&mut self, depends: Depends) {
+        self.facts.may_write = true;
+        self.facts.depends.insert(depends);
+    }
+
+    /// The current depth's place in `table_lists`.
+    fn depth_bit(&self) -> u64 {
+        1_u64.checked_shl(self.depth).unwrap_or(0)
+    }
+
+    /// Notes where lists of tables begin and end.
+    fn clause(&mut self, upper: &[u8]) {
+        match upper {
+            b"FROM" | b"JOIN" => self.table_lists |= self.depth_bit(),
+            b"SELECT" | b"WHERE" | b"GROUP" | b"HAVING" | b"ORDER" | b"LIMIT" | b"WINDOW"
+            | b"UNION" | b"EXCEPT" | b"INTERSECT" | b"PROCEDURE" | b"RETURNING" | b"SET"
+            | b"VALUES" | b"FOR" | b"INTO" => self.table_lists &= !self.depth_bit(),
+            _ => {}
+        }
+    }
+
+    /// Whether a word before a parenthesis is part of a clause in which no call can stand, though
+    /// some server lets a stored function have the name.
+    fn is_clause_of_table(&self, upper: &[u8], window: &Window<'_>) -> bool {
+        match upper {
+            // `MATCH (a) AGAINST (…)`: nothing that is called stands behind a parenthesis.
+            b"AGAINST" => window.is_previous(TokenKind::Close),
+            // `JSON_TABLE(…, '$' COLUMNS (…))`: nor behind a string.
+            b"COLUMNS" => window.is_previous(TokenKind::String),
+            b"JSON_TABLE" => {
+                self.table_lists & self.depth_bit() != 0
+                    && (window.is_previous(TokenKind::Comma)
+                        || window.is_previous_word(b"FROM")
+                        || window.is_previous_word(b"JOIN"))
+            }
+            _ => false,
+        }
     }
 
     /// Behind the last `)` of common table expressions: a query that does not begin with `SELECT`,
@@ -272,33 +384,61 @@ impl Walk<'_, '_> {
 
     /// Handles calls of functions with a meaning of their own, and what is harmless.
     fn known_call(&mut self, upper: &[u8], window: &Window<'_>) -> bool {
-        let depends = match upper {
-            b"LAST_INSERT_ID" => {
-                if window.after.is_some_and(|token| token.kind != TokenKind::Close) {
+        let written = Written::of(self.text, &window.current, window.next);
+        let call = Call { upper, written, has_arguments: window.has_arguments() };
+        // With one argument it may be a stored function; of two or more it makes a point.
+        if upper == b"POINT" && written == Written::Adjacent && self.has_more_arguments(window) {
+            return true;
+        }
+        match self.meant(upper, window) {
+            true => function::is_native(&call, &self.modes),
+            false => function::is_harmless(&call, &self.modes),
+        }
+    }
+
+    /// Whether the call at hand has more than one argument.
+    fn has_more_arguments(&self, window: &Window<'_>) -> bool {
+        let Some(rest) = window.next.and_then(|open| self.text.get(open.end()..)) else {
+            return false;
+        };
+        let mut depth = 0_u32;
+        for token in Tokens::new(rest, &self.modes).take(ARGUMENT_TOKENS_MAX) {
+            match token.kind {
+                TokenKind::Open => depth += 1,
+                TokenKind::Close if depth == 0 => return false,
+                TokenKind::Close => depth -= 1,
+                TokenKind::Comma if depth == 0 => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// What a call of this name does if it is one of the server's own functions. Whether the name
+    /// has such a meaning.
+    fn meant(&mut self, upper: &[u8], window: &Window<'_>) -> bool {
+        // In a definition `DEFAULT (…)` is no call.
+        let is_definition = upper == b"DEFAULT" && self.calls == Calls::Ignored;
+        let meaning = function::meaning(upper, self.modes.flavor_mariadb);
+        let Some(meaning) = meaning.filter(|_| !is_definition) else {
+            return false;
+        };
+        match meaning {
+            Meaning::Past(depends) => self.facts.depends.insert(depends),
+            Meaning::LastInsertId => {
+                if window.has_arguments() {
                     self.effects.push(Effect::LastInsertIdAssigned);
                 }
-                Depends::LAST_INSERT_ID
+                self.facts.depends.insert(Depends::LAST_INSERT_ID);
             }
-            b"ROW_COUNT" => Depends::ROW_COUNT,
-            b"FOUND_ROWS" => Depends::FOUND_ROWS,
-            b"CONNECTION_ID" | b"PS_CURRENT_THREAD_ID" => Depends::CONNECTION_ID,
             // Which locks, and whether at all, is seen in the simplest statements only.
-            b"GET_LOCK" => {
-                self.effects.push(Effect::GetLock(None));
-                Depends::empty()
-            }
-            b"RELEASE_LOCK" | b"RELEASE_ALL_LOCKS" => {
-                self.effects.push(Effect::ReleaseLock(None));
-                Depends::empty()
-            }
-            // These tell of the server or change it; they leave nothing in the session.
-            b"IS_FREE_LOCK" | b"IS_USED_LOCK" | b"LOAD_FILE" | b"PS_THREAD_ID" => Depends::empty(),
-            b"MASTER_POS_WAIT" | b"SOURCE_POS_WAIT" | b"MASTER_GTID_WAIT" => Depends::empty(),
-            b"WAIT_FOR_EXECUTED_GTID_SET" | b"BINLOG_GTID_POS" => Depends::empty(),
-            _ => return function::is_harmless(upper, self.is_mariadb),
-        };
+            Meaning::Lock => self.effects.push(Effect::GetLock(None)),
+            Meaning::Unlock => self.effects.push(Effect::ReleaseLock(None)),
+            Meaning::Sequence => self.effects.push(Effect::SequenceAdvanced),
+            Meaning::Server => {}
+        }
         self.facts.may_write = true;
-        self.facts.depends.insert(depends);
+        self.facts.varies = true;
         true
     }
 
@@ -316,7 +456,7 @@ impl Walk<'_, '_> {
             self.facts.varies = true;
             return;
         }
-        if self.suspect.is_some() || window.is_dotted() {
+        if self.suspect.is_some() || window.is_behind_dot() {
             self.unknown_call();
             return;
         }
@@ -359,6 +499,7 @@ impl Walk<'_, '_> {
 
     fn unknown_call(&mut self) {
         self.facts.may_write = true;
+        self.facts.varies = true;
         self.facts.depends.insert(Depends::UNKNOWN_FUNCTION);
     }
 

@@ -77,8 +77,11 @@ pub struct Digest<'a> {
     pub hash: u64,
     /// Whether the text determines the statement's structure, so that whatever was found out
     /// about one statement with this digest holds for all: no comment of any kind, no zero byte,
-    /// nothing unterminated, nothing cut off, no quote inside backticks.
+    /// nothing unterminated, nothing cut off, no literal inside backticks, no number that may be a
+    /// part of a name, no sign left out between a word and a parenthesis.
     pub is_clean: bool,
+    /// Whether a literal in double quotes was left out, which may be a name for the server.
+    pub has_double_quotes: bool,
     /// What stands between the first `/*` and its `*/`, at most [`FIRST_COMMENT_MAX`] bytes.
     pub first_comment: Option<&'a [u8]>,
 }
@@ -147,7 +150,11 @@ impl Digester {
         Digest {
             text: shown,
             hash: spooky::hash64(shown, 0),
-            is_clean: seen.is_clean && !grouper.swallowed && shown.len() == whole.len(),
+            is_clean: seen.is_clean
+                && !grouper.swallowed
+                && !self.spacer.looks_like_call
+                && shown.len() == whole.len(),
+            has_double_quotes: seen.has_double_quotes,
             first_comment: seen.first_comment,
         }
     }

@@ -22,6 +22,7 @@ const SHORT_DASHES: usize = 7;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) is_clean: bool,
+    pub(super) has_double_quotes: bool,
     pub(super) first_comment: Option<&'a [u8]>,
 }
 
@@ -61,6 +62,7 @@ pub(super) struct Scanner<'a, 's> {
     is_full: bool,
     is_clean: bool,
     in_backticks: bool,
+    has_double_quotes: bool,
     first_comment: Option<&'a [u8]>,
     residue: Residue,
     older_residue: Residue,
@@ -92,6 +94,7 @@ impl<'a, 's> Scanner<'a, 's> {
             is_full: false,
             is_clean: true,
             in_backticks: false,
+            has_double_quotes: false,
             first_comment: None,
             residue: Residue::default(),
             older_residue: Residue::default(),
@@ -131,7 +134,11 @@ impl<'a, 's> Scanner<'a, 's> {
                 break;
             }
         }
-        Seen { is_clean: self.is_clean && !self.in_backticks, first_comment: self.first_comment }
+        Seen {
+            is_clean: self.is_clean && !self.in_backticks,
+            has_double_quotes: self.has_double_quotes,
+            first_comment: self.first_comment,
+        }
     }
 
     /// The byte `ahead` places on, 0 behind the end.
@@ -269,6 +276,8 @@ impl<'a, 's> Scanner<'a, 's> {
         if is_word(self.before) {
             return self.word();
         }
+        // `1` is a name in backticks and behind a dot, and a part of one behind `é`, `@` and so on.
+        self.is_clean &= !self.in_backticks && !may_precede_name(self.before);
         let rest = self.text.get(self.at..).unwrap_or_default();
         let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
         if rest.get(digits).is_some_and(|&end| !is_word(end) && end != b'.') {
@@ -360,6 +369,7 @@ impl<'a, 's> Scanner<'a, 's> {
 
     fn string(&mut self, quote: u8) {
         self.is_clean &= !self.in_backticks;
+        self.has_double_quotes |= quote == b'"';
         let mut end = self.at + 1;
         loop {
             let rest = self.text.get(end..).unwrap_or_default();
@@ -525,6 +535,11 @@ fn comment_mark(text: &[u8], from: usize, before: u8) -> Option<Mark> {
         }
         at += 1;
     }
+}
+
+/// Whether a digit behind this byte may be a part of a name.
+fn may_precede_name(before: u8) -> bool {
+    matches!(before, b'.' | b'@' | 0x80..)
 }
 
 /// Length of what is judged as one number: up to a byte that ends a word, where `.` and the sign

@@ -34,6 +34,10 @@ pub(super) struct Spacer {
     lowercase: bool,
     no_digits: bool,
     keep_comment: bool,
+    /// The last sign was left out.
+    dropped_sign: bool,
+    /// A sign was left out between a word and a parenthesis: `a -(1)` looks like the call `a (1)`.
+    pub(super) looks_like_call: bool,
 }
 
 impl Spacer {
@@ -49,6 +53,8 @@ impl Spacer {
             lowercase: false,
             no_digits: false,
             keep_comment: false,
+            dropped_sign: false,
+            looks_like_call: false,
         }
     }
 
@@ -60,6 +66,8 @@ impl Spacer {
         self.last_but_one = 0;
         self.passed = 0;
         self.taken = 0;
+        self.dropped_sign = false;
+        self.looks_like_call = false;
         self.begin_round();
         self.lowercase = settings.lowercase;
         self.no_digits = settings.no_digits;
@@ -202,9 +210,13 @@ impl Spacer {
     fn decide(&mut self, pending: Pending, next: u8) {
         self.pending = None;
         let removed = if pending.byte == b' ' {
+            let is_behind_sign = matches!(pending.before, b'+' | b'-');
+            self.looks_like_call |= is_behind_sign && self.dropped_sign && next == b'(';
             self.drops_space(pending, next)
         } else {
-            drops_sign(pending, next)
+            self.dropped_sign = drops_sign(pending, next);
+            self.looks_like_call |= self.dropped_sign && next == b'(';
+            self.dropped_sign
         };
         if removed {
             self.remove();

@@ -345,3 +345,16 @@ proptest::proptest! {
         proptest::prop_assert_eq!(fast, slow, "{}", text);
     }
 }
+
+#[test]
+fn issue_16_a_number_that_may_be_a_part_of_a_name_is_not_clean() {
+    for unclean in ["SELECT * FROM s.1", "SELECT * FROM `1`", "SELECT `a-1`(2)", "SELECT \u{e9}1()"]
+    {
+        assert!(!is_clean(unclean), "{unclean}");
+    }
+    assert!(is_clean("SELECT a1, 1 FROM s.t1 WHERE `b`=2"));
+    let mut digester = Digester::new();
+    let mut doubles =
+        |text: &str| digester.digest(text.as_bytes(), &Settings::default()).has_double_quotes;
+    assert!(doubles("SELECT \"a\"") && !doubles("SELECT 'a\"'"));
+}

@@ -247,7 +247,12 @@ impl<'a> Parser<'_, 'a> {
         match self.peek() {
             Some(token) if token.is_name() || token.kind == TokenKind::String => {
                 self.bump();
-                Ok(Some(token.unquoted().into_owned()))
+                let name = token.unquoted().into_owned();
+                // `'utf8\\mb4'` is `utf8mb4` for the server, and can't be said again as it stands.
+                match name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+                    true => Ok(Some(name)),
+                    false => self.expected("a plain name of a character set"),
+                }
             }
             _ => self.expected("a character set"),
         }

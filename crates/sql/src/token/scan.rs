@@ -4,7 +4,10 @@ use memchr::{memchr, memchr2, memmem};
 
 use crate::routine::Routines;
 
-use super::{Encoding, Modes, Token, TokenKind};
+use super::{
+    Encoding, Modes, Token, TokenKind,
+    version::{self, Runs},
+};
 
 /// The tokens of a text, in order. Cheap to clone, so that a reader may look ahead.
 ///
@@ -15,15 +18,18 @@ pub struct Tokens<'a> {
     text: &'a [u8],
     at: usize,
     modes: Modes,
+    classes: &'static Classes,
     comment: Executable,
     /// The end of the last token, when it was a dot or may stand before one.
     last: Last,
     skips_versioned: bool,
     routines: Option<&'a Routines>,
+    has_versioned: bool,
     version: Option<&'a [u8]>,
     versions_differ: bool,
     is_complete: bool,
     is_ambiguous: bool,
+    guesses_quotes: bool,
 }
 
 /// The executable comment in which the scanner stands.
@@ -59,18 +65,39 @@ enum Class {
     Single(TokenKind),
 }
 
-const CLASSES: [Class; 256] = classes();
+type Classes = [Class; 256];
+
+static CLASSES: Classes = classes(Encoding::Utf8);
+static LATIN_CLASSES: Classes = classes(Encoding::Latin);
+static DOS_CLASSES: Classes = classes(Encoding::Dos);
+static SWEDISH_CLASSES: Classes = classes(Encoding::Swedish);
+
+fn classes_of(encoding: Encoding) -> &'static Classes {
+    match encoding {
+        Encoding::Utf8
+        | Encoding::SingleByte
+        | Encoding::ShiftJis
+        | Encoding::Big5
+        | Encoding::Gbk
+        | Encoding::Unknown => &CLASSES,
+        Encoding::Latin => &LATIN_CLASSES,
+        Encoding::Dos => &DOS_CLASSES,
+        Encoding::Swedish => &SWEDISH_CLASSES,
+    }
+}
 
 #[expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     reason = "evaluated at compile time; the index runs over the table"
 )]
-const fn classes() -> [Class; 256] {
+const fn classes(encoding: Encoding) -> Classes {
     let mut table = [Class::Single(TokenKind::Operator); 256];
     let mut index = 0;
     while index < 256 {
         table[index] = match index as u8 {
+            byte if byte != 0 && byte == encoding.high_space() => Class::Space,
+            byte if encoding.is_own_letter(byte) => Class::Word,
             b'\t'..=b'\r' | b' ' => Class::Space,
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | 0x80..=0xFF => Class::Word,
             b'0'..=b'9' => Class::Digit,
@@ -94,12 +121,27 @@ const fn classes() -> [Class; 256] {
     table
 }
 
-fn class(byte: u8) -> Class {
-    CLASSES.get(usize::from(byte)).copied().unwrap_or(Class::Space)
-}
-
-fn is_word_byte(byte: u8) -> bool {
-    matches!(class(byte), Class::Word | Class::Digit)
+/// Whether character sets may differ in how they read a text. They do not where its bytes from 0x80
+/// up stand in plain strings, none of them before a sign that some sets make a part of a character
+/// and others an escape or a quote.
+fn may_be_read_otherwise(text: &[u8]) -> bool {
+    if text.is_ascii() {
+        return false;
+    }
+    let has = |wanted: &[u8]| memmem::find(text, wanted).is_some();
+    let has_more = [&b"\\"[..], b"`", b"--", b"#", b"/*"].into_iter().any(has);
+    if has_more || std::str::from_utf8(text).is_err() {
+        return true;
+    }
+    let mut quote = None;
+    text.iter().any(|byte| {
+        match (quote, byte) {
+            (None, b'\'' | b'"') => quote = Some(*byte),
+            (Some(open), byte) if open == *byte => quote = None,
+            _ => {}
+        }
+        quote.is_none() && !byte.is_ascii()
+    })
 }
 
 impl<'a> Tokens<'a> {
@@ -111,19 +153,22 @@ impl<'a> Tokens<'a> {
             text,
             at: 0,
             modes: *modes,
+            classes: classes_of(modes.encoding),
             comment: Executable::No,
             last: Last::Other,
             skips_versioned: false,
             routines: None,
+            has_versioned: false,
             version: None,
             versions_differ: false,
             is_complete: !has_nul,
-            is_ambiguous: false,
+            is_ambiguous: modes.encoding == Encoding::Unknown && may_be_read_otherwise(text),
+            guesses_quotes: false,
         }
     }
 
-    /// Leaves out what stands in executable comments with a version number: the text as a server
-    /// reads it that is older than the number.
+    /// Leaves out what stands in executable comments that only some versions run: the text as a
+    /// server reads it that runs none of them.
     pub fn skipping_versioned(mut self) -> Self {
         self.skips_versioned = true;
         self
@@ -145,6 +190,11 @@ impl<'a> Tokens<'a> {
         self.text
     }
 
+    /// How many bytes have been read.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
+    }
+
     /// How the text is read.
     pub fn modes(&self) -> &Modes {
         &self.modes
@@ -156,25 +206,45 @@ impl<'a> Tokens<'a> {
     }
 
     /// Whether something was seen so far that servers may read differently: a comment, or `*/` in
-    /// a string, inside an executable comment; a byte that is white space in one character set
-    /// and a letter in another; a string in dollar quotes.
+    /// a string, inside an executable comment; a version number of six digits without a space; a
+    /// byte that is white space in one character set and a letter in another; a string in dollar
+    /// quotes; a quote whose end depends on modes that are not known.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
 
     /// Whether an executable comment with a version number was seen so far.
     pub fn has_versioned(&self) -> bool {
+        self.has_versioned
+    }
+
+    /// Whether an executable comment was seen so far that some versions run and others skip.
+    pub fn depends_on_version(&self) -> bool {
         self.version.is_some()
     }
 
-    /// Whether executable comments with different version numbers were seen so far, so that there
-    /// are more than two ways to read the text.
+    /// Whether double quotes were seen so far that enclose a string or a name, and nobody knows
+    /// which.
+    pub fn guesses_quotes(&self) -> bool {
+        self.guesses_quotes
+    }
+
+    /// Whether executable comments with different version numbers were seen so far that some
+    /// versions run and others skip, so that there are more than two ways to read the text.
     pub fn versions_differ(&self) -> bool {
         self.versions_differ
     }
 
     fn byte(&self, at: usize) -> u8 {
         self.text.get(at).copied().unwrap_or(0)
+    }
+
+    fn class(&self, byte: u8) -> Class {
+        self.classes.get(usize::from(byte)).copied().unwrap_or(Class::Space)
+    }
+
+    fn is_word_byte(&self, byte: u8) -> bool {
+        matches!(self.class(byte), Class::Word | Class::Digit)
     }
 
     fn rest(&self, from: usize) -> &'a [u8] {
@@ -204,7 +274,7 @@ impl<'a> Tokens<'a> {
         while let Some(&byte) = self.text.get(at) {
             if self.modes.encoding.is_pair(byte, self.byte(at + 1)) {
                 at += 2;
-            } else if is_word_byte(byte) {
+            } else if self.is_word_byte(byte) {
                 at += 1;
             } else {
                 break;
@@ -216,9 +286,10 @@ impl<'a> Tokens<'a> {
     fn word(&mut self) -> Token<'a> {
         let end = self.word_end(self.at);
         let token = self.take(TokenKind::Word, end);
-        // 0xA0 is a space in latin1 and part of a letter in UTF-8.
-        let has_nbsp = memchr(0xA0, token.text).is_some()
-            && (self.modes.encoding != Encoding::Utf8 || std::str::from_utf8(token.text).is_err());
+        // A space in latin1, and part of a letter in UTF-8.
+        let has_nbsp = self.modes.encoding == Encoding::Utf8
+            && memchr(0xA0, token.text).is_some()
+            && std::str::from_utf8(token.text).is_err();
         // MySQL 9 reads `$tag$ … $tag$` as a string.
         let is_dollar_quote = matches!(token.text, [b'$', tail @ ..] if tail.contains(&b'$'));
         self.is_ambiguous |= has_nbsp || is_dollar_quote;
@@ -253,7 +324,7 @@ impl<'a> Tokens<'a> {
         }
         match self.byte(digits) {
             b'.' => self.fraction(digits + 1),
-            byte if is_word_byte(byte) => self.word(),
+            byte if self.is_word_byte(byte) => self.word(),
             _ => self.take(TokenKind::Number, digits),
         }
     }
@@ -273,7 +344,7 @@ impl<'a> Tokens<'a> {
         };
         let first = self.at + 2;
         let end = first + self.rest(first).iter().take_while(|byte| is_digit(byte)).count();
-        (end > first && !is_word_byte(self.byte(end))).then_some(end)
+        (end > first && !self.is_word_byte(self.byte(end))).then_some(end)
     }
 
     /// The offset after the quote that closes the one at `from`; the end of the text if none does.
@@ -290,11 +361,27 @@ impl<'a> Tokens<'a> {
             at += step;
             let is_end = self.byte(at) == quote && self.text.get(at + 1) != Some(&quote);
             if is_end {
+                self.note_guesses(from, at + 1);
                 return at + 1;
             }
             // An escape and what it escapes, or a doubled quote.
             at += 2;
         }
+    }
+
+    /// What stands between `from` and `end` is quoted. If it would end elsewhere in modes that are
+    /// as likely, it is ambiguous.
+    fn note_guesses(&mut self, from: usize, end: usize) {
+        let Modes { guesses_quotes, guesses_escapes, .. } = self.modes;
+        if !guesses_quotes && !guesses_escapes {
+            return;
+        }
+        let text = self.text.get(from..end).unwrap_or_default();
+        let (is_double, has_backslash) = (text.first() == Some(&b'"'), text.contains(&b'\\'));
+        self.guesses_quotes |= guesses_quotes && is_double;
+        self.is_ambiguous |= guesses_quotes && is_double && has_backslash;
+        let hides_quote = |pair: &[u8]| matches!(pair, [b'\\', b'\'' | b'"']);
+        self.is_ambiguous |= guesses_escapes && has_backslash && text.windows(2).any(hides_quote);
     }
 
     /// How far from `from` the next quote or escape is.
@@ -335,7 +422,9 @@ impl<'a> Tokens<'a> {
         match self.byte(self.at + 1) {
             b'@' => {
                 let end = self.system_variable_end(self.at + 2);
-                self.take(TokenKind::SystemVariable, end)
+                let token = self.take(TokenKind::SystemVariable, end);
+                self.is_ambiguous |= !token.text.is_ascii();
+                token
             }
             b'\'' | b'"' | b'`' => {
                 let end = self.quoted_end(self.at + 1);
@@ -346,7 +435,12 @@ impl<'a> Tokens<'a> {
                 while self.byte(end) == b'.' {
                     end = self.word_end(end + 1);
                 }
-                self.take(TokenKind::UserVariable, end)
+                let token = self.take(TokenKind::UserVariable, end);
+                // MySQL ends the name before a high byte, MariaDB reads byte by byte.
+                self.is_ambiguous |= (!self.modes.flavor_mariadb
+                    || self.modes.encoding.has_pairs())
+                    && !token.text.is_ascii();
+                token
             }
         }
     }
@@ -358,7 +452,7 @@ impl<'a> Tokens<'a> {
                 b'`' => self.quoted_end(at),
                 _ => self.word_end(at),
             };
-            let goes_on = self.byte(at + 1) == b'`' || is_word_byte(self.byte(at + 1));
+            let goes_on = self.byte(at + 1) == b'`' || self.is_word_byte(self.byte(at + 1));
             if self.byte(at) != b'.' || !goes_on {
                 return at;
             }
@@ -391,19 +485,38 @@ impl<'a> Tokens<'a> {
     }
 
     fn enter_executable(&mut self, body: usize) {
-        let digits = self.rest(body).iter().take(6).take_while(|byte| byte.is_ascii_digit());
-        let len = digits.count();
-        // Fewer than five digits are no version but code.
-        if len < 5 {
+        let Some((digits, runs)) = version::version(self.rest(body)) else {
             self.comment = Executable::Always;
             self.at = body;
             return;
+        };
+        self.has_versioned = true;
+        self.is_ambiguous |= !version::is_read_by_both(self.rest(body), digits);
+        self.at = body + digits;
+        match runs {
+            Runs::Always => self.comment = Executable::Always,
+            Runs::Never => self.skip_never_run(),
+            Runs::ByVersion => {
+                self.comment = Executable::Versioned;
+                let version = self.text.get(body..self.at);
+                self.versions_differ |= self.version.is_some() && self.version != version;
+                self.version = version;
+            }
         }
-        self.comment = Executable::Versioned;
-        self.at = body + len;
-        let version = self.text.get(body..self.at);
-        self.versions_differ |= self.version.is_some() && self.version != version;
-        self.version = version;
+    }
+
+    /// Skips the content of an executable comment of a version that there is not.
+    fn skip_never_run(&mut self) {
+        let rest = self.rest(self.at);
+        let Some(len) = memmem::find(rest, b"*/") else {
+            self.is_complete = false;
+            self.at = self.text.len();
+            return;
+        };
+        // Comments nest here, once.
+        let content = rest.get(..len).unwrap_or_default();
+        self.is_ambiguous |= memmem::find(content, b"/*").is_some();
+        self.at += len + 2;
     }
 
     fn skip_line(&mut self) {
@@ -425,9 +538,10 @@ impl<'a> Tokens<'a> {
         }
         // The end of the text reads as NUL, a control character, and begins a comment too.
         match self.byte(self.at + 2) {
-            0..=b' ' | 0x7F => true,
-            0x80..=0xA0 => {
-                self.is_ambiguous = true;
+            0..=b' ' => true,
+            byte if byte == self.modes.encoding.high_space() => true,
+            byte @ 0x7F.. => {
+                self.is_ambiguous |= self.modes.encoding.may_be_control(byte);
                 false
             }
             _ => false,
@@ -436,7 +550,7 @@ impl<'a> Tokens<'a> {
 
     fn scan(&mut self) -> Option<Token<'a>> {
         while let Some(&byte) = self.text.get(self.at) {
-            let token = match class(byte) {
+            let token = match self.class(byte) {
                 Class::Space => {
                     self.at += 1;
                     continue;

@@ -66,7 +66,8 @@ fn a_read_goes_to_a_reader() {
         "digest      SELECT a FROM t WHERE id = ?\n\
          hash        {hash}\n\
          kind        SELECT\n\
-         access      certainly reads: any server that has the data may run it\n\
+         access      reads, if what it names only reads\n\
+         proof       proven to read: taking t for base tables\n\
          rule        1: no: schemaname\n\
          rule        2: no: match_digest\n\
          hostgroup   20, a reader: outside transactions it only reads\n\

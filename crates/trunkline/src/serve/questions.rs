@@ -1,5 +1,5 @@
 //! The data plane begins, and with it whoever answers what its workers ask: a password to be tried
-//! on a server, what a host is called, what users the servers have.
+//! on a server, what a host is called, what users the servers have, what names mean.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,11 +8,17 @@ use tokio::sync::{
     Notify,
     mpsc::{self, error::TrySendError},
 };
+use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
-use trunkline_monitor::{self as monitor, Question, SystemResolver, keep_naming};
+use trunkline_monitor::{
+    self as monitor, Account, DictionaryQuestion, Question, SystemResolver, keep_naming,
+};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_proxy::{DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup};
+use trunkline_proxy::{
+    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup,
+};
 use trunkline_topology::HostAnswer;
+use trunkline_worker::CatalogAsk;
 
 use super::cpus;
 
@@ -25,6 +31,10 @@ pub(super) struct Asked {
     pub users_wanted: Arc<Notify>,
     /// Passwords to be tried on servers.
     pub questions: mpsc::Receiver<Question>,
+    /// Names that workers want to know, and where they find them then.
+    pub names: mpsc::Receiver<DictionaryQuestion>,
+    /// The same names' meanings.
+    pub catalog: Arc<Catalog>,
 }
 
 /// Starts the workers. Names of hosts are looked up from here on.
@@ -36,6 +46,8 @@ pub(super) fn begin_plane(
 ) -> Result<(DataPlane, Asked)> {
     let users_wanted = Arc::new(Notify::new());
     let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
+    let (wanted_names, names) = mpsc::channel(QUESTIONS_MAX);
+    let catalog = Arc::new(Catalog::default());
     let (named, host_questions) = mpsc::channel(QUESTIONS_MAX);
     tokio::spawn(keep_naming(Arc::new(SystemResolver), host_questions, HOST_NAME_TIME_MAX));
     let plane = DataPlane::start(PlaneOptions {
@@ -46,13 +58,18 @@ pub(super) fn begin_plane(
         on_thread: on_thread(snapshot),
         ask_server: Arc::new(move |question| ask(&asked, question)),
         look_up_host: Arc::new(move |question| name_host(&named, question)),
+        ask_catalog: {
+            let catalog = Arc::clone(&catalog);
+            Arc::new(move |question| ask_dictionary(&wanted_names, &catalog, question))
+        },
+        catalog: Arc::clone(&catalog),
         look_up_users: {
             let wanted = Arc::clone(&users_wanted);
             Arc::new(move || wanted.notify_one())
         },
     });
     let plane = plane.map_err(|reason| anyhow!(reason))?;
-    Ok((plane, Asked { users_wanted, questions }))
+    Ok((plane, Asked { users_wanted, questions, names, catalog }))
 }
 
 /// What each worker's thread does first.
@@ -73,6 +90,21 @@ fn ask(asked: &mpsc::Sender<Question>, question: LoginQuestion) {
         asked.try_send(question)
     {
         (question.answer)(false);
+    }
+}
+
+/// Has names' meanings asked for; with too many questions waiting they stay unknown.
+fn ask_dictionary(
+    asked: &mpsc::Sender<DictionaryQuestion>,
+    catalog: &Catalog,
+    question: CatalogQuestion,
+) {
+    let CatalogQuestion { ask, told } = question;
+    let CatalogAsk { group, names, user, credential, asked_ms } = *ask;
+    let account = Account::new(user, credential);
+    let question = DictionaryQuestion { group, names, account, asked_ms, told };
+    if let Err(error) = asked.try_send(question) {
+        error.into_inner().give_up(catalog);
     }
 }
 

@@ -8,9 +8,12 @@ use std::{
 
 use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
 use trunkline_cache::Cache;
+use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_proxy::{DataPlane, Log, TlsSetup};
-use trunkline_stats::{CacheFigures, DigestQuery, Process, Report, SessionList, SessionQuery};
+use trunkline_stats::{
+    CacheFigures, CatalogFigures, DigestQuery, Process, Report, SessionList, SessionQuery,
+};
 
 /// Why a balancer should send no clients after `PROXYSQL PAUSE`.
 const PAUSED: &str = "paused";
@@ -22,6 +25,7 @@ pub struct Reporter {
     plane: Arc<RwLock<DataPlane>>,
     known: Mutex<Known>,
     cache: Arc<Cache>,
+    catalog: Arc<Catalog>,
 }
 
 struct Known {
@@ -35,7 +39,8 @@ impl Reporter {
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
         let known = Mutex::new(Known { process, health: Health::Ready, tls: Arc::default() });
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
-        Self { plane, known, cache: Arc::clone(shared.cache()) }
+        let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
+        Self { plane, known, cache, catalog }
     }
 
     /// Empties the result cache, the shared one too; how many results it had.
@@ -159,6 +164,7 @@ impl StatusSource for Reporter {
                 shared_dropped: shared.dropped,
                 shared_failures: shared.failures,
             };
+            report.process.catalog = catalog_figures(&self.catalog);
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report
         })
@@ -177,6 +183,22 @@ impl StatusSource for Reporter {
 
     fn health(&self) -> Health {
         self.known().health.clone()
+    }
+}
+
+/// What is known of names, as reports have it.
+fn catalog_figures(catalog: &Catalog) -> CatalogFigures {
+    let figures = catalog.figures();
+    CatalogFigures {
+        entries: figures.entries,
+        evicted: figures.evicted,
+        asked: figures.asked,
+        refused: figures.refused,
+        untold: figures.untold,
+        definitions: figures.definitions,
+        rounds: figures.rounds,
+        queries: figures.queries,
+        errors: figures.errors,
     }
 }
 

@@ -19,10 +19,13 @@ use trunkline_admin::{
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
-    Account, Facts, Knowledge, greeting::is_leader_known, greeting_for_clients, learn, resolve,
+    Account, Facts, Knowledge,
+    greeting::{is_leader_known, server_versions},
+    greeting_for_clients, learn, resolve,
 };
-use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_protocol::packet::greeting::{Flavor, Greeting};
 use trunkline_proxy::TlsSetup;
+use trunkline_sql::version::ServerVersion;
 use trunkline_stats::{Configuration, Process};
 
 use crate::{
@@ -34,7 +37,7 @@ use crate::{
         log::Log,
         notify::Notifier,
         origin::{Database, Origin},
-        questions::{self, Asked},
+        questions,
         reporter::{Reporter, unix_sec},
         signals::Signals,
         supervisor::{Parts, Supervisor},
@@ -74,8 +77,10 @@ pub(super) async fn start(
     let Prepared { snapshot, known, greeting } = prepared;
 
     let workers = workers(&snapshot);
-    let (plane, Asked { users_wanted, questions }) =
-        questions::begin_plane(&snapshot, &greeting, &tls, workers)?;
+    let (plane, asked) = questions::begin_plane(&snapshot, &greeting, &tls, workers)?;
+    if plane.shared().set_server_version(common_version(&known, &snapshot)) {
+        plane.greet(&greeting);
+    }
     let listen: Vec<String> = plane.listen().iter().map(ToString::to_string).collect();
     for address in &listen {
         tracing::info!("listening on {address}");
@@ -100,7 +105,7 @@ pub(super) async fn start(
     open_ports(http, admin, &reporter, desk.as_ref(), &snapshot.settings)?;
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
-    Ok(Some(Supervisor::new(Parts {
+    let parts = Parts {
         origin,
         state_file,
         open_files,
@@ -115,9 +120,8 @@ pub(super) async fn start(
         log,
         snapshots,
         requests,
-        users_wanted,
-        questions,
-    })))
+    };
+    Ok(Some(Supervisor::new(parts, asked)))
 }
 
 /// What the process asks of the system; how many files it may open.
@@ -265,6 +269,16 @@ async fn prepare(
     }
     let greeting = Arc::new(greeting_for_clients(&known, &snapshot));
     Prepared { snapshot: Arc::new(snapshot), known, greeting }
+}
+
+/// The version of all servers of the configuration, for what belongs to versions: unknown while
+/// they differ, or while one of them has not been asked.
+pub(super) fn common_version(known: &Knowledge, snapshot: &Snapshot) -> ServerVersion {
+    let versions = server_versions(known, snapshot).unwrap_or_default();
+    let mut versions =
+        versions.iter().map(|text| (Flavor::of_version(text), ServerVersion::of_greeting(text)));
+    let Some(first) = versions.next() else { return ServerVersion::UNKNOWN };
+    if versions.all(|other| other == first) { first.1 } else { ServerVersion::UNKNOWN }
 }
 
 /// Keeps what is known of the configuration's servers for the next start.

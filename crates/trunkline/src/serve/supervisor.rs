@@ -17,8 +17,8 @@ use tokio::{
 use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Question, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
-    keep_learning, keep_measuring_lag, keep_reading_users, keep_resolving, resolve,
+    Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
+    keep_learning, keep_measuring_lag, keep_reading_users, keep_resolving, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -33,9 +33,10 @@ use crate::{
         log::Log,
         notify::Notifier,
         origin::Origin,
+        questions::Asked,
         reporter::Reporter,
-        signals::{Asked, Signals},
-        start::{PREPARATION_TIME_MAX, save},
+        signals::{self, Signals},
+        start::{PREPARATION_TIME_MAX, common_version, save},
     },
 };
 
@@ -74,10 +75,6 @@ pub(super) struct Parts {
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// What the admin port asks for.
     pub requests: mpsc::Receiver<Request>,
-    /// Notified when a worker wants to know what users servers have now.
-    pub users_wanted: Arc<Notify>,
-    /// Passwords that workers want tried on servers.
-    pub questions: mpsc::Receiver<Question>,
 }
 
 /// How it ended in good order.
@@ -102,7 +99,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the monitor's loops on the current runtime.
-    pub(super) fn new(mut parts: Parts) -> Self {
+    pub(super) fn new(parts: Parts, asked: Asked) -> Self {
         let seen = parts.snapshots.subscribe();
         let (outcomes, resolutions) = mpsc::channel(OUTCOMES_MAX);
         let resolve_now = Arc::new(Notify::new());
@@ -112,10 +109,9 @@ impl Supervisor {
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         let (tls, works_with) = watch::channel(Arc::clone(&parts.tls));
         let (read, users) = mpsc::channel(OUTCOMES_MAX);
-        let wanted = Arc::clone(&parts.users_wanted);
-        let (_, none) = mpsc::channel(1);
-        let questions = std::mem::replace(&mut parts.questions, none);
+        let Asked { users_wanted: wanted, questions, names, catalog } = asked;
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
+        tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone()));
         tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
         tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
@@ -136,8 +132,8 @@ impl Supervisor {
             tokio::select! {
                 asked = self.parts.signals.next() => match asked {
                     // What is wrong is logged.
-                    Asked::Reload => drop(self.reload().await),
-                    Asked::Stop { signal, .. } => {
+                    signals::Asked::Reload => drop(self.reload().await),
+                    signals::Asked::Stop { signal, .. } => {
                         return self.stop(signal, None).await.map(|()| Ended::Stopped);
                     }
                 },
@@ -337,12 +333,16 @@ impl Supervisor {
 
     /// Has the workers greet as what is known of the servers asks for.
     fn greet(&mut self) {
-        let greeting = greeting_for_clients(&self.parts.known, &self.parts.snapshot);
-        if greeting == *self.parts.greeting {
+        let Parts { known, snapshot, .. } = &self.parts;
+        let greeting = greeting_for_clients(known, snapshot);
+        let version = common_version(known, snapshot);
+        let is_other_version = self.plane().shared().set_server_version(version);
+        if greeting != *self.parts.greeting {
+            tracing::info!("clients are greeted as {}", greeting.server_version);
+            self.parts.greeting = Arc::new(greeting);
+        } else if !is_other_version {
             return;
         }
-        tracing::info!("clients are greeted as {}", greeting.server_version);
-        self.parts.greeting = Arc::new(greeting);
         self.plane().greet(&self.parts.greeting);
     }
 

@@ -1,6 +1,6 @@
 use trunkline_protocol::response::write::put_text_result;
 use trunkline_session::tracker::Schema;
-use trunkline_sql::token::Modes;
+use trunkline_sql::{analysis::Access, token::Modes};
 
 use super::*;
 use crate::analysis::Analyses;
@@ -78,8 +78,10 @@ fn only_selects_whose_answers_are_the_datas_alone_are_cached() {
         ("CALL p()", false, false),
     ] {
         let known = analyses.know(sql.as_bytes(), &Modes::default());
-        assert_eq!(is_cacheable(&known.analysis, order(false)), plainly, "{sql}");
-        assert_eq!(is_cacheable(&known.analysis, order(true)), insisted, "{sql}");
+        let reads = known.analysis.access == Access::CertainlyReads;
+        let proof = Proof { reads, hidden: Hidden::empty() };
+        assert_eq!(is_cacheable(&known.analysis, proof, order(false)), plainly, "{sql}");
+        assert_eq!(is_cacheable(&known.analysis, proof, order(true)), insisted, "{sql}");
     }
 }
 

@@ -68,6 +68,7 @@ fn line(effect: &Effect) -> String {
         }
         Effect::SetTransaction(_) => "characteristics of transactions are set".to_owned(),
         Effect::SetRole => "the role is set".to_owned(),
+        Effect::SequenceAdvanced => "a sequence gives its next value".to_owned(),
         Effect::SetResourceGroup => "the resource group is set".to_owned(),
         Effect::BackupLock(lock) => format!("a backup lock is held ({})", lock.name()),
         Effect::BackupUnlock(lock) => format!("a backup lock is released ({})", lock.name()),

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write};
 
+use trunkline_catalog::Proof;
 use trunkline_config::Snapshot;
 use trunkline_rules::{Effects, Outcome, Rule, Visit};
 use trunkline_sql::{analysis::Analysis, hint::Hints};
@@ -70,14 +71,19 @@ pub(super) fn orders(out: &mut Rows, effects: &Effects) {
 }
 
 /// Whether the cache is asked for it.
-pub(super) fn cache(out: &mut Rows, effects: &Effects, hints: &Hints, analysis: &Analysis) {
+pub(super) fn cache(
+    out: &mut Rows,
+    effects: &Effects,
+    hints: &Hints,
+    (analysis, proof): (&Analysis, Proof),
+) {
     let order = CacheOrder::of_effects(effects);
     let order = match hints.cache_ttl_ms {
         Some(ttl_ms) => CacheOrder::hinted(order, ttl_ms),
         None => order,
     };
     let Some(order) = order else { return };
-    match is_cacheable(analysis, order) {
+    match is_cacheable(analysis, proof, order) {
         true => out.push("cache", format!("an answer up to {} ms old will do", order.ttl_ms())),
         false => out.push("cache", "not asked: its answer is not the data's alone"),
     }

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
+use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, put_payload},
@@ -20,7 +21,7 @@ use crate::{
     analysis::Known,
     client::{Purpose, Statement},
     prepared::ClientStmts,
-    route::{Asking, Route, Routed},
+    route::{Asking, Route, Routed, hostgroup_of},
 };
 
 use super::{ClientStmt, Fit, LongDataError};
@@ -109,7 +110,7 @@ impl Worker {
         }
         let stmt_id = stmts.next_id();
         let routed = self.route_text(id, &known, text, Asking::Prepare, &modes);
-        let Routed { route, mut orders, rewritten, server } = routed;
+        let Routed { route, mut orders, rewritten, server, .. } = routed;
         // A rule's answer, and its delay, are for those who run it.
         orders.delay_ms = 0;
         let route = match route {
@@ -127,6 +128,7 @@ impl Worker {
         statement.stmt_id = Some(stmt_id);
         // Nothing runs, so it can be tried twice.
         statement.is_read = true;
+        statement.proof = Proof { reads: true, hidden: Hidden::empty() };
         statement.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
@@ -207,7 +209,11 @@ impl Worker {
             stmt.types = Some(types.into());
         }
         let entry = Rc::clone(&stmt.entry);
+        if self.awaits_names(id, &entry.known, frames) {
+            return;
+        }
         let Some(modes) = self.modes(id) else { return };
+        let version = self.catalog().version();
         let routed = self.route_text(id, &entry.known, &entry.text, Asking::Execute, &modes);
         let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
@@ -215,7 +221,11 @@ impl Worker {
             take_plain(&mut statement, stmt_id, &plain, payload);
         }
         statement.stmt_id = Some(stmt_id);
-        statement.is_read = entry.known.is_read();
+        statement.prove(&entry.known, routed.proof, version);
+        if let Some(to) = hostgroup_of(&route) {
+            let analysis = &entry.known.analysis;
+            statement.definition = self.begin_definition(analysis, &entry.text, &modes, to);
+        }
         statement.known = Some(Rc::clone(&entry.known));
         statement.run_on(routed.server);
         statement.obey(routed.orders);

@@ -113,7 +113,8 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// The entry of this key; a new one unless there is one that is like what was prepared.
+    /// The entry of this key; a new one unless there is one that is like what was prepared, and
+    /// whose text was read the same way.
     pub(crate) fn share(
         &mut self,
         key: EntryKey,
@@ -125,7 +126,10 @@ impl Entries {
             self.purge_at = self.entries.len().saturating_mul(2).max(PURGE_MIN);
         }
         match self.entries.entry(key) {
-            hash_map::Entry::Occupied(mut place) if !place.get().is_like(prepared) => {
+            hash_map::Entry::Occupied(mut place)
+                if !place.get().is_like(prepared)
+                    || place.get().known.analysis != known.analysis =>
+            {
                 let entry = place.key().entry(known, prepared);
                 place.insert(Rc::clone(&entry));
                 entry

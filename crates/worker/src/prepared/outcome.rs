@@ -8,6 +8,7 @@ use trunkline_protocol::{
     response::{Outcome, Prepared, ServerError},
 };
 use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::Access;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
@@ -88,7 +89,9 @@ impl Worker {
             return;
         };
         match entry.text.len() > server_stmts::TEXT_KEPT_MAX {
-            true => conn.stmts.close(stmt_id, !entry.known.is_read()),
+            true => {
+                conn.stmts.close(stmt_id, entry.known.analysis.access != Access::CertainlyReads)
+            }
             false => conn.stmts.insert(entry, stmt_id),
         }
         let slot = conn.slot;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use trunkline_protocol::command::execute::TYPE_LEN;
+use trunkline_sql::analysis::Access;
 
 use super::Entry;
 
@@ -193,7 +194,7 @@ impl ServerStmts {
 
     /// The server prepared a statement; it comes to the front.
     pub(crate) fn insert(&mut self, entry: &Rc<Entry>, stmt_id: u32) {
-        self.last_may_write = !entry.known.is_read();
+        self.last_may_write = entry.known.analysis.access != Access::CertainlyReads;
         // One that nobody has run is enough.
         let is_spare = |slot: &Slot| slot.bound.is_none() && Rc::ptr_eq(&slot.entry, entry);
         if let Some(place) = self.slots.iter().position(is_spare) {

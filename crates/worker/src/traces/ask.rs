@@ -13,7 +13,7 @@ use trunkline_sql::{
 use super::warnings::put_remembered;
 use crate::{
     ClientId, Worker,
-    client::{Purpose, Statement, Waiting},
+    client::{Purpose, Session, Statement, Waiting},
     conn::Conn,
     dispatch::runs_a_routine,
     route::Route,
@@ -59,7 +59,7 @@ impl Worker {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
             return self.begin(id, statement);
         }
-        let (last, insert) = (session.last_conn, session.insert_conn);
+        let (last, insert) = (asked_place(session, depends), session.insert_conn);
         let reads = |what| depends.contains(what);
         let reads_last =
             reads(Depends::ROW_COUNT) || reads(Depends::FOUND_ROWS) || reads(Depends::DIAGNOSTICS);
@@ -68,6 +68,8 @@ impl Worker {
         if reads(Depends::CONNECTION_ID) {
             known.connection_id = Some(client.number);
         }
+        known.last_gtid = reads(Depends::LAST_GTID).then_some(session.past.last_gtid);
+        let last_gtid = known.last_gtid;
         let has_default_trackers = reads(Depends::TRACKERS) && session.told == Told::DEFAULT;
         known.has_default_trackers = has_default_trackers;
         if reads_last {
@@ -88,6 +90,7 @@ impl Worker {
                 {
                     Place::Gone
                 }
+                Place::Idle if !self.may_go_back(&statement, &route, last) => Place::Gone,
                 place => place,
             };
             match place {
@@ -95,9 +98,14 @@ impl Worker {
                 Place::Leased(lease) => route = lease,
                 Place::Gone => {
                     let connection_id = known.connection_id;
-                    known =
-                        Recalled { connection_id, has_default_trackers, ..session.past.recalled() };
-                    if reads(Depends::DIAGNOSTICS) && session.past.has_conditions() {
+                    known = Recalled {
+                        connection_id,
+                        last_gtid,
+                        has_default_trackers,
+                        ..session.past.recalled()
+                    };
+                    let asks = reads(Depends::DIAGNOSTICS) && !session.past.can_run_again();
+                    if asks && session.past.has_conditions() {
                         return self.show_past(id, route, statement, text_len, &known);
                     }
                 }
@@ -124,6 +132,20 @@ impl Worker {
             }
             _ => Place::Gone,
         }
+    }
+
+    /// Whether a statement may go to a connection at rest where something was left: one that may
+    /// write to its own hostgroup only, and none away from a connection that its session holds.
+    pub(super) fn may_go_back(
+        &self,
+        statement: &Statement,
+        route: &Route,
+        left: Option<(ConnId, u64)>,
+    ) -> bool {
+        let conn = left.and_then(|(conn, _)| self.conns.get(conn));
+        let is_held = matches!(route, Route::Lease(..));
+        let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
+        !is_held && conn.is_some_and(|conn| statement.is_read || is_own(conn))
     }
 
     /// Warnings and errors whose connection has served others since.
@@ -212,7 +234,19 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
         || reads(Depends::DIAGNOSTICS)
         || reads(Depends::CONNECTION_ID)
         || reads(Depends::TRACKERS)
+        || reads(Depends::LAST_GTID)
         || runs_a_routine(&known.analysis)
+}
+
+/// The one connection that has what these read, and its turn, if one has all of it.
+pub(super) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId, u64)> {
+    let reads = |what| depends.contains(what);
+    let found = session.past.found_conn;
+    match (reads(Depends::FOUND_ROWS), reads(Depends::ROW_COUNT) || reads(Depends::DIAGNOSTICS)) {
+        (true, false) => found,
+        (true, true) => session.last_conn.filter(|last| Some(*last) == found),
+        (false, _) => session.last_conn,
+    }
 }
 
 /// The same without a held connection.

@@ -12,7 +12,7 @@ use trunkline_sql::{
 };
 
 use super::{
-    ask::{Place, route_hostgroup, unheld},
+    ask::{Place, asked_place, route_hostgroup, unheld},
     warnings::put_remembered_binary,
 };
 use crate::{
@@ -53,20 +53,23 @@ impl Worker {
         if reads(Depends::CONNECTION_ID) {
             recalled.connection_id = Some(client.number);
         }
+        recalled.last_gtid = reads(Depends::LAST_GTID).then_some(session.past.last_gtid);
         let mut route = route;
         if reads_last {
-            match self.place_of(id, session.last_conn) {
-                Place::Idle => route = unheld(route),
+            let left = asked_place(session, depends);
+            match self.place_of(id, left) {
+                Place::Idle if self.may_go_back(&statement, &route, left) => route = unheld(route),
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(lease)
                     if statement.is_read || route_hostgroup(&lease) == route_hostgroup(&route) =>
                 {
                     route = lease;
                 }
-                Place::Leased(_) | Place::Gone => {
+                Place::Idle | Place::Leased(_) | Place::Gone => {
                     let connection_id = recalled.connection_id;
-                    recalled = Recalled { connection_id, ..session.past.recalled() };
-                    if self.shows_past(id, &entry) {
+                    let last_gtid = recalled.last_gtid;
+                    recalled = Recalled { connection_id, last_gtid, ..session.past.recalled() };
+                    if !session.past.can_run_again() && self.shows_past(id, &entry) {
                         self.buffers.give(statement.frames);
                         return;
                     }

@@ -121,6 +121,13 @@ impl World {
             Action::Encrypt { conn, .. } => {
                 self.questions.push_back(Question::Encrypt(index, conn));
             }
+            Action::AskCatalog(ask) => {
+                let waiters =
+                    self.worker(index).catalog().settle_as_tables(&ask.names, ask.asked_ms);
+                for (worker, clients) in by_worker(waiters) {
+                    self.worker(worker).catalog_told(clients);
+                }
+            }
             Action::AskPeers(key) => {
                 for peer in (0..WORKERS).filter(|peer| *peer != index) {
                     self.worker(peer).peer_asks(key.clone(), index);

@@ -153,3 +153,38 @@ fn what_is_set_for_one_statement_is_not_the_sessions() {
     let (_, pins) = apply(&both, &[("sql_mode", "")]);
     assert!(pins.has(PinReason::UnknownVariable));
 }
+
+#[test]
+fn what_failed_holds_its_session_unless_nothing_of_it_ran() {
+    let pins_of = |text: &str, code: u16| {
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let error = ServerError { code, sqlstate: *b"42000", message: (*b"no").into() };
+        let outcome = Outcome { error: Some(error), ..Outcome::default() };
+        apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        pins.reasons().collect::<Vec<_>>()
+    };
+    for (text, code, expected) in [
+        ("SELECT id INTO @a FROM two", 1172, &[PinReason::UserVariable][..]),
+        ("INSERT INTO uq SELECT @u:=7", 1062, &[PinReason::UserVariable]),
+        ("SELECT GET_LOCK('l', 0), (SELECT id FROM two)", 1242, &[PinReason::NamedLock]),
+        ("SET @s = 'a', @t = \"b\"", 1054, &[PinReason::UserVariable]),
+        ("SET time_zone = '+01:00', sql_mode = 'no'", 1231, &[]),
+        ("SET time_zone = '+01:00', autocommit = 1", 1180, &[PinReason::UnknownVariable]),
+        (
+            "SET time_zone = CONCAT('+', '01:00'), sql_mode = 'no'",
+            1231,
+            &[PinReason::UnknownVariable],
+        ),
+        ("SET sql_mode = 'no'", 1231, &[]),
+        ("SET @a = ", 1064, &[]),
+        ("SELECT id INTO @a FROM missing", 1146, &[]),
+        ("CREATE TEMPORARY TABLE t (a INT)", 1050, &[]),
+        ("USE missing", 1049, &[]),
+        ("SET ROLE r; SELECT 1", 1146, &[PinReason::Connection]),
+        ("CALL p()", 1644, &[PinReason::Routine]),
+    ] {
+        assert_eq!(pins_of(text, code), expected, "{text} {code}");
+    }
+}

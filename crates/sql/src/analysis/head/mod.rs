@@ -1,6 +1,7 @@
 //! What the first words of a statement say.
 
 mod locks;
+mod program;
 mod schema;
 mod session;
 mod show;
@@ -26,6 +27,7 @@ pub(super) struct Statement {
     pub(super) varies: bool,
     pub(super) reads_only: bool,
     pub(super) set_for_statement: Vec<Vec<u8>>,
+    pub(super) asks_by_literal: bool,
 }
 
 /// What the first words told.
@@ -40,6 +42,8 @@ struct Head {
     body: Body,
     /// As in [`Analysis`](super::Analysis).
     set_for_statement: Vec<Vec<u8>>,
+    /// As in [`Analysis`](super::Analysis).
+    asks_by_literal: bool,
 }
 
 /// How the rest of the statement is to be read.
@@ -65,6 +69,7 @@ impl Default for Head {
             assigns_user_variable: false,
             body: Body::Plain(Calls::Ignored),
             set_for_statement: Vec::new(),
+            asks_by_literal: false,
         }
     }
 }
@@ -112,6 +117,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
         varies: false,
         reads_only: false,
         set_for_statement: head.set_for_statement,
+        asks_by_literal: head.asks_by_literal,
     };
     let mut assigns_user_variable = head.assigns_user_variable;
     match head.body {
@@ -133,7 +139,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
             tokens.find(|token| token.kind == TokenKind::Semicolon);
         }
         Body::StoredProgram => {
-            if !skip_stored_program(tokens) {
+            if !program::skip(tokens) {
                 effects.push(Effect::OtherSession("stored program whose end was not found"));
             }
         }
@@ -161,31 +167,6 @@ fn kind_of_verb(verb: Option<Verb>) -> StatementKind {
         Some(Verb::Delete) => StatementKind::Delete,
         Some(Verb::Select) | None => StatementKind::Select,
     }
-}
-
-/// Skips to the `;` that is outside of `BEGIN … END` and `CASE … END`. False if there is a block
-/// that does not end.
-fn skip_stored_program(tokens: &mut Tokens<'_>) -> bool {
-    let mut depth = 0_u32;
-    let mut is_after_end = false;
-    for token in tokens {
-        if depth == 0 && token.kind == TokenKind::Semicolon {
-            return true;
-        }
-        let keyword = token.keyword();
-        match keyword.as_bytes() {
-            b"CASE" if is_after_end => {}
-            b"BEGIN" | b"CASE" => depth = depth.saturating_add(1),
-            b"IF" | b"LOOP" | b"REPEAT" | b"WHILE" | b"FOR" if is_after_end => {
-                // What ended was not counted as begun.
-                depth = depth.saturating_add(1);
-            }
-            b"END" => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        is_after_end = keyword.as_bytes() == b"END";
-    }
-    depth == 0
 }
 
 fn head(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {

@@ -124,6 +124,8 @@ fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let keyword = cursor.keyword();
     cursor.next();
     match keyword.as_bytes() {
+        // It drops no temporary table, but the sequence that one hides.
+        b"SEQUENCE" if !temporary => Head::committing(StatementKind::DropTable),
         b"TABLE" | b"TABLES" | b"SEQUENCE" => {
             cursor.accept_existence();
             let names = table_names(cursor, effects);

@@ -1,20 +1,33 @@
 //! `SHOW`, `DESCRIBE`, `EXPLAIN` and `ANALYZE`.
 
 use super::{Body, Head};
-use crate::analysis::{Depends, StatementKind, cursor::Cursor};
+use crate::analysis::{Depends, StatementKind, cursor::Cursor, past};
 use crate::token::TokenKind;
 
 /// `SHOW …`: what describes schemas is a read; what describes a server or the session is asked of
 /// the writer.
 pub(super) fn show(cursor: &mut Cursor<'_>) -> Head {
-    let reading = Head::reading(StatementKind::Show);
     let state = Head::evaluating(StatementKind::Show);
-    while cursor.accept_any(&[b"FULL", b"EXTENDED", b"GLOBAL", b"SESSION", b"LOCAL"]) {}
+    let mut is_global = false;
+    loop {
+        is_global |= cursor.keyword().as_bytes() == b"GLOBAL";
+        if !cursor.accept_any(&[b"FULL", b"EXTENDED", b"GLOBAL", b"SESSION", b"LOCAL"]) {
+            break;
+        }
+    }
     let keyword = cursor.keyword();
     cursor.next();
+    // A query in the condition is run, and it may be one of a view that does more than read.
+    let reading = match cursor.clone().any(|token| token.is_word(b"SELECT")) {
+        true => Head::evaluating(StatementKind::Show),
+        false => Head::reading(StatementKind::Show),
+    };
     let is_next = |word: &[u8]| cursor.peek().is_some_and(|token| token.is_word(word));
     match keyword.as_bytes() {
-        b"TABLE" if is_next(b"STATUS") => Head::reading(StatementKind::ShowTableStatus),
+        b"TABLE" if is_next(b"STATUS") => Head { kind: StatementKind::ShowTableStatus, ..reading },
+        b"VARIABLES" if !is_global => variables(cursor, state),
+        b"STATUS" if !is_global => Head { depends: Depends::PAST, ..state },
+        b"PROFILE" | b"PROFILES" => Head { depends: Depends::PAST, ..state },
         b"CREATE" if is_next(b"USER") => Head { body: Body::Quiet, ..state },
         b"GRANTS" => Head { body: Body::Quiet, ..state },
         b"CHARACTER" if is_next(b"SET") => reading,
@@ -25,6 +38,17 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Head {
         b"WARNINGS" | b"ERRORS" | b"COUNT" => Head { depends: Depends::DIAGNOSTICS, ..state },
         _ => state,
     }
+}
+
+/// `SHOW VARIABLES`, after that word: the list holds what the connection's past has made of some.
+fn variables(cursor: &mut Cursor<'_>, state: Head) -> Head {
+    if !cursor.accept(b"LIKE") {
+        return Head { depends: past::all_variables(), ..state };
+    }
+    let pattern = cursor.next().filter(|token| token.kind == TokenKind::String);
+    let pattern = pattern.filter(|_| cursor.peek().is_none());
+    let depends = pattern.map_or_else(past::all_variables, |token| past::of_pattern(token.text));
+    Head { depends, asks_by_literal: true, ..state }
 }
 
 /// `EXPLAIN`, `DESCRIBE` or `DESC`, after that word.

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions};
+use crate::{Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker};
 use trunkline_config::parse;
 use trunkline_protocol::{
     auth::native,
@@ -303,7 +303,7 @@ impl Stage {
 
     fn ask(&mut self, client: usize) {
         let mut packet = Vec::new();
-        let text = format!("SELECT c, d FROM t WHERE id={client}");
+        let text = format!("SELECT c, d FROM s.t WHERE id={client}");
         put_payload(&mut packet, 0, &[b"\x03", text.as_bytes()].concat());
         self.begin_batch();
         self.worker.client_read(self.clients[client].id, &packet);
@@ -378,6 +378,12 @@ impl Stage {
                 let mut out = Vec::new();
                 greeting().put(&mut out, 0);
                 self.worker.server_read(conn, &out);
+            }
+            Action::AskCatalog(ask) => {
+                let catalog = self.worker.catalog();
+                let waiters = catalog.settle_as_tables(&ask.names, ask.asked_ms);
+                let clients = by_worker(waiters).into_values().flatten().collect();
+                self.worker.catalog_told(clients);
             }
             Action::CloseServer { conn, .. } => {
                 let server = self.servers.iter_mut().find(|server| server.conn == conn);

@@ -1,0 +1,126 @@
+//! Whether two answers are the same to a client that may not know what is behind them.
+
+use crate::client::Answer;
+use crate::plan::Act;
+
+/// Errors of a connection that has ended.
+const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
+
+/// What some servers say of a statement whose connection is killed.
+const INTERRUPTED: u16 = 1317;
+
+/// What of two answers is compared, as text; `None` when they are the same.
+pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(String, String)> {
+    if has_lost(proxied) && has_lost(direct) {
+        return None;
+    }
+    let (one, other) = (masked(act, proxied), masked(act, direct));
+    if one == other {
+        return None;
+    }
+    Some((shown(proxied), shown(direct)))
+}
+
+/// Whether the connection has ended.
+pub fn has_lost(answers: &[Answer]) -> bool {
+    answers.iter().any(|answer| match answer {
+        Answer::Lost => true,
+        Answer::Error(refusal) => LOST.contains(&refusal.code),
+        Answer::Ok { .. } | Answer::Rows(_) => false,
+    })
+}
+
+/// Whether the proxy has passed on that a statement's connection was killed.
+pub fn was_struck(answers: &[Answer]) -> bool {
+    let is_interrupted =
+        |answer: &Answer| matches!(answer, Answer::Error(refusal) if refusal.code == INTERRUPTED);
+    has_lost(answers) || answers.iter().any(is_interrupted)
+}
+
+/// All of them in a line each.
+pub fn shown(answers: &[Answer]) -> String {
+    match answers {
+        [] => "OK".to_owned(),
+        answers => answers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; then "),
+    }
+}
+
+/// What a statement's answers are allowed to differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mask {
+    Nothing,
+    /// Durations.
+    SecondColumn,
+    /// Estimates and times.
+    Rows,
+}
+
+fn mask_of(act: &Act) -> Mask {
+    let (Act::Query(text) | Act::Prepared(text) | Act::Strike(text)) = act else {
+        return Mask::Nothing;
+    };
+    let text = String::from_utf8_lossy(text).trim_start().to_ascii_uppercase();
+    let begins = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
+    match () {
+        () if begins(&["SHOW PROFILES"]) => Mask::SecondColumn,
+        () if begins(&["EXPLAIN", "ANALYZE SELECT", "ANALYZE FORMAT", "DESC SELECT"]) => Mask::Rows,
+        () => Mask::Nothing,
+    }
+}
+
+fn masked(act: &Act, answers: &[Answer]) -> Vec<Answer> {
+    let mask = mask_of(act);
+    let one = |answer: &Answer| match answer {
+        Answer::Error(refusal) => {
+            let mut refusal = refusal.clone();
+            refusal.text.clear();
+            Answer::Error(refusal)
+        }
+        Answer::Rows(rows) => {
+            let mut rows = rows.clone();
+            rows.columns = rows.essence();
+            match mask {
+                Mask::Nothing => {}
+                Mask::Rows => rows.rows.clear(),
+                Mask::SecondColumn => {
+                    let text = rows.text();
+                    rows.rows = text.into_iter().map(|row| without(row, 1)).collect();
+                }
+            }
+            Answer::Rows(rows)
+        }
+        Answer::Ok { affected, insert_id, status, info, .. }
+            if matches!(act, Act::Ping | Act::Schema(_)) =>
+        {
+            // MySQL tells here how many warnings the statement before had.
+            let (affected, insert_id, info) = (*affected, *insert_id, info.clone());
+            Answer::Ok { affected, insert_id, warnings: 0, status: *status, info }
+        }
+        Answer::Ok { .. } | Answer::Lost => answer.clone(),
+    };
+    answers.iter().map(one).collect()
+}
+
+fn without(row: Vec<Option<String>>, column: usize) -> Vec<u8> {
+    let kept = row.into_iter().enumerate().filter(|(at, _)| *at != column);
+    kept.flat_map(|(_, field)| field.unwrap_or_default().into_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Refusal;
+
+    #[test]
+    fn texts_of_errors_and_ways_of_being_lost_do_not_count() {
+        let error = |code, text: &str| {
+            let (sqlstate, text) = ("HY000".to_owned(), text.to_owned());
+            vec![Answer::Error(Refusal { code, sqlstate, text })]
+        };
+        let act = Act::Query(b"SELECT 1".to_vec());
+        assert_eq!(difference(&act, &error(1146, "a"), &error(1146, "b")), None);
+        assert!(difference(&act, &error(1146, "a"), &error(1147, "a")).is_some());
+        assert_eq!(difference(&act, &error(2013, "a"), &[Answer::Lost]), None);
+        assert!(difference(&act, &[], &[Answer::Lost]).is_some());
+    }
+}

@@ -1,0 +1,227 @@
+//! Runs a program on both sides, step by step.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use trunkline_testkit::{Trunkline, wait_until};
+
+use crate::client::Answer;
+use crate::compare::{self, has_lost, shown, was_struck};
+use crate::data;
+use crate::plan::{Act, Plan, Step};
+use crate::session::{Session, act};
+use crate::stage::Stage;
+
+/// How long a statement that sleeps is looked for.
+const SLEEPER_MAX: Duration = Duration::from_millis(500);
+/// A wait for a lock that ended, as answers show it: a session's locks are not on the reader, so a
+/// read there goes on.
+const LOCK_WAIT: &str = "error 1205 ";
+/// How long a proxied session's end may take to be seen.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// What differs between the proxied sessions and their twins.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The step, or `None` for what is looked at in the end.
+    pub step: Option<usize>,
+    /// What was asked: two differences with the same text are taken for the same.
+    pub what: String,
+    /// Through the proxy.
+    pub proxied: String,
+    /// Directly.
+    pub direct: String,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Both sides were the same.
+    Same,
+    /// They were not.
+    Differs(Difference),
+    /// It can't be compared: why.
+    GivenUp(String),
+}
+
+impl Difference {
+    pub(crate) fn of_data(what: &str, proxied: String, direct: String) -> Difference {
+        Difference { step: None, what: what.to_owned(), proxied, direct }
+    }
+
+    /// Whether it is about the same question, as far as one can tell.
+    #[must_use]
+    pub fn is_like(&self, other: &Difference) -> bool {
+        self.what == other.what && self.step.is_some() == other.step.is_some()
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "at       {}", self.what)?;
+        writeln!(f, "proxied  {:.1200}", self.proxied)?;
+        writeln!(f, "directly {:.1200}", self.direct)
+    }
+}
+
+/// Runs a program from a fresh schema and with a proxy of its own; `statements` counts its steps.
+///
+/// # Errors
+/// When servers or the proxy can't be started or asked.
+pub fn run(stage: &mut Stage, plan: &Plan, statements: &mut u64) -> Result<Verdict> {
+    stage.set(plan)?;
+    let proxy = stage.proxy(plan.profile)?;
+    let verdict = play(stage, &proxy, plan, statements)?;
+    if !proxy.is_running() {
+        let log = proxy.log();
+        let end = log.lines().rev().take(5).collect::<Vec<_>>().join(" / ");
+        return Ok(Verdict::Differs(Difference::of_data("the proxy ended", end, String::new())));
+    }
+    Ok(verdict)
+}
+
+fn play(
+    stage: &mut Stage,
+    proxy: &Trunkline,
+    plan: &Plan,
+    statements: &mut u64,
+) -> Result<Verdict> {
+    let mut scene = Scene { stage, proxy, plan, sessions: Vec::new() };
+    for account in &plan.accounts {
+        scene.sessions.push(Some(Session::begin(scene.stage, proxy, *account)?));
+    }
+    for (at, step) in plan.steps.iter().enumerate() {
+        *statements += 1;
+        if plan.profile.has_reader() && !scene.stage.catch_up_soon()? {
+            return Ok(Verdict::GivenUp(format!("the replica waits before step {at}")));
+        }
+        if let Some((proxied, direct)) = scene.step(step)? {
+            if plan.profile.has_reader() && direct.contains(LOCK_WAIT) {
+                return Ok(Verdict::GivenUp(format!("a lock is not the reader's at step {at}")));
+            }
+            let what = step.act.to_string();
+            return Ok(Verdict::Differs(Difference { step: Some(at), what, proxied, direct }));
+        }
+    }
+    scene.sessions.clear();
+    let left = data::difference(scene.stage, plan.profile.has_reader())?;
+    Ok(left.map_or(Verdict::Same, Verdict::Differs))
+}
+
+/// A program at work.
+struct Scene<'a> {
+    stage: &'a mut Stage,
+    proxy: &'a Trunkline,
+    plan: &'a Plan,
+    /// `None` only while one begins anew.
+    sessions: Vec<Option<Session>>,
+}
+
+type Both = Option<(String, String)>;
+
+impl Scene<'_> {
+    fn step(&mut self, step: &Step) -> Result<Both> {
+        let target = match step.act {
+            Act::Kill { target, .. } => target,
+            Act::Reconnect => {
+                self.begin_anew(step.session)?;
+                return Ok(None);
+            }
+            Act::Strike(ref text) => return self.strike(step.session, text, &step.act),
+            Act::Query(_)
+            | Act::Prepared(_)
+            | Act::Close
+            | Act::Reset
+            | Act::Ping
+            | Act::ChangeUser(_)
+            | Act::Schema(_) => step.session,
+        };
+        let ids = match self.session(target) {
+            Ok(target) => (target.proxied.connection_id(), target.direct.connection_id()),
+            Err(_) => return Ok(None),
+        };
+        let session = self.session(step.session)?;
+        let proxied = act(&mut session.proxied, &step.act, ids.0);
+        let direct = act(&mut session.direct, &step.act, ids.1);
+        let differs = compare::difference(&step.act, &proxied, &direct);
+        if differs.is_none() && has_lost(&direct) {
+            self.begin_anew(step.session)?;
+        }
+        Ok(differs)
+    }
+
+    /// A statement whose connection is killed while it runs. Where the proxy answers all the
+    /// same, the twin runs it in peace, and everything is compared; else both begin anew. In
+    /// either case it has had effects once at most.
+    fn strike(&mut self, session: usize, text: &[u8], step: &Act) -> Result<Both> {
+        let before = data::marks(&mut self.stage.primary)?;
+        let before_direct = data::marks(&mut self.stage.direct)?;
+        self.session(session)?.proxied.send_query(text);
+        self.kill_sleeper(false)?;
+        let proxied = self.session(session)?.proxied.answers();
+        let marked = data::marks(&mut self.stage.primary)? - before;
+        let was_struck = was_struck(&proxied);
+        let direct = if was_struck {
+            self.session(session)?.direct.send_query(text);
+            self.kill_sleeper(true)?;
+            self.session(session)?.direct.answers()
+        } else {
+            self.session(session)?.direct.query(text)
+        };
+        let marked_direct = data::marks(&mut self.stage.direct)? - before_direct;
+        let told = |answers: &[Answer], marked: u64| {
+            format!("{}; the statement has taken effect {marked} times", shown(answers))
+        };
+        let is_too_often = match was_struck {
+            true => marked > 1,
+            false => marked != marked_direct,
+        };
+        if is_too_often {
+            return Ok(Some((told(&proxied, marked), told(&direct, marked_direct))));
+        }
+        if was_struck {
+            self.begin_anew(session)?;
+            return Ok(None);
+        }
+        Ok(compare::difference(step, &proxied, &direct))
+    }
+
+    fn kill_sleeper(&mut self, is_direct: bool) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < SLEEPER_MAX {
+            if self.stage.kill_sleeper(is_direct)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, session: usize) -> Result<&mut Session> {
+        let found = self.sessions.get_mut(session).and_then(Option::as_mut);
+        found.with_context(|| format!("no session {session}"))
+    }
+
+    fn begin_anew(&mut self, session: usize) -> Result<()> {
+        let Some(place) = self.sessions.get_mut(session) else { return Ok(()) };
+        let Some(ended) = place.take() else { return Ok(()) };
+        let account = self.plan.accounts.get(session).copied().context("no account")?;
+        let id = ended.direct.connection_id();
+        drop(ended);
+        self.stage.wait_gone(id)?;
+        self.wait_clients()?;
+        if let Some(place) = self.sessions.get_mut(session) {
+            *place = Some(Session::begin(self.stage, self.proxy, account)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until the proxy has seen the end of a session.
+    fn wait_clients(&self) -> Result<()> {
+        let count = self.sessions.iter().flatten().count();
+        wait_until("the proxy sees a session end", END_MAX, || {
+            let clients = self.proxy.metric("trunkline_worker_clients", "")?.unwrap_or(0.0);
+            Ok((clients <= f64::from(u32::try_from(count)?)).then_some(()))
+        })
+    }
+}

@@ -1,0 +1,327 @@
+//! What is known of names, for all workers and the control plane: bounded, and never for long.
+//!
+//! Workers look names up when they judge a statement, not for each one: a judgement holds until
+//! [`Catalog::version`] grows or its time is over. `shard` is where entries are, `asks` who waits
+//! for what is being asked, `definitions` what DDL makes unknown.
+
+mod asks;
+mod definitions;
+mod shard;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    hash::BuildHasher,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use asks::Asks;
+pub use asks::{ASK_TIME_MAX_MS, ASKS_MAX, Begun, UNTOLD_MS, WAITERS_MAX};
+pub use definitions::DefinitionTicket;
+use definitions::Definitions;
+use foldhash::fast::FixedState;
+use shard::{Entry, Shard};
+use trunkline_topology::HostgroupId;
+
+use crate::{Hidden, Name, Object, inquiry::known_anyway};
+
+/// Parts of the table, each behind a lock of its own.
+const SHARDS: usize = 16;
+/// How long an entry holds until somebody configures it, ms.
+const AGE_MAX_MS: u64 = 10_000;
+/// Entries until somebody configures it.
+const ENTRIES_MAX: usize = 200_000;
+
+/// How long a name is left alone that was being defined when it was asked for, ms.
+const PUT_OFF_MS: u64 = 200;
+
+/// Where a statement's names without a schema are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The group of servers.
+    pub group: HostgroupId,
+    /// The session's schema; `None` when none is chosen.
+    pub schema: Option<&'a [u8]>,
+}
+
+/// Who waits for what a name means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiter {
+    /// The worker.
+    pub worker: usize,
+    /// Its client.
+    pub index: u32,
+    /// Tells the client from an earlier one at its place.
+    pub generation: u32,
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It was asked for.
+    Object {
+        /// What it is.
+        object: Object,
+        /// From then on it should be asked again, so that it is known at `until_ms` too; ms on the
+        /// workers' clock. May be in the past.
+        due_ms: u64,
+        /// It is this until then.
+        until_ms: u64,
+    },
+    /// It was asked for, and the servers did not say: it does not exist, the account may not see
+    /// it, or nobody answered. Not asked again before this time, ms.
+    Untold(u64),
+    /// Nobody has asked, or too long ago, or it has been defined anew since.
+    Unknown,
+}
+
+/// What a server said of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// What it is; `None` when the server said nothing.
+    pub object: Option<Object>,
+    /// Whether that follows from what other names mean, as it does of views and of tables with
+    /// triggers. When any of them is defined anew, this is not known any more.
+    pub rests_on_others: bool,
+}
+
+/// A moment before a server was asked: what it says is as of then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    order: u64,
+    ms: u64,
+}
+
+/// What a catalog holds and has done, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Names that are known; some may have expired.
+    pub entries: u64,
+    /// Names that left because of the limit before their time was over.
+    pub evicted: u64,
+    /// Names asked for.
+    pub asked: u64,
+    /// Names that were not asked for because too many were being asked for.
+    pub refused: u64,
+    /// Names that servers said nothing of.
+    pub untold: u64,
+    /// Times that names were defined anew through the proxy.
+    pub definitions: u64,
+    /// Rounds of dictionary queries.
+    pub rounds: u64,
+    /// Dictionary queries.
+    pub queries: u64,
+    /// Rounds that failed.
+    pub errors: u64,
+}
+
+/// What names mean.
+#[derive(Debug)]
+pub struct Catalog {
+    version: AtomicU64,
+    /// Counts up at each ask and definition, so that they have an order.
+    order: AtomicU64,
+    shards: [Mutex<Shard>; SHARDS],
+    asks: Mutex<Asks>,
+    definitions: Definitions,
+    entries_max: AtomicUsize,
+    age_max_ms: AtomicU64,
+    evicted: AtomicU64,
+    untold: AtomicU64,
+    rounds: AtomicU64,
+    queries: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self {
+            version: AtomicU64::new(1),
+            order: AtomicU64::new(1),
+            shards: Default::default(),
+            asks: Mutex::default(),
+            definitions: Definitions::default(),
+            entries_max: AtomicUsize::new(ENTRIES_MAX),
+            age_max_ms: AtomicU64::new(AGE_MAX_MS),
+            evicted: AtomicU64::new(0),
+            untold: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
+            queries: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Catalog {
+    /// Sets how many names it holds at most, and for how long, ms. What is there stays.
+    pub fn configure(&self, entries_max: usize, age_max_ms: u64) {
+        self.entries_max.store(entries_max, Relaxed);
+        self.age_max_ms.store(age_max_ms, Relaxed);
+    }
+
+    /// Grows when anything that was told before is not so any more. A judgement of another version
+    /// is void.
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// What is known of a name.
+    pub fn look_up(&self, name: &Name, now_ms: u64) -> Found {
+        if let Some(object) = known_anyway(&name.schema, &name.table) {
+            return Found::Object { object, due_ms: u64::MAX, until_ms: u64::MAX };
+        }
+        let found = self.shard(name).get(name).copied();
+        let Some(entry) = found.filter(|entry| self.holds(name, entry, now_ms)) else {
+            return Found::Unknown;
+        };
+        let Entry { object, due_ms, until_ms, .. } = entry;
+        match object {
+            Some(object) => Found::Object { object, due_ms, until_ms },
+            None => Found::Untold(until_ms),
+        }
+    }
+
+    /// The moment to ask a server at: before the first byte of the question is sent.
+    pub fn moment(&self, now_ms: u64) -> Moment {
+        Moment { order: self.next_order(), ms: now_ms }
+    }
+
+    /// Takes over what a server said of a name that it was asked at `moment`. False where that is
+    /// void, because the name has been defined anew meanwhile.
+    ///
+    /// What one account can see of a name is as true for all others: less does not replace more
+    /// before its time is over.
+    pub fn tell(&self, name: Name, told: Told, moment: Moment, now_ms: u64) -> bool {
+        let (from_ms, age_ms) = match told.object {
+            Some(_) => (moment.ms, self.age_max_ms.load(Relaxed)),
+            None => (now_ms, UNTOLD_MS),
+        };
+        let entry = Entry {
+            object: told.object,
+            rests_on_others: told.rests_on_others,
+            is_put_off: false,
+            order: moment.order,
+            due_ms: from_ms.saturating_add(age_ms / 2),
+            until_ms: from_ms.saturating_add(age_ms),
+        };
+        self.put(name, entry, now_ms)
+    }
+
+    /// The same as of now, until a time of the caller's choice.
+    pub fn store(&self, name: Name, object: Option<Object>, until_ms: u64) {
+        let rests_on_others = object.is_some_and(|it| it.kind == crate::Kind::View);
+        let order = self.next_order();
+        let due_ms = until_ms;
+        let is_put_off = false;
+        let entry = Entry { object, rests_on_others, is_put_off, order, due_ms, until_ms };
+        self.put(name, entry, 0);
+    }
+
+    /// All names of the group are to be asked for again: its servers may be others now.
+    pub fn age(&self, group: HostgroupId) {
+        for shard in &self.shards {
+            lock(shard).age(group);
+        }
+        self.outdate();
+    }
+
+    /// A round of dictionary queries is over, and had so many of them.
+    pub fn count_round(&self, queries: u64, is_failed: bool) {
+        self.rounds.fetch_add(1, Relaxed);
+        self.queries.fetch_add(queries, Relaxed);
+        self.errors.fetch_add(u64::from(is_failed), Relaxed);
+    }
+
+    /// What it holds and has done.
+    pub fn figures(&self) -> Figures {
+        let entries = self.shards.iter().map(|shard| lock(shard).len()).sum::<usize>();
+        let asks = lock(&self.asks);
+        Figures {
+            entries: u64::try_from(entries).unwrap_or(u64::MAX),
+            evicted: self.evicted.load(Relaxed),
+            asked: asks.begun,
+            refused: asks.refused,
+            untold: self.untold.load(Relaxed),
+            definitions: self.definitions.count(),
+            rounds: self.rounds.load(Relaxed),
+            queries: self.queries.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+        }
+    }
+
+    fn put(&self, name: Name, new: Entry, now_ms: u64) -> bool {
+        if new.object.is_none() {
+            self.untold.fetch_add(1, Relaxed);
+        }
+        if !self.holds(&name, &new, now_ms) {
+            let until_ms = now_ms.saturating_add(PUT_OFF_MS);
+            let entry = Entry { object: None, is_put_off: true, until_ms, ..new };
+            // While it is being defined nobody asks in a loop.
+            self.shard(&name).put(name, entry, self.entries_max.load(Relaxed) / SHARDS);
+            return false;
+        }
+        let mut shard = self.shard(&name);
+        let known = shard.get(&name).copied().filter(|entry| self.holds(&name, entry, now_ms));
+        if let Some(known) = known
+            && is_less(new.object, known.object)
+        {
+            let due_ms = now_ms.saturating_add(UNTOLD_MS).max(known.due_ms);
+            shard.put(name, Entry { due_ms, ..known }, usize::MAX);
+            return true;
+        }
+        let entries_max = self.entries_max.load(Relaxed) / SHARDS;
+        let left = shard.put(name, new, entries_max);
+        drop(shard);
+        if let Some(left) = left {
+            let evicted = left.values().filter(|entry| entry.until_ms > now_ms).count();
+            self.evicted.fetch_add(u64::try_from(evicted).unwrap_or(u64::MAX), Relaxed);
+        }
+        if known.is_some_and(|known| known.object != new.object) {
+            self.outdate();
+        }
+        true
+    }
+
+    /// Whether the time of an entry is not over, and nothing has been defined anew that it speaks
+    /// of.
+    fn holds(&self, name: &Name, entry: &Entry, now_ms: u64) -> bool {
+        let is_new = || self.definitions.is_after(name, entry.rests_on_others, entry.order);
+        entry.until_ms > now_ms && (entry.is_put_off || is_new())
+    }
+
+    /// What was told before is not so any more.
+    fn outdate(&self) {
+        self.version.fetch_add(1, Relaxed);
+    }
+
+    fn next_order(&self) -> u64 {
+        // Orders itself with definitions on other threads, whose stores are sequential too.
+        self.order.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+    }
+
+    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+        let hash = FixedState::default().hash_one(name);
+        // The low bits place an entry in its shard's own table.
+        let place = usize::try_from((hash >> 32) % SHARDS as u64).unwrap_or_default();
+        let [first, ..] = &self.shards;
+        lock(self.shards.get(place).unwrap_or(first))
+    }
+}
+
+/// Whether an answer only says that less can be seen than is known already.
+fn is_less(new: Option<Object>, known: Option<Object>) -> bool {
+    let (Some(known), new) = (known, new) else { return false };
+    let Some(new) = new else { return true };
+    let hides =
+        |new: Hidden, known: Hidden| new.has(Hidden::UNKNOWN) && !known.has(Hidden::UNKNOWN);
+    new.kind == known.kind
+        && (hides(new.reading, known.reading) || hides(new.writing, known.writing))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

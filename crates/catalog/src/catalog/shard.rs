@@ -1,0 +1,59 @@
+//! A part of the entries, in two halves: what was told lately, and what before.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use trunkline_topology::HostgroupId;
+
+use crate::{Name, Object};
+
+/// What is known of one name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub object: Option<Object>,
+    /// Whether it follows from what other names mean.
+    pub rests_on_others: bool,
+    /// It was being defined when it was asked for: nothing is known, whatever was defined since.
+    pub is_put_off: bool,
+    /// When it was asked, among all asks and definitions.
+    pub order: u64,
+    /// When it should be asked again, ms.
+    pub due_ms: u64,
+    /// When it is not known any more, ms.
+    pub until_ms: u64,
+}
+
+pub(super) type Entries = HashMap<Name, Entry, FixedState>;
+
+/// When the younger half is full the older one is dropped, and the younger takes its place: what
+/// is in use is told again often enough to be young.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    young: Entries,
+    old: Entries,
+}
+
+impl Shard {
+    pub(super) fn get(&self, name: &Name) -> Option<&Entry> {
+        self.young.get(name).or_else(|| self.old.get(name))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// Takes an entry over. Gives the older half when it had to go, for the caller to drop when
+    /// the lock is free again.
+    pub(super) fn put(&mut self, name: Name, entry: Entry, entries_max: usize) -> Option<Entries> {
+        self.old.remove(&name);
+        self.young.insert(name, entry);
+        let is_full = self.young.len() > (entries_max / 2).max(1);
+        is_full.then(|| std::mem::replace(&mut self.old, std::mem::take(&mut self.young)))
+    }
+
+    /// All entries of the group should be asked again at once.
+    pub(super) fn age(&mut self, group: HostgroupId) {
+        let all = self.young.iter_mut().chain(self.old.iter_mut());
+        all.filter(|(name, _)| name.group == group).for_each(|(_, entry)| entry.due_ms = 0);
+    }
+}

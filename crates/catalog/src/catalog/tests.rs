@@ -1,0 +1,256 @@
+use std::{iter, sync::Arc};
+
+use super::*;
+use crate::Kind;
+
+const GROUP: HostgroupId = HostgroupId(1);
+const PLAIN: Object =
+    Object { kind: Kind::Table, reading: Hidden::empty(), writing: Hidden::empty() };
+const VIEW: Object = Object { kind: Kind::View, ..PLAIN };
+const BLIND: Object = Object { writing: Hidden::UNKNOWN, ..PLAIN };
+
+fn name(schema: &str, table: &str) -> Name {
+    Name { group: GROUP, schema: schema.as_bytes().into(), table: table.as_bytes().into() }
+}
+
+fn told(object: Object) -> Told {
+    Told { object: Some(object), rests_on_others: object.kind == Kind::View }
+}
+
+const NOTHING: Told = Told { object: None, rests_on_others: false };
+
+fn catalog() -> Arc<Catalog> {
+    Arc::new(Catalog::default())
+}
+
+/// Asks for and tells at once.
+fn tell(catalog: &Catalog, table: &str, object: Object, now_ms: u64) {
+    let moment = catalog.moment(now_ms);
+    assert!(catalog.tell(name("s", table), told(object), moment, now_ms));
+}
+
+fn object(catalog: &Catalog, table: &str, now_ms: u64) -> Option<Object> {
+    match catalog.look_up(&name("s", table), now_ms) {
+        Found::Object { object, .. } => Some(object),
+        Found::Untold(_) | Found::Unknown => None,
+    }
+}
+
+fn waiter(index: u32) -> Waiter {
+    Waiter { worker: 0, index, generation: 7 }
+}
+
+fn words(text: &str) -> Option<impl Iterator<Item = &[u8]>> {
+    Some(text.split(' ').map(str::as_bytes))
+}
+
+#[test]
+fn what_was_told_holds_for_its_age_from_the_moment_it_was_asked_and_is_due_at_half() {
+    let catalog = catalog();
+    catalog.configure(100, 10_000);
+    let moment = catalog.moment(1_000);
+    assert!(catalog.tell(name("s", "t"), told(PLAIN), moment, 1_500));
+    let found = Found::Object { object: PLAIN, due_ms: 6_000, until_ms: 11_000 };
+    assert_eq!(catalog.look_up(&name("s", "t"), 10_999), found);
+    assert_eq!(catalog.look_up(&name("s", "t"), 11_000), Found::Unknown);
+    assert_eq!(catalog.look_up(&name("s", "T"), 2_000), Found::Unknown);
+    assert_eq!(catalog.look_up(&name("other", "t"), 2_000), Found::Unknown);
+}
+
+#[test]
+fn a_name_that_servers_say_nothing_of_is_left_alone_for_a_second_from_the_answer() {
+    let catalog = catalog();
+    let moment = catalog.moment(1_000);
+    assert!(catalog.tell(name("s", "t"), NOTHING, moment, 3_000));
+    assert_eq!(catalog.look_up(&name("s", "t"), 3_999), Found::Untold(4_000));
+    assert_eq!(catalog.look_up(&name("s", "t"), 4_000), Found::Unknown);
+    assert_eq!(catalog.figures().untold, 1);
+}
+
+#[test]
+fn the_version_grows_only_when_something_told_is_not_so_any_more() {
+    let catalog = catalog();
+    let first = catalog.version();
+    tell(&catalog, "t", PLAIN, 0);
+    tell(&catalog, "u", PLAIN, 0);
+    tell(&catalog, "t", PLAIN, 5_000);
+    assert_eq!(catalog.version(), first);
+    tell(&catalog, "t", VIEW, 6_000);
+    assert_eq!(catalog.version(), first + 1);
+    // What has expired binds nobody.
+    tell(&catalog, "u", VIEW, 20_000);
+    assert_eq!(catalog.version(), first + 1);
+}
+
+#[test]
+fn who_sees_less_does_not_blind_the_others_and_does_not_ask_in_a_loop() {
+    let catalog = catalog();
+    tell(&catalog, "t", PLAIN, 0);
+    let version = catalog.version();
+    tell(&catalog, "t", BLIND, 6_000);
+    let moment = catalog.moment(6_000);
+    assert!(catalog.tell(name("s", "t"), NOTHING, moment, 6_000));
+    let found = Found::Object { object: PLAIN, due_ms: 7_000, until_ms: 10_000 };
+    assert_eq!(catalog.look_up(&name("s", "t"), 6_000), found);
+    assert_eq!(catalog.version(), version);
+    // Its time is not prolonged.
+    tell(&catalog, "t", BLIND, 10_000);
+    assert_eq!(object(&catalog, "t", 10_000), Some(BLIND));
+    tell(&catalog, "t", PLAIN, 11_000);
+    assert_eq!(object(&catalog, "t", 11_000), Some(PLAIN));
+}
+
+#[test]
+fn the_first_asks_the_others_wait_and_all_are_named_when_it_is_settled() {
+    let catalog = catalog();
+    let (t, u) = (name("s", "t"), name("s", "u"));
+    assert_eq!(catalog.begin_ask(t.clone(), Some(waiter(1)), 0), Begun::First);
+    assert_eq!(catalog.begin_ask(t.clone(), Some(waiter(2)), 10), Begun::UnderWay);
+    assert_eq!(catalog.begin_ask(t.clone(), None, 10), Begun::UnderWay);
+    assert_eq!(catalog.begin_ask(u.clone(), Some(waiter(1)), 10), Begun::First);
+    assert_eq!(catalog.settle([&t, &u]), [waiter(1), waiter(2)]);
+    assert_eq!(catalog.settle([&t, &u]), []);
+    assert_eq!(catalog.begin_ask(t, None, 20), Begun::First);
+    assert_eq!(catalog.figures().asked, 3);
+}
+
+#[test]
+fn an_ask_that_nobody_settles_is_begun_anew() {
+    let catalog = catalog();
+    let t = name("s", "t");
+    assert_eq!(catalog.begin_ask(t.clone(), Some(waiter(1)), 0), Begun::First);
+    assert_eq!(catalog.begin_ask(t.clone(), None, 2 * ASK_TIME_MAX_MS), Begun::UnderWay);
+    assert_eq!(catalog.begin_ask(t.clone(), None, 2 * ASK_TIME_MAX_MS + 1), Begun::First);
+    assert_eq!(catalog.settle([&t]), [waiter(1)]);
+}
+
+#[test]
+fn asks_and_waiters_are_bounded() {
+    let catalog = catalog();
+    for at in 0..ASKS_MAX {
+        assert_eq!(catalog.begin_ask(name("s", &at.to_string()), None, 0), Begun::First);
+    }
+    assert_eq!(catalog.begin_ask(name("s", "beyond"), None, 0), Begun::Refused);
+    let max = u32::try_from(WAITERS_MAX).expect("a small number");
+    for index in 0..max {
+        let begun = catalog.begin_ask(name("s", "0"), Some(waiter(index)), 0);
+        assert_eq!(begun, Begun::UnderWay);
+    }
+    assert_eq!(catalog.begin_ask(name("s", "0"), Some(waiter(max)), 0), Begun::Refused);
+    assert_eq!(catalog.figures().refused, 2);
+}
+
+#[test]
+fn what_nobody_could_be_asked_is_left_alone_and_wakes_who_waits() {
+    let catalog = catalog();
+    let t = name("s", "t");
+    catalog.begin_ask(t.clone(), Some(waiter(1)), 0);
+    assert_eq!(catalog.give_up(std::slice::from_ref(&t), 100), [waiter(1)]);
+    assert_eq!(catalog.look_up(&t, 101), Found::Untold(1_100));
+}
+
+#[test]
+fn ddl_makes_its_words_and_all_views_unknown_until_they_are_asked_anew() {
+    let catalog = catalog();
+    for table in ["T", "u", "x"] {
+        tell(&catalog, table, PLAIN, 0);
+    }
+    tell(&catalog, "v", VIEW, 0);
+    let version = catalog.version();
+    let ticket = catalog.begin_definition(GROUP, words("alter table t add n int"));
+    assert!(catalog.version() > version);
+    let known = |now_ms| ["T", "u", "x", "v"].map(|it| object(&catalog, it, now_ms).is_some());
+    assert_eq!(known(1), [false, true, true, false]);
+    // What is asked while it goes on is not believed.
+    let moment = catalog.moment(2);
+    assert!(!catalog.tell(name("s", "T"), told(PLAIN), moment, 3));
+    let version = catalog.version();
+    catalog.end_definition(ticket);
+    assert!(catalog.version() > version);
+    assert!(!catalog.tell(name("s", "T"), told(PLAIN), moment, 4));
+    assert!(!catalog.tell(name("s", "v"), told(VIEW), moment, 4));
+    assert!(catalog.tell(name("s", "x"), told(PLAIN), moment, 4));
+    tell(&catalog, "T", PLAIN, 5);
+    assert_eq!(known(6), [true, true, true, false]);
+}
+
+#[test]
+fn while_ddl_runs_nobody_asks_in_a_loop_and_behind_it_names_are_asked_soon() {
+    let catalog = catalog();
+    let ticket = catalog.begin_definition(GROUP, words("alter table t add n int"));
+    let moment = catalog.moment(0);
+    assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 10));
+    assert_eq!(catalog.look_up(&name("s", "t"), 10), Found::Untold(210));
+    drop(ticket);
+    assert_eq!(catalog.look_up(&name("s", "t"), 209), Found::Untold(210));
+    assert_eq!(catalog.look_up(&name("s", "t"), 210), Found::Unknown);
+    // What it was before it was defined is forgotten.
+    tell(&catalog, "t", PLAIN, 300);
+    assert_eq!(object(&catalog, "t", 300), Some(PLAIN));
+}
+
+#[test]
+fn the_servers_own_schemas_are_known_to_everybody() {
+    let catalog = catalog();
+    let of = |schema, table| match catalog.look_up(&name(schema, table), 0) {
+        Found::Object { object, .. } => Some(object.reading),
+        Found::Untold(_) | Found::Unknown => None,
+    };
+    assert_eq!(of("information_schema", "tables"), Some(Hidden::VARIES));
+    assert_eq!(of("information_schema", "profiling"), Some(Hidden::UNKNOWN));
+    assert_eq!(of("mysql", "user"), None);
+}
+
+#[test]
+fn ddl_of_a_schema_or_of_anything_is_of_all_its_names() {
+    let catalog = catalog();
+    tell(&catalog, "t", PLAIN, 0);
+    drop(catalog.begin_definition(GROUP, words("drop database S")));
+    assert_eq!(object(&catalog, "t", 1), None);
+    tell(&catalog, "t", PLAIN, 1);
+    drop(catalog.begin_definition(HostgroupId(2), None::<iter::Empty<&[u8]>>));
+    assert_eq!(object(&catalog, "t", 1), Some(PLAIN));
+    drop(catalog.begin_definition(GROUP, None::<iter::Empty<&[u8]>>));
+    assert_eq!(object(&catalog, "t", 1), None);
+    tell(&catalog, "t", PLAIN, 1);
+    let many: Vec<String> = (0..10_000).map(|at| format!("c{at}")).collect();
+    drop(catalog.begin_definition(GROUP, words(&many.join(" "))));
+    assert_eq!(object(&catalog, "t", 1), None);
+    assert_eq!(catalog.figures().definitions, 4);
+}
+
+#[test]
+fn one_of_two_definitions_that_ends_leaves_the_other() {
+    let catalog = catalog();
+    let first = catalog.begin_definition(GROUP, words("t"));
+    let second = catalog.begin_definition(GROUP, words("t"));
+    catalog.end_definition(first);
+    let moment = catalog.moment(0);
+    assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 0));
+    catalog.end_definition(second);
+    tell(&catalog, "t", PLAIN, 0);
+}
+
+#[test]
+fn servers_that_changed_are_asked_again_and_what_they_said_holds_meanwhile() {
+    let catalog = catalog();
+    tell(&catalog, "t", PLAIN, 0);
+    let version = catalog.version();
+    catalog.age(GROUP);
+    let found = Found::Object { object: PLAIN, due_ms: 0, until_ms: 10_000 };
+    assert_eq!(catalog.look_up(&name("s", "t"), 1), found);
+    assert!(catalog.version() > version);
+}
+
+#[test]
+fn it_stays_within_its_entries_and_keeps_those_told_last() {
+    let catalog = catalog();
+    catalog.configure(1_600, 10_000);
+    for at in 0..10_000_u64 {
+        tell(&catalog, &at.to_string(), PLAIN, 0);
+        assert_eq!(object(&catalog, &at.to_string(), 1), Some(PLAIN));
+    }
+    let figures = catalog.figures();
+    assert!(figures.entries <= 1_600 && figures.entries >= 700, "{figures:?}");
+    assert_eq!(figures.entries + figures.evicted, 10_000);
+}

@@ -1,0 +1,152 @@
+//! The texts of dictionary queries.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use crate::Name;
+
+/// What a session that asks is set to: dictionaries quote names and strings in one way, and a table
+/// that somebody has locked for long is waited for no longer than 1 s.
+pub const SESSION: &str = "SET sql_mode = '', sql_quote_show_create = 1, lock_wait_timeout = 1";
+
+/// Bytes of one definition; a longer one is not understood.
+pub(super) const TEXT_MAX: usize = 65_536;
+
+/// What a query is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Topic {
+    /// What kind of thing each name is.
+    Tables,
+    /// What the account may do, and so what it is shown.
+    Grants,
+    /// The definitions of views.
+    Views,
+    /// The triggers of tables.
+    Triggers,
+    /// The columns of tables that compute something.
+    Columns,
+}
+
+/// One query of a dictionary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    topic: Topic,
+    sql: String,
+}
+
+impl Query {
+    pub(super) fn grants() -> Self {
+        Self { topic: Topic::Grants, sql: "SHOW GRANTS".to_owned() }
+    }
+
+    /// About these names; `None` without names.
+    ///
+    /// MariaDB looks one name up by its constants, and searches a whole schema for a list: each has
+    /// a part of its own, and its number in front of its rows. MySQL takes longer for each part
+    /// than for many names of a list: each schema has a part, and rows begin with the name's two.
+    pub(super) fn of_names<'a>(
+        topic: Topic,
+        names: impl Iterator<Item = (usize, &'a Name)>,
+        is_mariadb: bool,
+    ) -> Option<Self> {
+        let form = Form::of(topic)?;
+        let mut sql = String::new();
+        if is_mariadb {
+            for (at, name) in names {
+                let table = format!("= {}", literal(&name.table));
+                form.put(&mut sql, &at.to_string(), &name.schema, &table);
+            }
+            return (!sql.is_empty()).then_some(Self { topic, sql });
+        }
+        let mut schemas: BTreeMap<&[u8], Vec<String>> = BTreeMap::new();
+        for (_, name) in names {
+            schemas.entry(&name.schema).or_default().push(literal(&name.table));
+        }
+        let key = format!("{}, {}", form.schema, form.table);
+        for (schema, tables) in schemas {
+            form.put(&mut sql, &key, schema, &format!("IN ({})", tables.join(", ")));
+        }
+        (!sql.is_empty()).then_some(Self { topic, sql })
+    }
+
+    pub(super) fn topic(&self) -> Topic {
+        self.topic
+    }
+
+    /// The text.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+}
+
+/// The parts of a query that depend on what it is about.
+struct Form {
+    columns: &'static str,
+    from: &'static str,
+    /// The column of the schema.
+    schema: &'static str,
+    /// The column of the name.
+    table: &'static str,
+    /// What else rows must be.
+    only: &'static str,
+}
+
+impl Form {
+    fn of(topic: Topic) -> Option<Self> {
+        let (schema, table) = ("TABLE_SCHEMA", "TABLE_NAME");
+        Some(match topic {
+            Topic::Grants => return None,
+            Topic::Tables => {
+                Self { columns: "TABLE_TYPE, ENGINE", from: "TABLES", schema, table, only: "" }
+            }
+            Topic::Views => Self {
+                columns: "LEFT(VIEW_DEFINITION, 65537)",
+                from: "VIEWS",
+                schema,
+                table,
+                only: "",
+            },
+            Topic::Triggers => Self {
+                columns: "LEFT(ACTION_STATEMENT, 65537), SQL_MODE, CHARACTER_SET_CLIENT",
+                from: "TRIGGERS",
+                schema: "EVENT_OBJECT_SCHEMA",
+                table: "EVENT_OBJECT_TABLE",
+                only: "",
+            },
+            Topic::Columns => Self {
+                columns: "LEFT(COLUMN_DEFAULT, 65537), EXTRA, LEFT(GENERATION_EXPRESSION, 65537)",
+                from: "COLUMNS",
+                schema,
+                table,
+                only: " AND (GENERATION_EXPRESSION <> '' OR COLUMN_DEFAULT LIKE '%(%' OR \
+                       COLUMN_DEFAULT LIKE '%@%' OR COLUMN_DEFAULT LIKE '% for %')",
+            },
+        })
+    }
+
+    /// Adds a part.
+    fn put(&self, sql: &mut String, key: &str, in_schema: &[u8], names: &str) {
+        let Self { columns, from, schema, table, only } = self;
+        if !sql.is_empty() {
+            sql.push_str(" UNION ALL ");
+        }
+        // Writing to a string does not fail.
+        let _ = write!(
+            sql,
+            "SELECT {key}, {columns} FROM information_schema.{from} WHERE {schema} = {} AND \
+             {table} {names}{only}",
+            literal(in_schema)
+        );
+    }
+}
+
+/// A string that means the same in every SQL mode.
+fn literal(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "''".to_owned();
+    }
+    let mut out = String::from("_utf8mb4 0x");
+    for byte in bytes {
+        let _ = write!(out, "{byte:02X}");
+    }
+    out
+}

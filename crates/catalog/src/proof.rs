@@ -1,0 +1,138 @@
+//! What is proven of a statement: from its text, and from what its names mean.
+
+use trunkline_sql::analysis::{Access, Analysis, Depends, TableAccess};
+
+use crate::{Catalog, Found, Hidden, Name, Place};
+
+/// What is proven of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// It has no effects on data or session: it may go to a reader, share a connection, be sent
+    /// twice.
+    pub reads: bool,
+    /// What may happen behind its names.
+    pub hidden: Hidden,
+}
+
+impl Proof {
+    /// Of a text of which nothing is known.
+    pub const NOTHING: Self = Self { reads: false, hidden: Hidden::UNKNOWN };
+}
+
+/// A proof, and how long it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is proven.
+    pub proof: Proof,
+    /// The catalog's version that it is of.
+    pub version: u64,
+    /// When it is to be made anew, ms on the workers' clock.
+    pub until_ms: u64,
+    /// Names that nothing is known of, and that nobody has asked for lately.
+    pub missing: Vec<Name>,
+    /// Names that are known, and are to be asked for again so that they stay so.
+    pub due: Vec<Name>,
+}
+
+/// What may not happen behind a statement that is to go to a reader, to share a connection or to
+/// be sent twice.
+const HARMS: [Hidden; 4] = [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS, Hidden::READS_SESSION];
+
+/// What is proven of a text by itself, whatever its names mean.
+fn by_itself(analysis: &Analysis) -> Hidden {
+    let is_seen = analysis.references.is_whole
+        && !analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        && analysis.is_complete
+        && !analysis.is_cut;
+    if is_seen { Hidden::empty() } else { Hidden::UNKNOWN }
+}
+
+fn proof_of(analysis: &Analysis, hidden: Hidden) -> Proof {
+    let is_harmless = !HARMS.iter().any(|harm| hidden.may(*harm));
+    Proof { reads: analysis.access == Access::CertainlyReads && is_harmless, hidden }
+}
+
+/// What is proven of a statement that names no table.
+pub fn prove_nameless(analysis: &Analysis) -> Proof {
+    proof_of(analysis, by_itself(analysis))
+}
+
+/// Judges a statement whose names without a schema are `place`'s.
+pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) -> Judgement {
+    let version = catalog.version();
+    let mut hidden = by_itself(analysis);
+    let mut until_ms = u64::MAX;
+    let (mut missing, mut due) = (Vec::new(), Vec::new());
+    for used in &analysis.references.tables {
+        let Some(schema) = used.name.schema.as_deref().or(place.schema) else {
+            hidden.insert(Hidden::UNKNOWN);
+            continue;
+        };
+        let name =
+            Name { group: place.group, schema: schema.into(), table: used.name.table[..].into() };
+        match catalog.look_up(&name, now_ms) {
+            Found::Object { object, due_ms, until_ms: until } => {
+                hidden.insert(object.reading);
+                if used.access == TableAccess::Write {
+                    hidden.insert(object.writing);
+                }
+                until_ms = until_ms.min(until);
+                if due_ms <= now_ms {
+                    due.push(name);
+                } else {
+                    until_ms = until_ms.min(due_ms);
+                }
+            }
+            Found::Untold(until) => {
+                until_ms = until_ms.min(until);
+                hidden.insert(Hidden::UNKNOWN);
+            }
+            Found::Unknown => {
+                until_ms = now_ms;
+                hidden.insert(Hidden::UNKNOWN);
+                missing.push(name);
+            }
+        }
+    }
+    Judgement { proof: proof_of(analysis, hidden), version, until_ms, missing, due }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_sql::{analysis::analyse, token::Modes};
+    use trunkline_topology::HostgroupId;
+
+    use super::*;
+    use crate::{Kind, Object};
+
+    const AT: Place<'_> = Place { group: HostgroupId(0), schema: Some(b"shop") };
+
+    fn name(table: &str) -> Name {
+        Name { group: HostgroupId(0), schema: (*b"shop").into(), table: table.as_bytes().into() }
+    }
+
+    fn judge(text: &str, known: &[(&str, Hidden, Hidden)]) -> Judgement {
+        let catalog = Catalog::default();
+        for (table, reading, writing) in known {
+            let object = Object { kind: Kind::Table, reading: *reading, writing: *writing };
+            catalog.store(name(table), Some(object), 100);
+        }
+        let mut analysis = analyse(text.as_bytes(), &Modes::default());
+        analysis.references.is_whole = true;
+        prove(&analysis, AT, &catalog, 50)
+    }
+
+    #[test]
+    fn a_text_without_names_is_proven_by_itself() {
+        let judged = judge("SELECT 1", &[]);
+        assert!(judged.proof.reads && judged.missing.is_empty());
+        assert!(!judge("SELECT f(1)", &[]).proof.reads);
+        assert!(!judge("SET @a = 1", &[]).proof.reads);
+    }
+
+    #[test]
+    fn what_is_unknown_may_do_anything() {
+        let proof = Proof::NOTHING;
+        assert!(!proof.reads && proof.hidden.may(Hidden::STAYS));
+    }
+}

@@ -1,0 +1,248 @@
+//! One group's dictionaries, as one account sees them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch::Receiver},
+    time::{Instant, timeout, timeout_at},
+};
+use trunkline_catalog::{ASK_TIME_MAX_MS, Catalog, Inquiry, Name, SESSION, Told};
+use trunkline_config::Snapshot;
+use trunkline_net::TlsSetup;
+use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_topology::{HostgroupId, Server, ServerState};
+
+use super::DictionaryQuestion;
+use crate::{
+    Account, LearnError,
+    conversation::{self, Conversation, Way},
+};
+
+/// How long a connection stays that nobody needs.
+pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long one server is tried before the next.
+const CONNECT_TIME_MAX: Duration = Duration::from_millis(700);
+/// Questions taken together.
+const BATCH_MAX: usize = 256;
+/// Names of one round, but for those of its last question.
+const NAMES_MAX: usize = 64;
+/// Bytes of one answer.
+const ANSWER_LEN_MAX: usize = 16 << 20;
+
+/// Who asks.
+pub(super) struct Desk {
+    group: HostgroupId,
+    snapshots: Receiver<Arc<Snapshot>>,
+    tls: Receiver<Arc<TlsSetup>>,
+    catalog: Arc<Catalog>,
+    line: Option<Line>,
+    /// What was logged last.
+    trouble: Option<String>,
+    /// Queries of this round.
+    queries: u64,
+}
+
+/// A standing connection.
+struct Line {
+    conversation: Conversation,
+    server: Arc<Server>,
+    is_mariadb: bool,
+    epoch: u32,
+    account: Account,
+}
+
+impl Desk {
+    pub(super) fn new(
+        group: HostgroupId,
+        snapshots: Receiver<Arc<Snapshot>>,
+        tls: Receiver<Arc<TlsSetup>>,
+        catalog: Arc<Catalog>,
+    ) -> Self {
+        Self { group, snapshots, tls, catalog, line: None, trouble: None, queries: 0 }
+    }
+
+    /// Answers until nobody has asked for a while.
+    pub(super) async fn serve(mut self, mut questions: mpsc::Receiver<DictionaryQuestion>) {
+        let mut batch = Vec::new();
+        while let Ok(1..) = timeout(IDLE_TIME_MAX, questions.recv_many(&mut batch, BATCH_MAX)).await
+        {
+            self.rounds(std::mem::take(&mut batch)).await;
+        }
+        questions.close();
+        while let Some(late) = questions.recv().await {
+            late.give_up(&self.catalog);
+        }
+        if let Some(line) = self.line.take() {
+            // Nobody needs it any more, whatever the server says.
+            drop(line.conversation.quit().await);
+        }
+    }
+
+    /// Asks for the names of these questions, a round for so many of them. When nobody answers one
+    /// round, the others are not tried.
+    async fn rounds(&mut self, questions: Vec<DictionaryQuestion>) {
+        let mut ahead = questions.into_iter().peekable();
+        let mut batch = Vec::new();
+        let mut names = 0;
+        while let Some(question) = ahead.next() {
+            names += question.names.len();
+            batch.push(question);
+            if names < NAMES_MAX && ahead.peek().is_some() {
+                continue;
+            }
+            names = 0;
+            if !self.round(std::mem::take(&mut batch)).await {
+                return ahead.for_each(|question| question.give_up(&self.catalog));
+            }
+        }
+    }
+
+    /// Asks for all names of these questions, and tells who waits. False when nobody answered.
+    async fn round(&mut self, mut batch: Vec<DictionaryQuestion>) -> bool {
+        let begun = Instant::now();
+        let Some(account) = batch.last().map(|question| question.account.clone()) else {
+            return true;
+        };
+        let asked_ms = batch.iter().map(|question| question.asked_ms).min().unwrap_or_default();
+        let latest_ms = batch.iter().map(|question| question.asked_ms).max().unwrap_or_default();
+        let mut names: Vec<Name> = Vec::new();
+        batch.iter_mut().for_each(|question| names.append(&mut question.names));
+        let moment = self.catalog.moment(asked_ms);
+        let deadline = begun + Duration::from_millis(ASK_TIME_MAX_MS);
+        let asking = self.ask(&account, &names);
+        let answer = timeout_at(deadline, asking).await.unwrap_or_else(|_| {
+            Err(LearnError::new(format!("no answer within {ASK_TIME_MAX_MS} ms")))
+        });
+        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now_ms = latest_ms.saturating_add(took_ms);
+        self.catalog.count_round(std::mem::take(&mut self.queries), answer.is_err());
+        let told = match answer {
+            Ok(told) => {
+                self.trouble = None;
+                told
+            }
+            Err(error) => {
+                // What is half said on a connection is not taken up again.
+                self.line = None;
+                self.report(&account, &error);
+                let nothing = Told { object: None, rests_on_others: false };
+                names.iter().map(|name| (name.clone(), nothing)).collect()
+            }
+        };
+        for (name, told) in told {
+            self.catalog.tell(name, told, moment, now_ms);
+        }
+        let waiters = self.catalog.settle(&names);
+        // Each takes what it is given to whichever worker the client is on.
+        if let Some(question) = batch.pop() {
+            (question.told)(waiters);
+        }
+        self.trouble.is_none()
+    }
+
+    /// Logs once that names are not known, and why.
+    fn report(&mut self, account: &Account, error: &LearnError) {
+        let reason = error.to_string();
+        if self.trouble.as_ref() != Some(&reason) {
+            let group = self.group;
+            tracing::warn!(
+                "what tables are in hostgroup {group} is not known to user {}: {reason}; their \
+                 statements go the careful way",
+                account.user
+            );
+            self.trouble = Some(reason);
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        account: &Account,
+        names: &[Name],
+    ) -> Result<Vec<(Name, Told)>, LearnError> {
+        let is_standing = self.keep_line(account);
+        if is_standing {
+            // A connection that rested may have been closed: then a new one is tried.
+            if let Ok(told) = self.inquire(names).await {
+                return Ok(told);
+            }
+        }
+        self.line = None;
+        let snapshot = Arc::clone(&self.snapshots.borrow());
+        let tls = Arc::clone(&self.tls.borrow());
+        let group = self.group;
+        let mut failure = LearnError::new(format!("hostgroup {group} has no server to ask"));
+        for server in servers_of(&snapshot, group) {
+            let opening = Line::open(&server, account, &tls);
+            let opened = timeout(CONNECT_TIME_MAX, opening).await;
+            let opened = opened.unwrap_or_else(|_| Err(LearnError::new("no connection in time")));
+            let asked = match opened {
+                Ok(line) => {
+                    self.line = Some(line);
+                    self.inquire(names).await
+                }
+                Err(error) => Err(error),
+            };
+            match asked {
+                Ok(told) => return Ok(told),
+                Err(error) => {
+                    self.line = None;
+                    failure = LearnError::new(format!("{}: {error}", server.key.address));
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    /// Whether there is a connection that these may use.
+    fn keep_line(&mut self, account: &Account) -> bool {
+        let Some(line) = &self.line else { return false };
+        let health = &line.server.health;
+        let is_good = line.epoch == health.epoch() && can_be_asked(&line.server);
+        is_good && line.account == *account
+    }
+
+    async fn inquire(&mut self, names: &[Name]) -> Result<Vec<(Name, Told)>, LearnError> {
+        let Some(line) = &mut self.line else { return Err(LearnError::new("no connection")) };
+        let mut inquiry = Inquiry::new(names.to_vec(), line.is_mariadb);
+        while let Some(query) = inquiry.next_query() {
+            self.queries += 1;
+            let rows = line.conversation.query(query.sql(), ANSWER_LEN_MAX).await?;
+            inquiry.answer(&query, &rows);
+        }
+        Ok(inquiry.finish())
+    }
+}
+
+impl Line {
+    async fn open(
+        server: &Arc<Server>,
+        account: &Account,
+        tls: &Arc<TlsSetup>,
+    ) -> Result<Self, LearnError> {
+        let epoch = server.health.epoch();
+        let mut conversation = conversation::connect(server).await?;
+        let (greeting, header, payload) = conversation.greeting().await?;
+        let is_mariadb = greeting.flavor() == Flavor::MariaDb;
+        conversation.log_in(account, &Way::to(server, tls), header, payload).await?;
+        conversation.execute(SESSION).await?;
+        let (server, account) = (Arc::clone(server), account.clone());
+        Ok(Self { conversation, server, is_mariadb, epoch, account })
+    }
+}
+
+/// The servers of a group that may be asked: its writers first, then its readers.
+pub(super) fn servers_of(snapshot: &Snapshot, group: HostgroupId) -> Vec<Arc<Server>> {
+    let readers = snapshot.writer_group(group).map(|it| it.reader_hostgroup);
+    let ids = [group].into_iter().chain(readers.filter(|id| *id != group));
+    let groups = ids.filter_map(|id| snapshot.hostgroup(id));
+    let mut servers: Vec<_> = groups.flat_map(|it| it.servers.iter().cloned()).collect();
+    servers.retain(can_be_asked);
+    // Those that answer come first; the sort keeps writers in front of readers.
+    servers.sort_by_key(|server| server.health.state(0) == ServerState::Shunned);
+    servers
+}
+
+fn can_be_asked(server: &Arc<Server>) -> bool {
+    let state = server.health.state(u64::MAX);
+    !matches!(state, ServerState::OfflineSoft | ServerState::OfflineHard)
+}

@@ -1,0 +1,202 @@
+//! The forms of statements whose names are found.
+
+use super::{References, frame::State, scan::Scan};
+use crate::token::{TokenKind, Tokens};
+
+/// A statement whose names are all known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    /// What follows in the same text is read in another way, or in another schema.
+    pub(super) moves_names: bool,
+}
+
+/// Reads the statement at the beginning of `tokens`. `None` for what is not understood.
+pub(super) fn read(tokens: &Tokens<'_>, found: &mut References) -> Option<Read> {
+    let mut scan = Scan::new(tokens, found);
+    let stays = Some(Read { moves_names: false });
+    let moves = Some(Read { moves_names: true });
+    let keyword = scan.keyword();
+    match keyword.as_bytes() {
+        b"SET" => {
+            scan.advance();
+            set(&mut scan)?;
+            return moves;
+        }
+        b"USE" => {
+            scan.advance();
+            let token = scan.advance()?;
+            scan.part(&token)?;
+            return if scan.peek().is_none() { moves } else { None };
+        }
+        _ => {}
+    }
+    statement(&mut scan)?;
+    stays
+}
+
+/// A statement that is neither `SET` nor `USE`.
+fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
+    if scan.peek()?.kind == TokenKind::Open {
+        return scan.run();
+    }
+    let keyword = scan.keyword();
+    match keyword.as_bytes() {
+        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" | b"UPDATE" | b"DELETE" => scan.run(),
+        b"INSERT" | b"REPLACE" => {
+            scan.advance();
+            scan.insert()?;
+            scan.run()
+        }
+        b"EXPLAIN" | b"DESCRIBE" | b"DESC" => {
+            scan.advance();
+            explain(scan)
+        }
+        b"ANALYZE" => {
+            scan.advance();
+            skip_format(scan);
+            if is_verb(scan) && !scan.is_next(b"TABLE") {
+                return statement(scan);
+            }
+            None
+        }
+        b"SHOW" => {
+            scan.advance();
+            show(scan)
+        }
+        b"DO" => {
+            scan.advance();
+            scan.set_state(State::Rest);
+            scan.run()
+        }
+        b"BEGIN" => {
+            scan.advance();
+            scan.accept(b"WORK");
+            scan.peek().is_none().then_some(())
+        }
+        b"START" => {
+            scan.advance();
+            if scan.accept(b"TRANSACTION") { without_names(scan) } else { None }
+        }
+        b"COMMIT" | b"ROLLBACK" | b"SAVEPOINT" => without_names(scan),
+        // Where it puts what it gets is seen as an effect.
+        b"GET" => {
+            scan.advance();
+            scan.accept(b"CURRENT");
+            if scan.accept(b"DIAGNOSTICS") { scan.skip_rest() } else { None }
+        }
+        b"UNLOCK" => {
+            scan.advance();
+            if scan.accept(b"TABLES") || scan.accept(b"TABLE") { without_names(scan) } else { None }
+        }
+        // What is declared to read only is taken for that.
+        b"CALL" if scan.calls_known_routine() => {
+            scan.advance();
+            scan.set_state(State::Rest);
+            scan.run()
+        }
+        b"RELEASE" => {
+            scan.advance();
+            if scan.accept(b"SAVEPOINT") { without_names(scan) } else { None }
+        }
+        _ => None,
+    }
+}
+
+/// Words and names of savepoints.
+fn without_names(scan: &mut Scan<'_, '_>) -> Option<()> {
+    while let Some(token) = scan.advance() {
+        if !token.is_name() && token.kind != TokenKind::Comma {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// Whether a statement begins here that can be explained.
+fn is_verb(scan: &Scan<'_, '_>) -> bool {
+    let is_open = scan.peek().is_some_and(|token| token.kind == TokenKind::Open);
+    let words: [&[u8]; 8] =
+        [b"SELECT", b"WITH", b"VALUES", b"TABLE", b"INSERT", b"REPLACE", b"UPDATE", b"DELETE"];
+    is_open || words.iter().any(|word| scan.is_next(word))
+}
+
+/// `FORMAT = name`.
+fn skip_format(scan: &mut Scan<'_, '_>) {
+    let is_option =
+        scan.is_next(b"FORMAT") && scan.peek_second().is_some_and(|token| token.text == b"=");
+    if is_option {
+        scan.advance();
+        scan.advance();
+        scan.advance();
+    }
+}
+
+/// Behind `EXPLAIN`: a statement, or a table with perhaps a column or a pattern.
+fn explain(scan: &mut Scan<'_, '_>) -> Option<()> {
+    let options: [&[u8]; 3] = [b"EXTENDED", b"PARTITIONS", b"ANALYZE"];
+    // Alone it is the name of a table.
+    if scan.peek_second().is_some() && scan.accept_any(&options) {
+        skip_format(scan);
+        return if is_verb(scan) { statement(scan) } else { None };
+    }
+    skip_format(scan);
+    if is_verb(scan) {
+        return statement(scan);
+    }
+    let name = scan.name()?;
+    scan.use_table(name, super::TableAccess::Read)?;
+    let is_column =
+        |kind| matches!(kind, TokenKind::Word | TokenKind::QuotedIdentifier | TokenKind::String);
+    if scan.peek().is_some_and(|token| is_column(token.kind)) {
+        scan.advance();
+    }
+    scan.peek().is_none().then_some(())
+}
+
+/// Behind `SHOW`: only its condition can use tables.
+fn show(scan: &mut Scan<'_, '_>) -> Option<()> {
+    while let Some(token) = scan.advance() {
+        if scan.is_part(&token) {
+            continue;
+        }
+        match token.keyword().as_bytes() {
+            b"WHERE" => {
+                scan.set_state(State::Rest);
+                return scan.run();
+            }
+            b"SELECT" => return None,
+            _ => scan.check_operator(&token)?,
+        }
+    }
+    Some(())
+}
+
+/// Behind `SET`.
+fn set(scan: &mut Scan<'_, '_>) -> Option<()> {
+    let keyword = scan.keyword();
+    match keyword.as_bytes() {
+        b"PASSWORD" | b"DEFAULT" | b"RESOURCE" => return None,
+        b"STATEMENT" if scan.peek_second().is_some_and(|token| token.is_name()) => {
+            scan.advance();
+            return set_statement(scan);
+        }
+        _ => {}
+    }
+    scan.set_state(State::Rest);
+    scan.run()
+}
+
+/// `SET STATEMENT name = value, … FOR statement`, with literal values.
+fn set_statement(scan: &mut Scan<'_, '_>) -> Option<()> {
+    while let Some(token) = scan.advance() {
+        match token.kind {
+            TokenKind::Word if token.is_word(b"FOR") => return statement(scan),
+            // It may change how the text itself is read.
+            TokenKind::Word if token.is_word(b"SQL_MODE") => return None,
+            TokenKind::Word | TokenKind::String | TokenKind::Number | TokenKind::Comma => {}
+            TokenKind::Operator if matches!(token.text, b"=" | b"-") => {}
+            _ => return None,
+        }
+    }
+    None
+}

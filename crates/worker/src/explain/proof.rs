@@ -1,0 +1,103 @@
+//! What is proven of a statement, in words.
+
+use trunkline_catalog::{Catalog, Found, Hidden, Kind, Name, Place, Proof, prove, prove_nameless};
+use trunkline_sql::analysis::{Analysis, Depends, TableAccess};
+use trunkline_topology::HostgroupId;
+
+use super::Explaining;
+
+/// What is proven of it on the servers of `group`, and why, or why not.
+pub(super) fn proof(
+    analysis: &Analysis,
+    asking: &Explaining<'_>,
+    group: HostgroupId,
+) -> (Proof, String) {
+    let schema = (!asking.schema.is_empty()).then_some(asking.schema);
+    let place = Place { group, schema };
+    let Some(catalog) = asking.catalog else {
+        let proof = prove_nameless(analysis);
+        return (proof, said(analysis, proof, &taken_for_tables(analysis)));
+    };
+    let judged = prove(analysis, place, catalog, asking.now_ms);
+    (judged.proof, said(analysis, judged.proof, &names(analysis, place, catalog, asking.now_ms)))
+}
+
+fn said(analysis: &Analysis, proof: Proof, names: &[String]) -> String {
+    let mut parts = Vec::new();
+    if !analysis.references.is_whole {
+        parts.push("its form is not one whose names are all found".to_owned());
+    }
+    if analysis.depends.contains(Depends::UNKNOWN_FUNCTION) {
+        parts.push("a function of it is not built in".to_owned());
+    }
+    parts.extend(names.iter().cloned());
+    let because = match parts.is_empty() {
+        true => String::new(),
+        false => format!(": {}", parts.join("; ")),
+    };
+    let harms = [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS];
+    let is_clean = !harms.iter().any(|harm| proof.hidden.may(*harm));
+    match (proof.reads, is_clean) {
+        (true, _) => format!("proven to read{because}"),
+        (false, true) => format!("proven to leave nothing but what its text says{because}"),
+        (false, false) => format!("nothing is proven{because}"),
+    }
+}
+
+fn taken_for_tables(analysis: &Analysis) -> Vec<String> {
+    let names = analysis.references.tables.iter();
+    let names: Vec<_> = names.map(|used| String::from_utf8_lossy(&used.name.table)).collect();
+    match names.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("taking {} for base tables", names.join(", "))],
+    }
+}
+
+fn names(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) -> Vec<String> {
+    let tables = analysis.references.tables.iter();
+    let said = tables.map(|used| {
+        let shown = String::from_utf8_lossy(&used.name.table).into_owned();
+        let Some(schema) = used.name.schema.as_deref().or(place.schema) else {
+            return format!("{shown} is in no schema");
+        };
+        let name =
+            Name { group: place.group, schema: schema.into(), table: used.name.table[..].into() };
+        match catalog.look_up(&name, now_ms) {
+            Found::Object { object, .. } => {
+                let kind = match object.kind {
+                    Kind::Table => "base table",
+                    Kind::View => "view",
+                    Kind::Sequence => "sequence",
+                    Kind::Other => "other object",
+                };
+                let hidden = match used.access {
+                    TableAccess::Read => object.reading,
+                    TableAccess::Write => object.reading | object.writing,
+                };
+                let may = may(hidden);
+                format!("{kind} {shown}{may}")
+            }
+            Found::Untold(_) => format!("the servers did not say what {shown} is"),
+            Found::Unknown => format!("nobody has asked the servers yet what {shown} is"),
+        }
+    });
+    said.collect()
+}
+
+/// What may happen behind a name.
+fn may(hidden: Hidden) -> String {
+    let words = [
+        (Hidden::UNKNOWN, "do what can't be seen"),
+        (Hidden::WRITES, "write"),
+        (Hidden::LEAVES, "leave something in the session"),
+        (Hidden::STAYS, "leave what a reset does not take back"),
+        (Hidden::READS_SESSION, "look at the session's past"),
+        (Hidden::VARIES, "answer otherwise each time"),
+    ];
+    let words: Vec<_> =
+        words.iter().filter(|(flag, _)| hidden.has(*flag)).map(|(_, word)| *word).collect();
+    match words.is_empty() {
+        true => String::new(),
+        false => format!(", which may {}", words.join(", ")),
+    }
+}

@@ -1,0 +1,64 @@
+//! What a statement may look at of its session's past, which a server keeps on the connection.
+//!
+//! All of it is here: what the text names, what the session's settings make of any text, and what
+//! stored routines may read. Whoever runs the statement sees to it that the connection has this
+//! session's, and no other's.
+
+use trunkline_catalog::Hidden;
+use trunkline_session::tracker::{PinReason, Pins, SessionState};
+use trunkline_sql::analysis::{Access, Analysis, Depends};
+
+use crate::{
+    client::{Session, Statement},
+    dispatch::{PastReads, runs_a_routine},
+    traces::leaves_id_when_failed,
+};
+
+/// What a statement may read of its session's past, beyond the state that is tracked.
+/// `finds_by_null`: what new sessions of the servers have for `sql_auto_is_null`.
+pub(crate) fn may_read_past(
+    statement: &Statement,
+    session: &Session,
+    finds_by_null: bool,
+) -> PastReads {
+    let Some(known) = statement.known.as_ref() else {
+        return PastReads::default();
+    };
+    let depends = |what| known.analysis.depends.contains(what);
+    // A stored routine may read anything of it, and so may what stands behind a name.
+    let is_routine = runs_a_routine(&known.analysis);
+    let last = is_routine || depends(Depends::ROW_COUNT) || depends(Depends::DIAGNOSTICS);
+    let found_rows = is_routine || depends(Depends::FOUND_ROWS);
+    let counts = last || found_rows;
+    // To set it would clear what the statement asks for.
+    let is_hidden = !counts && statement.proof.hidden.may(Hidden::READS_SESSION);
+    let by_null = !counts && session.state.finds_inserted_by_null(finds_by_null);
+    PastReads {
+        insert_id: is_routine
+            || is_hidden
+            || by_null
+            || depends(Depends::LAST_INSERT_ID)
+            || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
+        may_leave_id: leaves_id_when_failed(statement),
+        last,
+        found_rows,
+        diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
+    }
+}
+
+/// A session for which `IS NULL` finds the row that it inserted last stays where it has written:
+/// MariaDB finds the row once, and only on the connection that inserted it.
+pub(crate) fn hold(
+    pins: &mut Pins,
+    state: &SessionState,
+    analysis: Option<&Analysis>,
+    finds_by_null: bool,
+) {
+    let name = b"sql_auto_is_null";
+    if !state.finds_inserted_by_null(finds_by_null) {
+        return pins.unpin_name(PinReason::Other, name);
+    }
+    if analysis.is_some_and(|analysis| analysis.access == Access::MayWrite) {
+        pins.pin_name_once(PinReason::Other, name);
+    }
+}

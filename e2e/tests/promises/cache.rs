@@ -1,0 +1,12 @@
+//! The result cache answers only whom it would answer the same.
+
+use anyhow::Result;
+
+use super::play::holds;
+use super::stand::{ONE, Scene};
+
+#[test]
+fn a_cached_answer_is_for_those_who_would_get_it() -> Result<()> {
+    let rules = "[[rule]]\nid = 10\nmatch_digest = \"^(SELECT|WITH)\"\ncache_ttl = 3600000\n";
+    holds(Scene { rules, ..ONE }, include_str!("cases/cache.txt"))
+}

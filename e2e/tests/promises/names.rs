@@ -1,0 +1,22 @@
+//! A name is what the server takes it for, however harmless it sounds.
+
+use anyhow::Result;
+
+use super::play::holds;
+use super::stand::{SPLIT, Scene};
+
+#[test]
+fn a_function_that_sounds_built_in_is_the_schemas() -> Result<()> {
+    holds(SPLIT, include_str!("cases/names.txt"))
+}
+
+#[test]
+fn a_built_in_name_with_a_space_is_the_schemas() -> Result<()> {
+    holds(SPLIT, include_str!("cases/names_with_a_space.txt"))
+}
+
+#[test]
+fn names_that_share_a_digest_are_told_apart() -> Result<()> {
+    let settings = "query_digests_no_digits = true";
+    holds(Scene { settings, ..SPLIT }, include_str!("cases/names_with_digits.txt"))
+}

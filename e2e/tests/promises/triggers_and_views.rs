@@ -1,0 +1,22 @@
+//! What triggers and views hide is found all the same.
+
+use anyhow::Result;
+
+use super::play::holds;
+use super::stand::{Kind, ONE, SPLIT, Scene};
+
+#[test]
+fn what_a_trigger_or_a_view_leaves_is_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/triggers_and_views.txt"))
+}
+
+#[test]
+fn what_a_view_writes_is_on_the_writer() -> Result<()> {
+    holds(SPLIT, include_str!("cases/views_that_write.txt"))
+}
+
+#[test]
+fn a_replica_is_asked_for_nothing_that_it_refuses() -> Result<()> {
+    let scene = Scene { servers: Kind::Replicated, ..SPLIT };
+    holds(scene, include_str!("cases/replicated.txt"))
+}
