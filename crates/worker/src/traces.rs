@@ -217,13 +217,15 @@ impl Past {
         }
     }
 
+    /// What is told where the connection that has it has gone. What no reply told is lost then, and
+    /// is what new sessions have: another connection has another session's.
     fn recalled(&self) -> Recalled {
         let (warnings, errors) = self.counts();
         Recalled {
             connection_id: None,
             last_gtid: None,
-            row_count: self.row_count,
-            found_rows: self.found_rows,
+            row_count: self.row_count.or(Some(0)),
+            found_rows: self.found_rows.or(Some(0)),
             warning_count: Some(warnings),
             error_count: Some(errors),
             has_default_trackers: false,

@@ -149,6 +149,25 @@ fn issue_16_counts_are_the_sessions_own_with_a_split() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn issue_16_no_reset_hands_on_what_a_session_found() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "issue_16_no_reset_hands_on_what_a_session_found") {
+            continue;
+        }
+        let proxy = before(shared_server(flavour)?, 1, 1)?;
+        let mut first = client(&proxy, "")?;
+        let mut second = client(&proxy, "")?;
+        for leave in ["DO 1", "SET @a = (SELECT 1 LIMIT 0)"] {
+            first.sql("SELECT 1 UNION SELECT 2 UNION SELECT 3")?;
+            second.sql(leave)?;
+            let others = second.sql("SELECT FOUND_ROWS() = 3")?;
+            ensure!(others == [[Some("0".to_owned())]], "{flavour:?}, {leave}: {others:?}");
+        }
+    }
+    Ok(())
+}
+
 /// What fails half-way has generated an id all the same.
 const HALF_WAY: [&[&str]; 8] = [
     &["INSERT INTO u VALUES (NULL, 1), (1, 1)"],

@@ -19,7 +19,9 @@ pub(crate) enum FoundRows {
     Stays,
     /// It stays on MariaDB; MySQL does not tell.
     StaysOnMariaDb,
-    /// The server alone knows.
+    /// It changes, to what the server alone knows.
+    Counted,
+    /// It changes or stays: the server alone knows.
     Untold,
 }
 
@@ -36,7 +38,7 @@ impl FoundRows {
             Kind::Select | Kind::SelectForUpdate
                 if analysis.effects.contains(&Effect::CalcFoundRows) =>
             {
-                Self::Untold
+                Self::Counted
             }
             Kind::Select | Kind::SelectForUpdate | Kind::Describe | Kind::ShowTableStatus => {
                 Self::Answer
@@ -145,9 +147,10 @@ impl Past {
         else {
             return;
         };
+        let is_told = !matches!(known.found_rows, FoundRows::Counted | FoundRows::Untold);
         let rule = match (&outcome.error, known.analysis.statements) {
             (None, _) => known.found_rows,
-            (Some(_), 1) if known.found_rows != FoundRows::Untold => FoundRows::Stays,
+            (Some(_), 1) if is_told => FoundRows::Stays,
             (Some(_), _) => FoundRows::Untold,
         };
         self.found_rows = match rule {
@@ -155,6 +158,13 @@ impl Past {
             FoundRows::StaysOnMariaDb if flavor == Flavor::MariaDb => return,
             FoundRows::Answer if outcome.result_sets > 0 => Some(outcome.rows),
             FoundRows::Answer => Some(outcome.affected_rows),
+            FoundRows::Counted => None,
+            // If it has stayed, what is there is another session's, unless this one has been there.
+            FoundRows::StaysOnMariaDb | FoundRows::Untold if self.found_conn != here => {
+                self.found_conn = None;
+                self.found_rows.get_or_insert(0);
+                return;
+            }
             FoundRows::StaysOnMariaDb | FoundRows::Untold => None,
         };
         self.found_conn = here;
@@ -187,6 +197,7 @@ mod tests {
         for text in ["INSERT INTO t VALUES (1)", "SET @x = 1", "SHOW CREATE TABLE t", "COMMIT"] {
             assert_eq!(of(text), FoundRows::Stays, "{text}");
         }
+        assert_eq!(of("SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"), FoundRows::Counted);
         for text in ["INSERT INTO t SELECT 1", "SET @x = (SELECT 1)", "DO 1", "CALL p()"] {
             assert_eq!(of(text), FoundRows::Untold, "{text}");
         }
