@@ -17,6 +17,7 @@ use trunkline_sql::{
 };
 
 use crate::{
+    hidden::looks_at_nothing,
     pace::Pace,
     proof::Proofs,
     traces::{FoundRows, may_fail_half_way},
@@ -27,8 +28,8 @@ use crate::{
 pub(crate) struct Known {
     pub digest: u64,
     pub digest_text: Box<[u8]>,
-    /// How the text was read.
-    pub modes: Modes,
+    /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
+    reading: u16,
     /// The digest text that says all of the structure; `None` where `digest_text` does.
     structure: Option<Box<[u8]>>,
     pub analysis: Analysis,
@@ -41,8 +42,12 @@ pub(crate) struct Known {
     /// For an `INSERT` or `REPLACE`: a value may be given to an AUTO_INCREMENT column that is not
     /// in the text.
     pub computes_values: bool,
+    /// Neither the proxy itself answers it, nor refuses it.
+    pub is_ordinary: bool,
     /// It may leave a last insert id that its reply does not report.
     pub may_leave_insert_id: bool,
+    /// Its text looks at nothing of its session's past.
+    pub looks_at_nothing: bool,
     /// An error may leave a last insert id of its first rows.
     pub may_fail_half_way: bool,
     /// What becomes of `FOUND_ROWS()` by it.
@@ -52,10 +57,10 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether it is the analysis of every text with this structure that is read in these modes.
-    fn is_of(&self, structure: &[u8], modes: &Modes) -> bool {
+    /// Whether it is the analysis of every plain text with this structure that is read so.
+    fn is_of(&self, structure: &[u8], reading: u16) -> bool {
         let known = self.structure.as_deref().unwrap_or(&self.digest_text);
-        *known == *structure && self.modes == *modes
+        self.reading == reading && *known == *structure
     }
 }
 
@@ -126,7 +131,7 @@ impl Analyses {
     pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
         let digest = self.digester.digest(text, &self.settings);
         let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));
-        let whole = exact.unwrap_or(digest);
+        let whole = exact.as_ref().unwrap_or(&digest);
         // What the modes leave open must not be in what the digest leaves out.
         let is_open = modes.guesses_quotes && whole.has_double_quotes
             || modes.guesses_escapes && text.contains(&b'\\');
@@ -135,26 +140,27 @@ impl Analyses {
         let is_plain = whole.is_clean
             && is_known_text
             && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle);
-        let modes = &Modes { version: self.version, ..*modes };
-        // What is open has no part in a plain text.
-        let modes = match is_plain {
-            true => &Modes { guesses_quotes: false, guesses_escapes: false, ..*modes },
-            false => modes,
-        };
-        let key = whole.hash ^ modes_key(modes);
+        let reading = reading_of(modes);
+        let key = whole.hash ^ u64::from(reading).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         if is_plain {
             if let Some(known) = self.young.get(&key)
-                && known.is_of(whole.text, modes)
+                && known.is_of(whole.text, reading)
             {
                 return Rc::clone(known);
             }
             if let Some(known) = self.old.remove(&key)
-                && known.is_of(whole.text, modes)
+                && known.is_of(whole.text, reading)
             {
                 self.young.insert(key, Rc::clone(&known));
                 return known;
             }
         }
+        let mut modes = Modes { version: self.version, ..*modes };
+        if is_plain {
+            // What is open has no part in it.
+            (modes.guesses_quotes, modes.guesses_escapes) = (false, false);
+        }
+        let modes = &modes;
         let analysis = analyse_knowing(text, modes, &self.routines);
         // A clean text has no comments.
         let hints = match digest.is_clean {
@@ -169,12 +175,15 @@ impl Analyses {
         let whole = (digest.text.len() < self.settings.max_digest_length
             && text.len() <= self.settings.max_query_length)
             .then_some(digest.text);
+        let may_leave_insert_id = may_leave_insert_id(&analysis, digest.text);
         let known = Rc::new(Known {
             digest: digest.hash,
             digest_text: digest.text.into(),
-            modes: *modes,
+            reading,
             structure: exact.map(|exact| exact.text.into()),
-            may_leave_insert_id: may_leave_insert_id(&analysis, digest.text),
+            is_ordinary: is_ordinary(&analysis),
+            may_leave_insert_id,
+            looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id),
             nameless: prove_nameless(&analysis),
             proofs: Proofs::default(),
             may_fail_half_way: may_fail_half_way(&analysis, whole),
@@ -194,11 +203,18 @@ impl Analyses {
     }
 }
 
-/// A number that tells modes apart: analyses in different ones are remembered side by side.
-fn modes_key(modes: &Modes) -> u64 {
-    let flags = [modes.flavor_mariadb, modes.ignore_space, modes.oracle];
-    let flags = flags.iter().fold(0, |sum, flag| sum << 1 | u64::from(*flag));
-    (flags << 8 | modes.encoding as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+/// A number that tells the ways apart in which a plain text is read: what is open has no part in
+/// one, and the version is everybody's. Analyses of different ones are remembered side by side.
+fn reading_of(modes: &Modes) -> u16 {
+    let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
+    flags << 8 | modes.encoding as u16
+}
+
+/// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of
+/// its client's, nothing that is not understood.
+fn is_ordinary(analysis: &Analysis) -> bool {
+    analysis.is_without_effects()
+        && !matches!(analysis.kind, StatementKind::Explain | StatementKind::Unknown)
 }
 
 /// A digester for what these settings leave out of a digest, but for literals.

@@ -125,7 +125,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
         order: CacheOrder,
     ) {
@@ -253,7 +253,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         waiting: Waiting,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         order: CacheOrder,
     ) {
         self.stats.counters.cache_waits += 1;
@@ -324,7 +324,7 @@ impl Worker {
             Found::Wait | Found::Nothing => {}
         }
         self.count_miss(order);
-        self.set_off(id, route, *statement, text_len);
+        self.set_off(id, route, statement, text_len);
     }
 
     /// A server is asked.

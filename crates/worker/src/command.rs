@@ -19,6 +19,7 @@ use trunkline_sql::{analysis::StatementKind, token::Modes};
 
 use crate::{
     Action, ClientId, Side, Worker,
+    analysis::Known,
     client::{Phase, Purpose, Stage, Statement},
     compressed::answer_seq,
     infile::Upload,
@@ -307,10 +308,10 @@ impl Worker {
         frames: &[u8],
         shape: ResponseShape,
         purpose: Purpose,
-    ) -> Statement {
+    ) -> Box<Statement> {
         let mut copy = self.buffers.take();
         copy.extend_from_slice(frames);
-        Statement {
+        let statement = Statement {
             answer_seq: match is_split(&copy) {
                 true => answer_seq(&copy),
                 false => 1,
@@ -346,6 +347,13 @@ impl Worker {
             begun_us: self.now.us,
             sent_us: 0,
             sent_at: 0,
+        };
+        match self.spare_statements.pop() {
+            Some(mut spare) => {
+                *spare = statement;
+                spare
+            }
+            None => Box::new(statement),
         }
     }
 
@@ -363,25 +371,12 @@ impl Worker {
         };
         let Some(modes) = self.modes(id) else { return };
         let known = self.analyses.know(text, &modes);
-        match kill_of(&known.analysis) {
-            KillText::None => {}
-            KillText::One(scope, number) => return self.kill(id, scope, number),
-            KillText::Refused(what) => return self.not_supported(id, what),
-        }
-        if known.analysis.kind == StatementKind::Explain
-            && let Some(sql) = self.asks_for_route(id, text)
-        {
-            return self.answer_route(id, sql);
-        }
-        if asks_for_session(&known.analysis, text) {
-            return self.answer_session(id);
-        }
-        if self.refuses_local_file(id, &known.analysis) || self.awaits_names(id, &known, frames) {
+        if !known.is_ordinary && self.answer_itself(id, &known, text) {
             return;
         }
-        let version = self.catalog().version();
-        let routed = self.route_text(id, &known, text, Asking::Query, &modes);
-        let Routed { route, orders, rewritten, server, proof } = routed;
+        let Some(own) = self.prove_at_home(id, &known, frames) else { return };
+        let routed = self.route_text(id, &known, text, Asking::Query, &modes, own);
+        let Routed { route, orders, rewritten, server, proven } = routed;
         let mut text_len = text.len();
         let mut rewritten_text = None;
         let (statement, known) = match rewritten {
@@ -410,8 +405,10 @@ impl Worker {
         statement.attributes = attributes.flatten().map(Into::into);
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
-        statement.prove(&known, proof, version);
-        if let Some(to) = hostgroup_of(&route) {
+        statement.prove(&known, proven);
+        if !known.is_ordinary
+            && let Some(to) = hostgroup_of(&route)
+        {
             let text = rewritten_text.as_deref().unwrap_or(text);
             statement.definition = self.begin_definition(&known.analysis, text, &modes, to);
         }
@@ -422,6 +419,32 @@ impl Worker {
             return self.buffers.give(statement.frames);
         }
         self.depart(id, route, statement, text_len);
+    }
+
+    /// Answers what is for the proxy itself, and what it refuses. False for what is not.
+    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
+        match kill_of(&known.analysis) {
+            KillText::None => {}
+            KillText::One(scope, number) => {
+                self.kill(id, scope, number);
+                return true;
+            }
+            KillText::Refused(what) => {
+                self.not_supported(id, what);
+                return true;
+            }
+        }
+        if known.analysis.kind == StatementKind::Explain
+            && let Some(sql) = self.asks_for_route(id, text)
+        {
+            self.answer_route(id, sql);
+            return true;
+        }
+        if asks_for_session(&known.analysis, text) {
+            self.answer_session(id);
+            return true;
+        }
+        self.refuses_local_file(id, &known.analysis)
     }
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
@@ -579,7 +602,7 @@ impl Worker {
     }
 
     /// Sets a statement on its route.
-    pub(crate) fn follow(&mut self, id: ClientId, route: Route, mut statement: Statement) {
+    pub(crate) fn follow(&mut self, id: ClientId, route: Route, mut statement: Box<Statement>) {
         match route {
             Route::Lease(hostgroup, conn) => {
                 statement.hostgroup = hostgroup;
@@ -613,24 +636,17 @@ impl Worker {
     }
 
     /// Nothing of a statement goes to a server.
-    fn give_up_unsent(&mut self, id: ClientId, statement: Statement) {
+    fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
         self.long_data_used(id, &statement);
         self.buffers.give(statement.frames);
     }
 
-    pub(crate) fn begin(&mut self, id: ClientId, statement: Statement) {
-        let boxed = match self.spare_statements.pop() {
-            Some(mut spare) => {
-                *spare = statement;
-                spare
-            }
-            None => Box::new(statement),
-        };
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
         if let Some(client) = self.clients.get_mut(id) {
             debug_assert!(matches!(client.phase, Phase::Idle));
-            let deadline_ms = boxed.deadline_ms;
+            let deadline_ms = statement.deadline_ms;
             let timer_ms = client.timer_ms;
-            client.phase = Phase::Running(boxed);
+            client.phase = Phase::Running(statement);
             if deadline_ms != timer_ms {
                 self.set_timer(id, deadline_ms);
             }

@@ -24,6 +24,11 @@ pub(crate) fn may_read_past(
     let Some(known) = statement.known.as_ref() else {
         return PastReads::default();
     };
+    let by_null = session.state.finds_inserted_by_null(finds_by_null);
+    let may_look = statement.proof.hidden.may(Hidden::READS_SESSION);
+    if known.looks_at_nothing && !by_null && !may_look && !leaves_id_when_failed(statement) {
+        return PastReads::default();
+    }
     let depends = |what| known.analysis.depends.contains(what);
     // A stored routine may read anything of it, and so may what stands behind a name.
     let is_routine = runs_a_routine(&known.analysis);
@@ -31,12 +36,9 @@ pub(crate) fn may_read_past(
     let found_rows = is_routine || depends(Depends::FOUND_ROWS);
     let counts = last || found_rows;
     // To set it would clear what the statement asks for.
-    let is_hidden = !counts && statement.proof.hidden.may(Hidden::READS_SESSION);
-    let by_null = !counts && session.state.finds_inserted_by_null(finds_by_null);
     PastReads {
         insert_id: is_routine
-            || is_hidden
-            || by_null
+            || !counts && (may_look || by_null)
             || depends(Depends::LAST_INSERT_ID)
             || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
         may_leave_id: leaves_id_when_failed(statement),
@@ -44,6 +46,12 @@ pub(crate) fn may_read_past(
         found_rows,
         diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
     }
+}
+
+/// Whether statements of one digest look at nothing of their session's past by their texts, and
+/// leave no last insert id that is not told.
+pub(crate) fn looks_at_nothing(analysis: &Analysis, may_leave_insert_id: bool) -> bool {
+    analysis.depends == Depends::empty() && !runs_a_routine(analysis) && !may_leave_insert_id
 }
 
 /// A session for which `IS NULL` finds the row that it inserted last stays where it has written:

@@ -108,7 +108,7 @@ struct Seen {
 struct Job {
     peer: Arc<Peer>,
     session: Box<Session>,
-    statement: Statement,
+    statement: Box<Statement>,
 }
 
 /// One worker's copies.

@@ -66,6 +66,15 @@ impl Proofs {
     }
 }
 
+/// What is proven of a statement on the servers of one group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Proven {
+    pub group: HostgroupId,
+    pub proof: Proof,
+    /// The catalog's then.
+    pub version: u64,
+}
+
 /// A command that waits for what its names mean.
 #[derive(Debug)]
 pub(crate) struct AwaitNames {
@@ -100,10 +109,11 @@ impl Statement {
     }
 
     /// Takes over what is proven of it.
-    pub(crate) fn prove(&mut self, known: &Known, proof: Proof, version: u64) {
-        self.is_read = proof.reads;
-        self.proof = proof;
-        self.proof_version = (!known.analysis.references.tables.is_empty()).then_some(version);
+    pub(crate) fn prove(&mut self, known: &Known, proven: Proven) {
+        self.is_read = proven.proof.reads;
+        self.proof = proven.proof;
+        let has_names = !known.analysis.references.tables.is_empty();
+        self.proof_version = has_names.then_some(proven.version);
     }
 }
 
@@ -118,79 +128,105 @@ impl Worker {
         self.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
     }
 
-    /// What is proven of a statement of this session on the servers of `hostgroup`.
-    pub(crate) fn proof_at(&self, id: ClientId, known: &Known, hostgroup: HostgroupId) -> Proof {
-        if known.analysis.references.tables.is_empty() {
-            return known.nameless;
-        }
+    /// The hostgroup of a session's statements that nothing sends elsewhere.
+    pub(crate) fn home_of(&self, id: ClientId) -> HostgroupId {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return Proof::NOTHING };
-        let place = place_of(session, self.group_of(hostgroup));
-        let now_ms = self.now.ms();
-        let catalog = self.shared.catalog();
-        if let Some(proof) = known.proofs.find(place, catalog.version(), now_ms) {
-            return proof;
-        }
-        self.judge_at(known, place).proof
+        session.map_or_else(HostgroupId::default, |session| session.user.default_hostgroup)
     }
 
-    fn judge_at(&self, known: &Known, place: Place<'_>) -> Judgement {
+    /// What is proven of a statement of this session on the servers of `hostgroup`. Names that are
+    /// not known there are asked for, and not waited for.
+    pub(crate) fn proof_at(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        hostgroup: HostgroupId,
+    ) -> Proven {
+        let group = self.group_of(hostgroup);
+        if let Some(proven) = self.proven_before(id, known, group) {
+            return proven;
+        }
+        let version = self.shared.catalog().version();
+        let Some(judged) = self.judge_in(id, known, group) else {
+            return Proven { group, proof: Proof::NOTHING, version };
+        };
+        self.ask_names(id, judged.due, None);
+        self.ask_names(id, judged.missing, None);
+        Proven { group, proof: judged.proof, version }
+    }
+
+    /// A proof that is remembered of a statement, or needs no names.
+    fn proven_before(&self, id: ClientId, known: &Known, group: HostgroupId) -> Option<Proven> {
+        let catalog = self.shared.catalog();
+        let version = catalog.version();
+        if known.analysis.references.tables.is_empty() {
+            return Some(Proven { group, proof: known.nameless, version });
+        }
+        let session = self.clients.get(id)?.session.as_deref()?;
+        let proof = known.proofs.find(place_of(session, group), version, self.now.ms())?;
+        Some(Proven { group, proof, version })
+    }
+
+    fn judge_in(&self, id: ClientId, known: &Known, group: HostgroupId) -> Option<Judgement> {
+        let session = self.clients.get(id)?.session.as_deref()?;
+        let place = place_of(session, group);
         let judged = prove(&known.analysis, place, self.shared.catalog(), self.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
             known.proofs.remember(place, &judged);
         }
-        judged
+        Some(judged)
     }
 
-    /// Whether a proof of the statement in its own group is remembered, and it has not waited.
-    fn is_proven(&self, id: ClientId, known: &Known) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_deref());
-        session.is_some_and(|session| {
-            let place = place_of(session, self.group_of(session.user.default_hostgroup));
-            let version = self.shared.catalog().version();
-            !session.has_asked_names && known.proofs.find(place, version, self.now.ms()).is_some()
-        })
-    }
-
-    /// Has the statement wait for what its names mean, if nobody has said it yet; `frames` is its
-    /// command. False when it goes on.
-    pub(crate) fn awaits_names(&mut self, id: ClientId, known: &Known, frames: &[u8]) -> bool {
-        if known.analysis.references.tables.is_empty() {
-            return false;
-        }
-        if self.is_proven(id, known) {
-            return false;
-        }
-        let Some(client) = self.clients.get_mut(id) else { return false };
-        let Some(session) = client.session.as_deref_mut() else { return false };
-        let has_waited = std::mem::take(&mut session.has_asked_names);
+    /// What is proven of a statement on the servers of its session's own hostgroup. `None` when it
+    /// waits for what its names mean, as nobody has said it yet; `frames` is its command.
+    pub(crate) fn prove_at_home(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        frames: &[u8],
+    ) -> Option<Proven> {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_deref_mut());
+        let Some(session) = session else {
+            return Some(self.proof_at(id, known, HostgroupId::default()));
+        };
         let default = session.user.default_hostgroup;
-        let is_mirror = client.is_mirror;
+        let has_waited = std::mem::take(&mut session.has_asked_names);
         let group = self.group_of(default);
-        let session = self.clients.get(id).and_then(|client| client.session.as_deref());
-        let Some(session) = session else { return false };
-        let place = place_of(session, group);
-        let judged = self.judge_at(known, place);
-        if judged.missing.is_empty() && judged.due.is_empty() {
-            return false;
+        match self.proven_before(id, known, group) {
+            Some(proven) => Some(proven),
+            None => self.prove_or_wait(id, known, frames, (group, has_waited)),
         }
+    }
+
+    /// The same for a statement of which nothing is remembered there.
+    #[cold]
+    fn prove_or_wait(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        frames: &[u8],
+        (group, has_waited): (HostgroupId, bool),
+    ) -> Option<Proven> {
+        let version = self.shared.catalog().version();
+        let Some(judged) = self.judge_in(id, known, group) else {
+            return Some(Proven { group, proof: Proof::NOTHING, version });
+        };
+        let proven = Proven { group, proof: judged.proof, version };
         let wait_ms = self.snapshot.settings.catalog_wait_ms;
         let is_new = judged.missing.iter().any(|name| !self.unanswered.contains(name));
-        let waits = !judged.missing.is_empty()
-            && is_new
+        let waits = is_new
             && !has_waited
-            && !is_mirror
             && wait_ms > 0
-            && self.stopping.is_none();
+            && self.stopping.is_none()
+            && self.clients.get(id).is_some_and(|client| !client.is_mirror);
         if has_waited {
             self.note_unanswered(judged.missing.iter());
         }
         let waiter =
             Waiter { worker: self.options.index, index: id.index, generation: id.generation };
         self.ask_names(id, judged.due, None);
-        if judged.missing.is_empty() || !self.ask_names(id, judged.missing, Some(waiter)) || !waits
-        {
-            return false;
+        if !self.ask_names(id, judged.missing, Some(waiter)) || !waits {
+            return Some(proven);
         }
         self.stats.counters.statements_awaited_names += 1;
         let until_ms = self.now.ms() + wait_ms;
@@ -199,7 +235,7 @@ impl Worker {
             client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
         }
         self.set_timer(id, until_ms);
-        true
+        None
     }
 
     /// Names that were waited for in vain are not waited for again.

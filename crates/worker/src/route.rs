@@ -19,6 +19,7 @@ use crate::{
     analysis::Known,
     client::{Lease, Session},
     orders::Orders,
+    proof::Proven,
     rewrite::Rewritten,
     split::{hinted, hinted_server, split},
 };
@@ -53,7 +54,7 @@ pub(crate) struct Routed {
     /// The only server that it is to run on.
     pub server: Option<Box<ServerKey>>,
     /// What is proven of it where it goes.
-    pub proof: Proof,
+    pub proven: Proven,
 }
 
 /// What the statement is asked about for.
@@ -77,7 +78,8 @@ struct Ruling {
 
 impl Worker {
     /// Decides for a statement that has a text. What the session's last statement left to be read
-    /// stops holding it, unless this one reads it.
+    /// stops holding it, unless this one reads it. `own`: what is proven of it on the servers of
+    /// its session's hostgroup.
     pub(crate) fn route_text(
         &mut self,
         id: ClientId,
@@ -85,28 +87,31 @@ impl Worker {
         text: &[u8],
         asking: Asking,
         modes: &Modes,
+        own: Proven,
     ) -> Routed {
         let mut orders = Orders::of_settings(&self.snapshot.settings);
         let ruling = self.ask_rules(id, known, text, asking, &mut orders);
         let is_prepared = asking == Asking::Prepare;
         let rewritten =
             ruling.rewritten.and_then(|new| self.take_rewrite(text, new, is_prepared, modes));
-        let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         // One that a rule answers leaves the session as it is.
         if let Some(route) = ruling.answer {
-            let proof = Proof::NOTHING;
-            return Routed { route, orders, rewritten, server: None, proof };
+            let proven = Proven { proof: Proof::NOTHING, ..own };
+            return Routed { route, orders, rewritten, server: None, proven };
         }
-        let default = self.default_hostgroup(id);
-        let own = self.proof_at(id, known, default);
+        let own = match &rewritten {
+            Some(rewritten) => self.proof_at(id, &rewritten.known, own.group),
+            None => own,
+        };
+        let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         let mut server = None;
         if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
-            hostgroup = self.hinted(id, own, hints).or(hostgroup);
-            server = self.hinted_server(id, own, hints);
+            hostgroup = self.hinted(id, own.proof, hints).or(hostgroup);
+            server = self.hinted_server(id, own.proof, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
         let limited = match self.limits.is_empty() || asking == Asking::Prepare {
@@ -115,22 +120,17 @@ impl Worker {
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
-            if hostgroup.is_none() && asking != Asking::Prepare {
+            if !known.is_ordinary && hostgroup.is_none() && asking != Asking::Prepare {
                 self.leave_reader(id, &known.analysis);
             }
-            self.route_decided(id, hostgroup, Some(&known), own.reads)
+            self.route_decided(id, hostgroup, Some(&known), own.proof.reads)
         });
-        let proof = match hostgroup_of(&route) {
+        let proven = match hostgroup_of(&route) {
             // The servers of another group may have other tables.
-            Some(to) if to != default => self.proof_at(id, &known, to),
+            Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, to),
             Some(_) | None => own,
         };
-        Routed { route, orders, rewritten, server, proof }
-    }
-
-    fn default_hostgroup(&self, id: ClientId) -> HostgroupId {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        session.map_or_else(HostgroupId::default, |session| session.user.default_hostgroup)
+        Routed { route, orders, rewritten, server, proven }
     }
 
     /// Asks the rules, and fast routing behind them.

@@ -15,3 +15,24 @@ impl Now {
         self.us / 1_000
     }
 }
+
+/// The same with what is asked for many times in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Clock {
+    pub us: u64,
+    pub unix_sec: u64,
+    ms: u64,
+}
+
+impl From<Now> for Clock {
+    fn from(now: Now) -> Self {
+        Self { us: now.us, unix_sec: now.unix_sec, ms: now.ms() }
+    }
+}
+
+impl Clock {
+    /// Milliseconds since the arbitrary start.
+    pub(crate) fn ms(self) -> u64 {
+        self.ms
+    }
+}

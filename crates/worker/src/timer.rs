@@ -37,7 +37,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        statement: Statement,
+        statement: Box<Statement>,
         text_len: usize,
     ) {
         match (statement.orders.cache, statement.orders.mirror) {
@@ -52,7 +52,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
     ) {
         if statement.orders.mirror.is_some() {
@@ -70,7 +70,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
     ) {
         let goes_to_server =
@@ -91,7 +91,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
     ) {
         statement.deadline_ms = match statement.orders.timeout_ms {
@@ -151,9 +151,9 @@ impl Worker {
                         match awaits_cache.is_some() {
                             true => {
                                 self.count_shared_timeout(&statement);
-                                self.set_off(id, route, *statement, text_len);
+                                self.set_off(id, route, statement, text_len);
                             }
-                            false => self.depart_now(id, route, *statement, text_len),
+                            false => self.depart_now(id, route, statement, text_len),
                         }
                     }
                 }

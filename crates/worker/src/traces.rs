@@ -387,7 +387,7 @@ impl Worker {
         };
         if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
             let Waiting { route, text_len, .. } = *waiting;
-            self.follow_past(id, route, *statement, text_len);
+            self.follow_past(id, route, statement, text_len);
         }
     }
 

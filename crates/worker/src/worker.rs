@@ -32,6 +32,7 @@ use crate::{
     share::Patience,
     side::SideCommand,
     table::Table,
+    time::Clock,
 };
 
 /// What distinguishes one worker from the others.
@@ -53,7 +54,7 @@ pub struct Worker {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) greeting: Arc<Greeting>,
-    pub(crate) now: Now,
+    pub(crate) now: Clock,
     pub(crate) clients: Table<ClientId, Client>,
     /// Clients by the numbers that they were greeted with.
     pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
@@ -181,7 +182,7 @@ impl Worker {
         let mut worker = Self {
             options,
             greeting,
-            now: Now::default(),
+            now: Clock::default(),
             clients: Table::new(),
             numbers: HashMap::with_hasher(FixedState::default()),
             away: HashMap::with_hasher(FixedState::default()),
@@ -252,7 +253,7 @@ impl Worker {
     /// Begins a batch of events that all happen at `now`.
     pub fn begin_batch(&mut self, now: Now) {
         debug_assert!(now.us >= self.now.us, "time goes back");
-        self.now = now;
+        self.now = now.into();
     }
 
     /// What the driver has to do; call until `None` after each batch.

@@ -63,6 +63,16 @@ pub struct SessionState {
     /// User variables with literal values: name (lower case) and the value as it stands behind
     /// the `=` of a `SET`. Sorted by name.
     user_variables: Vec<UserVariable>,
+    /// What each statement asks of the variables.
+    switches: Switches,
+}
+
+/// Variables that change what statements do, read from their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Switches {
+    is_autocommit_off: bool,
+    /// `sql_auto_is_null`, if it was set.
+    finds_by_null: Option<bool>,
 }
 
 /// The most user variables of one session that are carried to other connections.
@@ -73,7 +83,13 @@ const USER_VARIABLE_LEN_MAX: usize = 1_024;
 impl SessionState {
     /// The state of a session that has set nothing since its handshake.
     pub fn new(schema: Schema, charset: Charset) -> Self {
-        Self { schema, charset, variables: Vec::new(), user_variables: Vec::new() }
+        Self {
+            schema,
+            charset,
+            variables: Vec::new(),
+            user_variables: Vec::new(),
+            switches: Switches::default(),
+        }
     }
 
     /// The variables in order of their names.
@@ -101,12 +117,22 @@ impl SessionState {
             }
             Err(place) => self.variables.insert(place, (name.into(), value.into())),
         }
+        self.switch();
+    }
+
+    /// Reads the switches anew.
+    fn switch(&mut self) {
+        self.switches = Switches {
+            is_autocommit_off: self.variable("autocommit").is_some_and(is_off),
+            finds_by_null: self.variable("sql_auto_is_null").map(|value| !is_off(value)),
+        };
     }
 
     /// Gives a variable its default back.
     pub fn unset_variable(&mut self, name: &str) {
         if let Ok(place) = self.place(name) {
             self.variables.remove(place);
+            self.switch();
         }
     }
 
@@ -180,12 +206,12 @@ impl SessionState {
     /// Whether `WHERE id IS NULL` finds the row that was inserted last (`sql_auto_is_null`), where
     /// new sessions have `initial` for it.
     pub fn finds_inserted_by_null(&self, initial: bool) -> bool {
-        self.variable("sql_auto_is_null").map_or(initial, |value| !is_off(value))
+        self.switches.finds_by_null.unwrap_or(initial)
     }
 
     /// Whether `autocommit` has been switched off.
     pub fn is_autocommit_off(&self) -> bool {
-        self.variable("autocommit").is_some_and(is_off)
+        self.switches.is_autocommit_off
     }
 }
 

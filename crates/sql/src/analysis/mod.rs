@@ -68,6 +68,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// Whether nothing in the text is known to stay behind, or to end a transaction.
+    pub fn is_without_effects(&self) -> bool {
+        self.effects.is_empty() && !self.is_cut && self.transaction == TransactionEffect::None
+    }
+
     /// Whether a text of the same structure with other literals may have another analysis, so
     /// that this one must not be remembered for a digest.
     pub fn depends_on_literals(&self) -> bool {

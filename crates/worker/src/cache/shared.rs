@@ -65,7 +65,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
     ) {
         let Some((fill, place)) =
@@ -113,7 +113,7 @@ impl Worker {
             }
             None => {
                 self.count_miss(order);
-                self.set_off(id, route, *statement, text_len);
+                self.set_off(id, route, statement, text_len);
             }
         }
     }

@@ -109,7 +109,8 @@ impl Worker {
             return self.refuse_prepare(id, 1461, b"42000", &text);
         }
         let stmt_id = stmts.next_id();
-        let routed = self.route_text(id, &known, text, Asking::Prepare, &modes);
+        let own = self.proof_at(id, &known, self.home_of(id));
+        let routed = self.route_text(id, &known, text, Asking::Prepare, &modes, own);
         let Routed { route, mut orders, rewritten, server, .. } = routed;
         // A rule's answer, and its delay, are for those who run it.
         orders.delay_ms = 0;
@@ -209,20 +210,20 @@ impl Worker {
             stmt.types = Some(types.into());
         }
         let entry = Rc::clone(&stmt.entry);
-        if self.awaits_names(id, &entry.known, frames) {
-            return;
-        }
+        let Some(own) = self.prove_at_home(id, &entry.known, frames) else { return };
         let Some(modes) = self.modes(id) else { return };
-        let version = self.catalog().version();
-        let routed = self.route_text(id, &entry.known, &entry.text, Asking::Execute, &modes);
+        let asking = Asking::Execute;
+        let routed = self.route_text(id, &entry.known, &entry.text, asking, &modes, own);
         let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
             take_plain(&mut statement, stmt_id, &plain, payload);
         }
         statement.stmt_id = Some(stmt_id);
-        statement.prove(&entry.known, routed.proof, version);
-        if let Some(to) = hostgroup_of(&route) {
+        statement.prove(&entry.known, routed.proven);
+        if !entry.known.is_ordinary
+            && let Some(to) = hostgroup_of(&route)
+        {
             let analysis = &entry.known.analysis;
             statement.definition = self.begin_definition(analysis, &entry.text, &modes, to);
         }

@@ -34,7 +34,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
     ) {
         self.drop_outdated_of(id);
@@ -153,7 +153,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
         text_len: usize,
         known: &Recalled,
     ) {

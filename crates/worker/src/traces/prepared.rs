@@ -29,7 +29,7 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Statement,
+        mut statement: Box<Statement>,
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
