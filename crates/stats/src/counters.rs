@@ -299,6 +299,9 @@ counters! {
         connections_reset_failed:
             "trunkline_backend_connections_reset_total", reason = "failed";
             "Server connections reset as a statement failed that may have done a part of its work."
+        connections_reset_user_variables:
+            "trunkline_backend_connections_reset_total", reason = "user_variables";
+            "Server connections reset as they had user variables that the next session never set."
         server_connections_moved: "trunkline_backend_connections_moved_total";
             "Idle server connections handed to another worker that needed one."
         server_protocol_errors: "trunkline_backend_protocol_errors_total";
@@ -422,6 +425,7 @@ impl Counters {
             ResetReason::Unknown => &mut self.connections_reset_unknown,
             ResetReason::Hidden => &mut self.connections_reset_hidden,
             ResetReason::Routine => &mut self.connections_reset_routine,
+            ResetReason::UserVariables => &mut self.connections_reset_user_variables,
         };
         *counter = counter.saturating_add(1);
     }
@@ -451,6 +455,8 @@ pub enum ResetReason {
     Hidden,
     /// Stored code may have left something.
     Routine,
+    /// It has user variables that the next session never set.
+    UserVariables,
 }
 
 /// Why a client was turned away before its first statement.

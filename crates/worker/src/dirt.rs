@@ -5,10 +5,12 @@
 //! goes before the next session's first bytes, in the same write; where a reset does not take
 //! back what may be there, the connection ends with its session.
 
+use std::sync::Arc;
+
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
-use trunkline_session::tracker::{Trust, runs_unseen_code};
+use trunkline_session::tracker::{Trust, has_others_names, runs_unseen_code};
 use trunkline_sql::analysis::{Analysis, Effect};
 use trunkline_stats::ResetReason;
 
@@ -110,6 +112,28 @@ impl Worker {
         self.forget_conn_state(conn_id);
         self.switch_trackers_on(conn_id);
         !is_known
+    }
+
+    /// A connection that comes to a session with user variables which that never set is dirty.
+    pub(crate) fn soil_by_names(&mut self, id: ClientId, conn_id: ConnId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_deref());
+        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+            return;
+        };
+        if Arc::ptr_eq(&conn.state, &session.state)
+            || !has_others_names(&conn.state, &session.state)
+        {
+            return;
+        }
+        let here = Some((conn_id, conn.turn));
+        let is_held =
+            session.leases.iter().any(|lease| lease.conn == conn_id && !lease.pins.is_empty());
+        // Where the session has been in this turn, the names are its own.
+        let left = [session.last_conn, session.insert_conn, session.past.found_conn];
+        if !is_held && !left.contains(&here) && conn.dirt != Some(Dirt::Ends) {
+            conn.dirt = conn.dirt.max(Some(Dirt::Reset(ResetReason::UserVariables)));
+            conn.soiled_turn = conn.turn.wrapping_sub(1);
+        }
     }
 
     /// What a session left on connections that it does not hold any more, it does not leave to
