@@ -5,6 +5,7 @@
 declare(strict_types=1);
 
 require __DIR__ . '/values.php';
+require __DIR__ . '/ordinary.php';
 require __DIR__ . '/sessions.php';
 
 final class Program
@@ -105,6 +106,10 @@ function batch_rows(array $step): array
 }
 
 [, $driver, $scenario] = $argv;
+if ($driver === 'ordinary-wordpress') {
+    serve_blog((int) $scenario);
+    exit;
+}
 $program = new Program($driver);
 $steps = json_decode(file_get_contents($scenario), true, flags: JSON_THROW_ON_ERROR);
 foreach ($steps as $step) {

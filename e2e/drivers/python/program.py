@@ -10,6 +10,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import ordinary
 import orm
 import sessions
 from values import filled, parameters, show_error
@@ -108,6 +109,9 @@ def batch_rows(step):
 
 def main():
     driver, scenario = sys.argv[1:3]
+    if driver.startswith("ordinary-"):
+        ordinary.run(driver, int(scenario))
+        return
     if driver.startswith("sqlalchemy"):
         orm.run(driver, attempt)
         return

@@ -10,6 +10,7 @@ mod admin;
 mod clients;
 mod compare;
 mod known;
+mod ordinary;
 mod plugins;
 mod servers;
 
