@@ -23,7 +23,7 @@ struct Case {
     run: fn(u64) -> Result<()>,
 }
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 26] = [
     Case {
         name: "framing/split_packet",
         what: "one packet of 40 bytes found in a buffer of 64",
@@ -144,6 +144,11 @@ const CASES: [Case; 25] = [
         name: "statement/point_select_prepared_cached",
         what: "the same for a client that keeps definitions of columns",
         run: statement::point_select_prepared_cached,
+    },
+    Case {
+        name: "statement/read_write_transaction",
+        what: "the twenty statements of sysbench's `oltp_read_write`",
+        run: statement::read_write_transaction,
     },
 ];
 

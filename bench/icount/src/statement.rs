@@ -20,7 +20,7 @@ use trunkline_worker::{
 };
 
 use crate::text::POINT_SELECT;
-use crate::wire::reply;
+use crate::wire::{reply, reply_with};
 
 /// The user; its password is the same word.
 const USER: &str = "app";
@@ -66,6 +66,41 @@ pub fn point_select_cache_hit(calls: u64) -> Result<()> {
 
 pub fn point_select_deprecate_eof(calls: u64) -> Result<()> {
     run(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK, calls)
+}
+
+/// The statements of sysbench's `oltp_read_write`, but for their literals.
+const TRANSACTION: [&str; 11] = [
+    "BEGIN",
+    "SELECT c FROM sbtest1 WHERE id=5012",
+    "SELECT c FROM sbtest1 WHERE id BETWEEN 5012 AND 5111",
+    "SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN 5012 AND 5111",
+    "SELECT c FROM sbtest1 WHERE id BETWEEN 5012 AND 5111 ORDER BY c",
+    "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN 5012 AND 5111 ORDER BY c",
+    "UPDATE sbtest1 SET k=k+1 WHERE id=5012",
+    "UPDATE sbtest1 SET c='a text of a hundred and twenty bytes in sysbench' WHERE id=5012",
+    "DELETE FROM sbtest1 WHERE id=5012",
+    "INSERT INTO sbtest1 (id, k, c, pad) VALUES (5012, 4711, 'one text', 'another text')",
+    "COMMIT",
+];
+/// Point selects of a transaction.
+const POINT_SELECTS: usize = 10;
+
+pub fn read_write_transaction(calls: u64) -> Result<()> {
+    let mut stage = Stage::new()?;
+    let client = stage.log_in(Capabilities::EMPTY)?;
+    let mut queries: Vec<Vec<u8>> = Vec::new();
+    for text in TRANSACTION {
+        let mut query = Vec::new();
+        put_payload(&mut query, 0, &[&[0x03], text.as_bytes()].concat());
+        let times = if text.as_bytes() == POINT_SELECT { POINT_SELECTS } else { 1 };
+        queries.extend(std::iter::repeat_n(query, times));
+    }
+    for _ in 0..calls {
+        for query in &queries {
+            ensure!(stage.ask(client, query)? > 0, "no answer");
+        }
+    }
+    Ok(())
 }
 
 /// The text of the prepared ones.
@@ -159,6 +194,34 @@ struct Stage {
 struct Played {
     format: ReplyFormat,
     reply: Vec<u8>,
+    /// The same within a transaction.
+    reply_within: Vec<u8>,
+    is_in_transaction: bool,
+}
+
+impl Played {
+    fn new(format: ReplyFormat) -> Self {
+        let reply_within = reply_with(format, 1, status::AUTOCOMMIT | status::IN_TRANS);
+        let reply = reply(format, 1);
+        Self { format, reply, reply_within, is_in_transaction: false }
+    }
+
+    fn answer(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        match text {
+            [b'B', b'E', b'G', ..] => self.is_in_transaction = true,
+            [b'C', b'O', b'M', ..] => self.is_in_transaction = false,
+            _ => {}
+        }
+        match (text.starts_with(b"SELECT"), self.is_in_transaction) {
+            (true, false) => out.extend_from_slice(&self.reply),
+            (true, true) => out.extend_from_slice(&self.reply_within),
+            (false, false) => _ = put_ok(out, 1, &ok(), self.format),
+            (false, true) => {
+                let status = status::AUTOCOMMIT | status::IN_TRANS;
+                _ = put_ok(out, 1, &OkPacket { status, ..ok() }, self.format);
+            }
+        }
+    }
 }
 
 impl Stage {
@@ -339,16 +402,15 @@ impl Stage {
                     bail!("the worker did not answer the greeting");
                 };
                 let format = ReplyFormat::of(response.capabilities);
-                *played = Some(Played { format, reply: reply(format, 1) });
+                *played = Some(Played::new(format));
                 put_ok(out, header.seq.wrapping_add(1), &ok(), format);
                 continue;
             };
-            if payload.ends_with(POINT_SELECT) || payload.first() == Some(&0x17) {
-                out.extend_from_slice(&played.reply);
-            } else if payload.first() == Some(&0x16) {
-                put_prepared(out, played);
-            } else {
-                put_ok(out, 1, &ok(), played.format);
+            match payload {
+                [0x03, text @ ..] => played.answer(text, out),
+                [0x16, ..] => put_prepared(out, played),
+                [0x17, ..] => out.extend_from_slice(&played.reply),
+                _ => _ = put_ok(out, 1, &ok(), played.format),
             }
         }
         ensure!(rest.is_empty(), "half a packet was written");

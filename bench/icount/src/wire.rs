@@ -64,9 +64,14 @@ pub fn relay_rows(calls: u64) -> Result<()> {
 
 /// The reply of a server to a select of one text column.
 pub fn reply(format: ReplyFormat, rows: usize) -> Vec<u8> {
+    reply_with(format, rows, status::AUTOCOMMIT)
+}
+
+/// The same with these status flags.
+pub fn reply_with(format: ReplyFormat, rows: usize, status: u16) -> Vec<u8> {
     let mut reply = Vec::new();
     let rows = vec![vec![Some(vec![b'7'; VALUE_LEN])]; rows];
-    put_text_result(&mut reply, 1, format, status::AUTOCOMMIT, &["c"], &rows);
+    put_text_result(&mut reply, 1, format, status, &["c"], &rows);
     reply
 }
 
