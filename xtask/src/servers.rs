@@ -16,11 +16,12 @@ use trunkline_testkit::{MariaDbTree, MySqlTree, find_program, mysql_available, s
 use crate::run::{first_line, step, succeeds};
 
 /// A program and the package that holds it.
-const NEEDED: [(&str, &str); 4] = [
+const NEEDED: [(&str, &str); 5] = [
     ("mariadbd", "mariadb-server"),
     ("mariadb", "mariadb-client"),
     ("sysbench", "sysbench"),
     ("haproxy", "haproxy"),
+    ("redis-server", "redis-server"),
 ];
 
 /// A tree of a server beside the distribution's packages.

@@ -183,7 +183,7 @@ impl Worker {
         // The one that it had before its reset is still its, and can't be refused.
         let chooses_schema = sync.schema.is_some() && sync.schema != conn.kept_schema;
         let is_proven = proof.is_none_or(|proof| self.proven.contains(&(conn.slot, proof)));
-        !statement.is_read && (awaits_reset || chooses_schema || !is_proven)
+        !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
     /// Appends what brings a connection to `state`.

@@ -2,7 +2,7 @@
 
 use trunkline_protocol::packet::greeting::Flavor;
 
-use super::{Charset, Schema, SessionState};
+use super::{Charset, Schema, SessionState, UserVariable};
 
 /// How a server connection's state comes to equal a session's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Sync {
     /// The text of another one, for user variables: their literals are read under the character
     /// set and SQL mode that the first one sets.
     pub set_user: Option<Vec<u8>>,
+    /// A server may refuse a value of a user variable that another one has accepted.
+    pub may_fail: bool,
 }
 
 /// What brings a connection in state `server` to the state `session`.
@@ -36,9 +38,10 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     };
     let set = set_text(server, session, flavor);
     let set_user = user_text(server, session);
+    let may_fail = set_user.is_some() && !session.user_variables().iter().all(is_certain);
     match schema.is_none() && set.is_none() && set_user.is_none() {
         true => Difference::None,
-        false => Difference::Sync(Sync { schema, set, set_user }),
+        false => Difference::Sync(Sync { schema, set, set_user, may_fail }),
     }
 }
 
@@ -47,6 +50,23 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
 pub fn has_others_names(server: &SessionState, session: &SessionState) -> bool {
     server.user_variables().iter().any(|(name, _)| session.user_variable(name).is_none())
 }
+
+/// Whether no server refuses a user variable's value, whatever its version: a short number, NULL,
+/// or a plain text in single quotes.
+fn is_certain((_, value): &UserVariable) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'\'');
+    match &**value {
+        [b'\'', inner @ .., b'\''] => inner.iter().all(is_plain),
+        number if number.len() <= NUMBER_LEN_MAX => {
+            let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+');
+            number.iter().all(is_number) || number.eq_ignore_ascii_case(b"NULL")
+        }
+        _ => false,
+    }
+}
+
+/// The longest text of a number that is surely within all limits.
+const NUMBER_LEN_MAX: usize = 30;
 
 /// A `SET` that changes nothing and has a server with its trackers on report these variables.
 pub fn report_text(names: &[String], flavor: Flavor) -> Vec<u8> {
@@ -324,6 +344,24 @@ mod tests {
         assert!(!needs_reset(&["a"], &["a", "b"]));
         assert!(!needs_reset(&[], &["a"]));
         assert!(!needs_reset(&[], &[]));
+    }
+
+    #[test]
+    fn values_that_only_some_servers_take_are_told_from_others() {
+        let may_fail = |value: &str| {
+            let (server, mut session) = (state("", &[]), state("", &[]));
+            session.set_user_variable(b"a", value.as_bytes());
+            match difference(&server, &session, Flavor::MySql) {
+                Difference::Sync(sync) => sync.may_fail,
+                other => panic!("{other:?}"),
+            }
+        };
+        for certain in ["1", "-2.50", "'some text'", "''"] {
+            assert!(!may_fail(certain), "{certain}");
+        }
+        for open in ["1e400", "x'00'", "_utf8mb4'\u{e4}'", r"'a\b'", "DATE'2026-02-30'"] {
+            assert!(may_fail(open), "{open}");
+        }
     }
 
     #[test]
