@@ -438,6 +438,17 @@ impl Counters {
         came.saturating_sub(went)
     }
 
+    /// Server connections reset between sessions, by reason; only those that happened.
+    pub fn resets(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let is_reset = |(spec, count): &(&CounterSpec, u64)| {
+            *count > 0 && spec.metric == "trunkline_backend_connections_reset_total"
+        };
+        self.iter().filter(is_reset).filter_map(|(spec, count)| {
+            let (_, reason) = spec.label?;
+            (reason != "session").then_some((reason, count))
+        })
+    }
+
     /// Clients and statements refused, by what was refused and why; only those that happened.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
         self.iter().filter(|(spec, count)| *count > 0 && spec.metric.ends_with("_refusals_total"))

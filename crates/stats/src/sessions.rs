@@ -1,5 +1,7 @@
 //! Sessions as an operator sees them: who they are, what they do, what holds them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Which sessions a reader wants.
@@ -22,6 +24,9 @@ pub struct SessionList {
     /// The rows asked for: pinned sessions first, the longest held first; then the others, the
     /// longest in what they do first.
     pub sessions: Vec<SessionRow>,
+    /// Server connections reset so far before another session got them, by reason; reasons that
+    /// never were are left out.
+    pub resets: BTreeMap<String, u64>,
 }
 
 /// One session. It does not hold secrets; digest texts have no literals.
@@ -88,6 +93,9 @@ impl SessionList {
             merged.total += list.total;
             merged.pinned += list.pinned;
             merged.sessions.extend(list.sessions);
+            for (reason, count) in list.resets {
+                *merged.resets.entry(reason).or_default() += count;
+            }
         }
         merged.shorten(query);
         merged
@@ -115,7 +123,12 @@ mod tests {
 
     #[test]
     fn pinned_sessions_come_first_and_rows_are_bounded() {
-        let list = |rows: Vec<SessionRow>| SessionList { total: 2, pinned: 1, sessions: rows };
+        let list = |rows: Vec<SessionRow>| SessionList {
+            total: 2,
+            pinned: 1,
+            sessions: rows,
+            resets: [("hidden".to_owned(), 2)].into(),
+        };
         let lists = vec![
             list(vec![row(1, 900, None), row(2, 5, Some(10))]),
             list(vec![row(3, 5, Some(20)), row(4, 1, None)]),
@@ -123,6 +136,7 @@ mod tests {
         let query = SessionQuery { rows_max: 3, pinned_only: false };
         let merged = SessionList::merge(lists, query);
         assert_eq!((merged.total, merged.pinned), (4, 2));
+        assert_eq!(merged.resets.get("hidden"), Some(&4));
         assert_eq!(merged.sessions.iter().map(|row| row.id).collect::<Vec<_>>(), [3, 2, 1]);
     }
 }

@@ -31,6 +31,8 @@ impl Worker {
             }
         }
         list.shorten(query);
+        let resets = self.stats.counters.resets();
+        list.resets = resets.map(|(reason, count)| (reason.to_owned(), count)).collect();
         list
     }
 

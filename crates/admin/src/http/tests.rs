@@ -35,7 +35,7 @@ impl StatusSource for Fixed {
         let row = |id| SessionRow { id, ..SessionRow::default() };
         let all = if query.pinned_only { 1 } else { 3 };
         let sessions = (0..all).map(row).take(query.rows_max).collect();
-        let list = SessionList { total: 3, pinned: 1, sessions };
+        let list = SessionList { total: 3, pinned: 1, sessions, ..SessionList::default() };
         Box::pin(std::future::ready(list))
     }
 

@@ -17,6 +17,7 @@ pub fn sessions_text(list: &SessionList) -> String {
     let (total, pinned) = (count(list.total), count(list.pinned));
     let shown = count(u64::try_from(list.sessions.len()).unwrap_or(u64::MAX));
     line(&mut text, &format!("{total} sessions, {pinned} pinned; {shown} shown"));
+    line(&mut text, &format!("server connections reset between sessions: {}", resets(list)));
     if list.sessions.is_empty() {
         return text;
     }
@@ -46,6 +47,15 @@ pub fn sessions_text(list: &SessionList) -> String {
     text.push_str(&table.render(COLUMNS_MAX));
     held(&mut text, &list.sessions);
     text
+}
+
+/// How many were reset, by reason.
+fn resets(list: &SessionList) -> String {
+    let counted = list.resets.iter().map(|(reason, resets)| format!("{reason} {}", count(*resets)));
+    match list.resets.is_empty() {
+        true => "none".to_owned(),
+        false => counted.collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// The version alone: `1.3`, or `-` in clear.
@@ -112,13 +122,16 @@ mod tests {
         };
         let free = SessionRow { id: 6, doing: "running".into(), ..pinned.clone() };
         let free = SessionRow { holds: Vec::new(), digest_text: "SELECT ?".repeat(30), ..free };
-        SessionList { total: 2, pinned: 1, sessions: vec![pinned, free] }
+        let resets = [("hidden".to_owned(), 3), ("unknown".to_owned(), 1_200)].into();
+        SessionList { total: 2, pinned: 1, sessions: vec![pinned, free], resets }
     }
 
     #[test]
     fn pins_are_shown_with_their_reasons() {
         let text = sessions_text(&list());
         assert!(text.starts_with("2 sessions, 1 pinned; 2 shown\n"), "{text}");
+        let resets = "server connections reset between sessions: hidden 3, unknown 1200\n";
+        assert!(text.contains(resets), "{text}");
         let pinned = text.split_once("PINNED").expect("a table of pins").1;
         assert!(pinned.contains("transaction, temporary_table"), "{text}");
         assert!(pinned.contains("CREATE TEMPORARY TABLE"), "{text}");
@@ -127,7 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn no_session_is_one_line() {
-        assert_eq!(sessions_text(&SessionList::default()), "0 sessions, 0 pinned; 0 shown\n");
+    fn without_sessions_resets_are_told() {
+        let text = "0 sessions, 0 pinned; 0 shown\n\
+                    server connections reset between sessions: none\n";
+        assert_eq!(sessions_text(&SessionList::default()), text);
     }
 }

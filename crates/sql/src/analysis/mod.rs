@@ -24,6 +24,7 @@ use effect::Effects;
 pub use effect::{
     BackupLock, EFFECTS_MAX, Effect, KillId, KillTarget, TableName, TransactionEffect, XaStep,
 };
+pub use function::built_in_functions;
 pub use kind::StatementKind;
 use reference::Collector;
 pub use reference::{REFERENCES_MAX, References, TableAccess, TableUse};

@@ -1,7 +1,7 @@
 //! What is proven of a statement, in words.
 
 use trunkline_catalog::{Catalog, Found, Hidden, Kind, Name, Place, Proof, prove, prove_nameless};
-use trunkline_sql::analysis::{Analysis, Depends, TableAccess};
+use trunkline_sql::analysis::{Analysis, Depends, TableAccess, built_in_functions};
 use trunkline_topology::HostgroupId;
 
 use super::Explaining;
@@ -14,12 +14,18 @@ pub(super) fn proof(
 ) -> (Proof, String) {
     let schema = (!asking.schema.is_empty()).then_some(asking.schema);
     let place = Place { group, schema };
-    let Some(catalog) = asking.catalog else {
-        let proof = prove_nameless(analysis);
-        return (proof, said(analysis, proof, &taken_for_tables(analysis)));
+    let (proof, mut names) = match asking.catalog {
+        None => (prove_nameless(analysis), taken_for_tables(analysis)),
+        Some(catalog) => {
+            let judged = prove(analysis, place, catalog, asking.now_ms);
+            (judged.proof, names(analysis, place, catalog, asking.now_ms))
+        }
     };
-    let judged = prove(analysis, place, catalog, asking.now_ms);
-    (judged.proof, said(analysis, judged.proof, &names(analysis, place, catalog, asking.now_ms)))
+    let functions = built_in_functions(asking.sql, &asking.modes);
+    if !functions.is_empty() {
+        names.push(format!("built-in {}", functions.join(", ")));
+    }
+    (proof, said(analysis, proof, &names))
 }
 
 fn said(analysis: &Analysis, proof: Proof, names: &[String]) -> String {
@@ -53,35 +59,57 @@ fn taken_for_tables(analysis: &Analysis) -> Vec<String> {
     }
 }
 
+/// What the names stand for: those of which there is nothing else to say together, by kind.
 fn names(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) -> Vec<String> {
-    let tables = analysis.references.tables.iter();
-    let said = tables.map(|used| {
+    let mut plain: Vec<(Kind, Vec<String>)> = Vec::new();
+    let mut others = Vec::new();
+    for used in &analysis.references.tables {
         let shown = String::from_utf8_lossy(&used.name.table).into_owned();
         let Some(schema) = used.name.schema.as_deref().or(place.schema) else {
-            return format!("{shown} is in no schema");
+            others.push(format!("{shown} is in no schema"));
+            continue;
         };
         let name =
             Name { group: place.group, schema: schema.into(), table: used.name.table[..].into() };
         match catalog.look_up(&name, now_ms) {
             Found::Object { object, .. } => {
-                let kind = match object.kind {
-                    Kind::Table => "base table",
-                    Kind::View => "view",
-                    Kind::Sequence => "sequence",
-                    Kind::Other => "other object",
-                };
                 let hidden = match used.access {
                     TableAccess::Read => object.reading,
                     TableAccess::Write => object.reading | object.writing,
                 };
                 let may = may(hidden);
-                format!("{kind} {shown}{may}")
+                match plain.iter_mut().find(|(kind, _)| *kind == object.kind) {
+                    _ if !may.is_empty() => {
+                        others.push(format!("{} {shown}{may}", kind_of(object.kind, 1)));
+                    }
+                    Some((_, names)) if names.contains(&shown) => {}
+                    Some((_, names)) => names.push(shown),
+                    None => plain.push((object.kind, vec![shown])),
+                }
             }
-            Found::Untold(_) => format!("the servers did not say what {shown} is"),
-            Found::Unknown => format!("nobody has asked the servers yet what {shown} is"),
+            Found::Untold(_) => others.push(format!("the servers did not say what {shown} is")),
+            Found::Unknown => {
+                others.push(format!("nobody has asked the servers yet what {shown} is"));
+            }
         }
-    });
-    said.collect()
+    }
+    let plain = plain.into_iter();
+    let plain =
+        plain.map(|(kind, names)| format!("{} {}", kind_of(kind, names.len()), names.join(", ")));
+    plain.chain(others).collect()
+}
+
+fn kind_of(kind: Kind, count: usize) -> &'static str {
+    match (kind, count) {
+        (Kind::Table, 1) => "base table",
+        (Kind::Table, _) => "base tables",
+        (Kind::View, 1) => "view",
+        (Kind::View, _) => "views",
+        (Kind::Sequence, 1) => "sequence",
+        (Kind::Sequence, _) => "sequences",
+        (Kind::Other, 1) => "other object",
+        (Kind::Other, _) => "other objects",
+    }
 }
 
 /// What may happen behind a name.

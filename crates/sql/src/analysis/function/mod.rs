@@ -11,7 +11,7 @@ mod table;
 
 use super::Depends;
 use crate::{
-    token::{Modes, Token},
+    token::{Modes, Token, Tokens},
     version::ServerVersion,
 };
 
@@ -82,6 +82,23 @@ pub(super) fn own_harmless(modes: &Modes) -> impl Iterator<Item = &'static [u8]>
     let modes = *modes;
     let is_own = move |upper: &&&[u8]| bits(upper, &modes) & FUNCTION != 0;
     harmless::HARMLESS.iter().filter(is_own).copied()
+}
+
+/// The names of the server's own functions that a text calls, in upper case, each once; to be shown.
+pub fn built_in_functions(text: &[u8], modes: &Modes) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut tokens = Tokens::new(text, modes).peekable();
+    while let Some(name) = tokens.next() {
+        let is_called = tokens.peek().is_some_and(|next| next.text == b"(");
+        let upper = name.text.to_ascii_uppercase();
+        if is_called && bits(&upper, modes) & FUNCTION != 0 {
+            let shown = String::from_utf8_lossy(&upper).into_owned();
+            if !names.contains(&shown) {
+                names.push(shown);
+            }
+        }
+    }
+    names
 }
 
 /// `name(`.

@@ -154,3 +154,10 @@ fn every_harmless_name_is_some_servers_own() {
         assert!(all.iter().any(is_own), "{}", String::from_utf8_lossy(upper));
     }
 }
+
+#[test]
+fn built_in_functions_are_shown_once_and_keywords_are_not() {
+    let modes = Modes { flavor_mariadb: true, ..Modes::default() };
+    let text = b"SELECT COUNT(*), lower(a), COUNT(b), mine(c) FROM t WHERE d IN (1) AND (e)";
+    assert_eq!(super::built_in_functions(text, &modes), ["COUNT", "LOWER"]);
+}
