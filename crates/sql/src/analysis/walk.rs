@@ -47,6 +47,8 @@ pub(super) enum Calls {
     JudgedAfterTarget,
     /// As `Judged`, among the items of SET.
     JudgedInSet,
+    /// As `Judged`, from the first `SELECT`; before it are definitions of columns.
+    JudgedInQuery,
     /// Often no call: definitions of columns, options and the like.
     Ignored,
 }
@@ -380,6 +382,9 @@ impl Walk<'_, '_> {
         if ends && self.calls == Calls::JudgedAfterTarget {
             self.calls = Calls::Judged;
         }
+        if upper == b"SELECT" && self.calls == Calls::JudgedInQuery {
+            self.calls = Calls::Judged;
+        }
     }
 
     /// Handles calls of functions with a meaning of their own, and what is harmless.
@@ -418,7 +423,8 @@ impl Walk<'_, '_> {
     /// has such a meaning.
     fn meant(&mut self, upper: &[u8], window: &Window<'_>) -> bool {
         // In a definition `DEFAULT (…)` is no call.
-        let is_definition = upper == b"DEFAULT" && self.calls == Calls::Ignored;
+        let is_definition =
+            upper == b"DEFAULT" && matches!(self.calls, Calls::Ignored | Calls::JudgedInQuery);
         let meaning = function::meaning(upper, self.modes.flavor_mariadb);
         let Some(meaning) = meaning.filter(|_| !is_definition) else {
             return false;
@@ -445,7 +451,7 @@ impl Walk<'_, '_> {
     /// A name that is not known stands before a parenthesis.
     fn call(&mut self, window: &Window<'_>) {
         match self.calls {
-            Calls::Ignored | Calls::JudgedAfterTarget => {
+            Calls::Ignored | Calls::JudgedAfterTarget | Calls::JudgedInQuery => {
                 self.facts.may_write = true;
                 return;
             }

@@ -5,6 +5,7 @@ use crate::analysis::{
     Effect, StatementKind,
     cursor::Cursor,
     effect::{Effects, TableName},
+    walk::Calls,
 };
 use crate::token::TokenKind;
 
@@ -68,6 +69,9 @@ fn skip_modifiers(cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
+/// A table may be made of a query's rows.
+const FROM_QUERY: Body = Body::Plain(Calls::JudgedInQuery);
+
 fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     let is_temporary = skip_modifiers(cursor);
     let keyword = cursor.keyword();
@@ -79,9 +83,9 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
                 Some(name) => Effect::CreateTemporaryTable(name),
                 None => Effect::OtherSession("temporary table without a name"),
             });
-            Head::of(StatementKind::CreateTemporary)
+            Head { body: FROM_QUERY, ..Head::of(StatementKind::CreateTemporary) }
         }
-        b"TABLE" => Head::committing(StatementKind::CreateTable),
+        b"TABLE" => Head { body: FROM_QUERY, ..Head::committing(StatementKind::CreateTable) },
         b"VIEW" => Head::quiet(StatementKind::CreateView),
         b"TRIGGER" => stored_program(StatementKind::CreateTrigger),
         b"PROCEDURE" | b"FUNCTION" | b"EVENT" | b"PACKAGE" => {
