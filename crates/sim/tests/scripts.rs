@@ -42,6 +42,7 @@ fn world(settings: &[(&'static str, u64)], scripts: Vec<Vec<Step>>) -> Plan {
     let mut plans = (0..).map(|seed| Plan::from_seed(seed, &limits));
     let mut plan = plans.find(has_readers).expect("plans never end");
     plan.configs.truncate(1);
+    plan.hides_definitions = false;
     let primary = plan.cluster.primary;
     let config = plan.configs.first_mut().expect("a plan has one");
     config.rules.clear();
