@@ -15,19 +15,21 @@ use std::{
 };
 
 use trunkline_cache::{SharedAsk, SharedStore};
+use trunkline_catalog::Inquiry;
 use trunkline_config::Snapshot;
-use trunkline_protocol::packet::greeting::{Greeting, NONCE_LEN};
+use trunkline_protocol::packet::greeting::{Flavor, Greeting, NONCE_LEN};
 use trunkline_stats::{DigestQuery, SessionQuery};
 use trunkline_topology::{HostAnswer, Secret, Server, ServerHealth, ServerKey};
 use trunkline_worker::{
-    Action, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, Now,
-    Peer, Side, Worker, by_worker,
+    Action, CatalogAsk, ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient,
+    MovedConn, Now, Peer, Side, Worker, by_worker,
 };
 
 use crate::{
     HostId, LinkId, Micros,
     rng::Rng,
     sealing::Seal,
+    server::Dictionary,
     trace::Trace,
     wire::{End, ReadBytes, Wire},
 };
@@ -103,6 +105,8 @@ pub struct Driver {
     unfinished: Vec<Side>,
     /// What one read brings at most.
     scratch_len: usize,
+    /// What servers say of names.
+    dictionary: Dictionary,
     /// Version of the configuration that the worker serves by.
     version: u64,
     is_listening: bool,
@@ -117,7 +121,13 @@ impl std::fmt::Debug for Driver {
 
 impl Driver {
     /// A driver of worker `index` among `workers`, that reads `scratch_len` bytes at once.
-    pub fn new(worker: Worker, index: usize, workers: usize, scratch_len: usize) -> Self {
+    pub fn new(
+        worker: Worker,
+        index: usize,
+        workers: usize,
+        scratch_len: usize,
+        dictionary: Dictionary,
+    ) -> Self {
         Self {
             worker,
             index,
@@ -129,6 +139,7 @@ impl Driver {
             mail: VecDeque::new(),
             unfinished: Vec::new(),
             scratch_len,
+            dictionary,
             version: 1,
             is_listening: true,
             is_stopped: false,

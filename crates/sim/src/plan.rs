@@ -10,6 +10,7 @@ mod encryption;
 mod explained;
 mod features;
 mod guarded;
+mod hidden;
 mod limited;
 mod logged;
 mod neighbours;
@@ -72,6 +73,8 @@ pub struct Plan {
     pub monitor: Option<MonitorSpec>,
     /// Several proxies share what they have stored.
     pub shares_answers: bool,
+    /// The accounts at the servers are shown neither triggers nor the definitions of views.
+    pub hides_definitions: bool,
     /// What operators do, in the order of time.
     pub acts: Vec<(Micros, Act)>,
     /// What goes wrong, in the order of time.

@@ -17,6 +17,7 @@ use std::{
 use foldhash::fast::FixedState;
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_config::Snapshot;
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{Server, ServerHealth, ServerKey};
 use trunkline_worker::{Shared, Worker, WorkerOptions};
 
@@ -32,7 +33,7 @@ use crate::{
     plan::{self, Plan},
     queue::Queue,
     rng::Rng,
-    server::Cluster,
+    server::{Cluster, Dictionary},
     trace::Trace,
     wire::{End, PipeSpec, Wire, WireEvent},
 };
@@ -162,6 +163,12 @@ impl Hosts for PlanHosts {
     }
 }
 
+/// What the plan's servers say of names.
+fn dictionary_of(plan: &Plan) -> Dictionary {
+    let flavor = plan.cluster.hosts.first().map_or(Flavor::MariaDb, |host| host.flavor);
+    Dictionary { flavor, hides_definitions: plan.hides_definitions }
+}
+
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, with_trace: bool) -> Self {
         let root = Rng::new(plan.seed);
@@ -178,7 +185,7 @@ impl<'a> World<'a> {
             worker.offer_tls(plan.offers_tls);
             #[cfg(feature = "plants")]
             plan.plant.into_iter().for_each(|plant| worker.plant(plant));
-            Driver::new(worker, index, plan.workers, plan.scratch_len)
+            Driver::new(worker, index, plan.workers, plan.scratch_len, dictionary_of(plan))
         };
         let mut world = Self {
             plan,

@@ -465,7 +465,10 @@ impl Worker {
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
         key.push(u8::from(session.modes.no_backslash_escapes));
-        put_state(key, &session.state);
+        match has_plant!(self, CacheForgetsInput) {
+            false => put_state(key, &session.state),
+            true => put_settings(key, &session.state),
+        }
         match statement.purpose {
             Purpose::Query => {
                 let text = statement.frames.get(statement.frames.len().checked_sub(text_len)?..)?;
@@ -536,6 +539,11 @@ const WITHOUT_PART: [&str; 7] = [
 /// cached.
 fn put_state(key: &mut Vec<u8>, state: &SessionState) {
     put(key, state.schema.name());
+    put_settings(key, state);
+}
+
+/// The state beside the schema.
+fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
     let (kind, bytes): (u8, &[u8]) = match &state.charset {
         Charset::Collation(id) => (b'c', &id.to_le_bytes()),
         Charset::Names(text) => (b'n', text),

@@ -46,11 +46,19 @@ pub enum Plant {
     WriteShared,
     /// `KILL` ends whoever has the next number of the worker.
     KillHitsNeighbour,
+    /// A statement that fails is taken to have left nothing behind.
+    FailureIsClean,
+    /// Every name is taken for a plain table's, whatever the catalog says.
+    ViewIsTable,
+    /// A statement that may write follows its session to a reader that holds it.
+    ReaderAttractsWrite,
+    /// A stored answer is found by a session in another schema.
+    CacheForgetsInput,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::ReplyToNeighbour,
         Self::ResetForgotten,
         Self::RetryAfterFirstByte,
@@ -71,6 +79,10 @@ impl Plant {
         Self::OvertakenReplyDelivered,
         Self::WriteShared,
         Self::KillHitsNeighbour,
+        Self::FailureIsClean,
+        Self::ViewIsTable,
+        Self::ReaderAttractsWrite,
+        Self::CacheForgetsInput,
     ];
 }
 

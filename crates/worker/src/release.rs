@@ -194,7 +194,8 @@ impl Worker {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
-        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let is_clean = has_plant!(self, FailureIsClean) && outcome.error.is_some();
+        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute) && !is_clean;
         let trust = match self.snapshot.settings.routines_pin || !reports_all {
             true => Trust::Nothing,
             false => Trust::Reports,

@@ -271,6 +271,7 @@ impl Worker {
             None => {
                 let group = self.snapshot.writer_group(session.user.default_hostgroup);
                 let readers = group.map(|group| group.reader_hostgroup);
+                let readers = readers.filter(|_| !has_plant!(self, ReaderAttractsWrite));
                 if let Some(lease) =
                     held_lease(session, known.map(|known| &**known), reads, readers)
                 {

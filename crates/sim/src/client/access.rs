@@ -37,6 +37,11 @@ pub(super) fn access_of(act: &Act) -> Access {
         | Act::Update { .. }
         | Act::Delete { .. }
         | Act::Load(_)
+        | Act::ReadAudited
+        | Act::InsertMarked(_)
+        | Act::InsertRefused(_)
+        | Act::InsertGuarded(_)
+        | Act::InsertAssigning { .. }
         | Act::InsertTemporary(_)
         | Act::ExecuteSql { using: Some(_), .. } => Access::Write,
         Act::Broken
@@ -81,6 +86,14 @@ pub(super) fn reads_traces(act: &Act) -> bool {
 pub(super) fn pins_for_good(act: &Act) -> bool {
     matches!(
         act,
-        Act::Set(_) | Act::SetTransaction { .. } | Act::GetLock { .. } | Act::ExecuteSql { .. }
+        Act::Set(_)
+            | Act::SetTransaction { .. }
+            | Act::GetLock { .. }
+            | Act::ExecuteSql { .. }
+            | Act::ReadAudited
+            | Act::InsertMarked(_)
+            | Act::InsertRefused(_)
+            | Act::InsertGuarded(_)
+            | Act::InsertAssigning { .. }
     )
 }

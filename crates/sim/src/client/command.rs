@@ -110,11 +110,13 @@ pub(super) fn params(template: Template, tag: Tag, value: u64) -> Vec<Param> {
     let tag = Param::Number(tag.0);
     match template {
         Template::Insert
+        | Template::Marked
         | Template::RowCount
         | Template::FoundRows
         | Template::LastInsertId
         | Template::ConnectionId
         | Template::Recalled(_) => vec![tag],
+        Template::Audited => vec![tag.clone(), tag],
         Template::Put => vec![Param::Number(value), tag],
         Template::Read | Template::ReadForUpdate | Template::Numbers => {
             vec![tag, Param::Number(value)]

@@ -38,6 +38,7 @@ use trunkline_protocol::{
 
 pub use self::{
     login::Identity,
+    shadow::HIDDEN_USER,
     spec::{ClientSpec, Deed, Leaving, Reading, Step},
     workload::{Draw, draw},
 };

@@ -5,8 +5,11 @@
 //! state) follows, and has to be what came.
 
 mod failing;
+mod hidden;
 
 use std::collections::BTreeMap;
+
+pub use hidden::HIDDEN_USER;
 
 use trunkline_protocol::packet::{greeting::Flavor, status};
 
@@ -218,6 +221,7 @@ impl Shadow {
         let answer = answer_of(part);
         self.settle_unbegun(Some((statement, schema)), &answer, done_of(part));
         let mut said = self.said(statement);
+        said.schema = schema;
         let was_in_transaction = self.session.is_in_transaction();
         let (mismatch, error_expected) = match &answer {
             Answer::Failed(failure) => {
@@ -250,7 +254,7 @@ impl Shadow {
         let is_without_effect = match &answer {
             Answer::Failed(failure) => !UNSURE.contains(&failure.code),
             Answer::Done(done) => done.affected == 0,
-            Answer::Rows(_) => true,
+            Answer::Rows(_) => statement.act != Act::ReadAudited,
         };
         if !is_without_effect {
             self.note_write(statement, schema, &mut said, rows);
@@ -261,6 +265,7 @@ impl Shadow {
         if !matches!(answer, Answer::Failed(_)) {
             self.note_execute(statement, schema);
         }
+        self.note_hidden(statement, &answer);
         self.has_held |= self.session.holds_anything() || pins_for_good(&statement.act);
         Judged { said, mismatch: mismatch.or(data), error_expected }
     }
@@ -359,6 +364,7 @@ impl Shadow {
             }
             Act::RowCount => matches!(value.as_deref(), Some("0" | "-1")),
             Act::FoundRows => !self.has_found_rows || !are_kept,
+            Act::ShowUser(HIDDEN_USER) => self.is_own_tag(value.as_deref()),
             _ => false,
         }
     }
@@ -463,12 +469,13 @@ impl Shadow {
                 None => return,
             },
             Act::InsertKey { key }
+            | Act::InsertAssigning { key, .. }
             | Act::InsertIgnore { key }
             | Act::Put { key }
             | Act::Update { key }
             | Act::Load(Upload { key, is_there: true, .. }) => (key, Some(tag)),
             Act::Delete { key } => (key, None),
-            Act::Insert => {
+            Act::Insert | Act::ReadAudited | Act::InsertMarked(_) | Act::InsertGuarded(_) => {
                 if let Some(tag) = statement.tag {
                     rows.insert(tag, said.unit);
                 }
@@ -496,6 +503,10 @@ impl Shadow {
         match (&statement.act, answer) {
             (act, Answer::Done(done)) if access_of(act) == Access::Write => {
                 said.has_changed = done.affected > 0 && is_of_tables(act);
+                None
+            }
+            (Act::ReadAudited, Answer::Rows(_)) => {
+                said.has_changed = true;
                 None
             }
             (Act::Read { key } | Act::ReadForUpdate { key }, Answer::Rows(got)) => {

@@ -60,14 +60,7 @@ impl Driver {
             Action::Wipe => {}
             Action::LookUpUsers => self.worker.users_looked_up(),
             Action::LookUpHost(addr) => out.wishes.push(Wish::Name(addr)),
-            // Nobody says what names mean: the careful way for all.
-            Action::AskCatalog(ask) => {
-                let now_ms = now_of(out.now).ms();
-                let waiters = self.worker.catalog().settle_as_tables(&ask.names, now_ms);
-                for (worker, clients) in by_worker(waiters) {
-                    out.wishes.push(Wish::Post(worker, Mail::CatalogTold(clients)));
-                }
-            }
+            Action::AskCatalog(ask) => self.ask_catalog(out, &ask),
             Action::AskPeers(key) => {
                 for peer in (0..self.workers).filter(|peer| *peer != self.index) {
                     out.wishes.push(Wish::Post(peer, Mail::PeerAsks(key.clone(), self.index)));
@@ -101,6 +94,25 @@ impl Driver {
                 out.trace.note(out.now, || format!("worker {} logs: {}", self.index, line.text));
             }
             Action::Stopped => self.is_stopped = true,
+        }
+    }
+
+    /// What the control plane does: asks the servers' dictionary, and tells the catalog.
+    fn ask_catalog(&mut self, out: &mut Outside<'_>, ask: &CatalogAsk) {
+        let now_ms = now_of(out.now).ms();
+        let catalog = self.worker.catalog();
+        let moment = catalog.moment(now_ms);
+        let is_mariadb = self.dictionary.flavor == Flavor::MariaDb;
+        let mut inquiry = Inquiry::new(ask.names.clone(), is_mariadb);
+        while let Some(query) = inquiry.next_query() {
+            let rows = self.dictionary.answer(query.sql());
+            inquiry.answer(&query, &rows);
+        }
+        for (name, told) in inquiry.finish() {
+            catalog.tell(name, told, moment, now_ms);
+        }
+        for (worker, clients) in by_worker(catalog.settle(&ask.names)) {
+            out.wishes.push(Wish::Post(worker, Mail::CatalogTold(clients)));
         }
     }
 

@@ -126,8 +126,9 @@ impl World {
         let host = if link == 2 { READER } else { WRITER };
         let tag = Some(tag);
         let link = LinkId(link);
-        let (error, gtid) = (None, None);
-        self.facts.executions.push(Execution { at_us, host, link, tag, error, effect, gtid });
+        let (schema, error, gtid) = (None, None, None);
+        let ran = Execution { at_us, host, link, tag, schema, error, effect, gtid };
+        self.facts.executions.push(ran);
         self
     }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{HostId, LinkId, Micros, statement::Tag};
+use crate::{
+    HostId, LinkId, Micros,
+    statement::{Schema, Tag},
+};
 
 /// Everything but the clients' histories.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,6 +60,8 @@ pub struct Execution {
     pub link: LinkId,
     /// Whose statement; `None` for the proxy's own.
     pub tag: Option<Tag>,
+    /// The schema of its tables without one.
+    pub schema: Option<Schema>,
     /// The error that it ended with.
     pub error: Option<u16>,
     /// What became of its changes.

@@ -122,6 +122,8 @@ pub struct Said {
     pub tag: Tag,
     /// What it does to data.
     pub access: Access,
+    /// The schema of its tables without one.
+    pub schema: Option<Schema>,
     /// The transaction that it is part of, numbered by the client; `None` in autocommit.
     pub unit: Option<u32>,
     /// It begins its transaction, read-only or not.
@@ -167,6 +169,7 @@ impl Said {
         Self {
             tag,
             access,
+            schema: None,
             unit: None,
             begins: None,
             ends: None,

@@ -78,7 +78,7 @@ fn never_ran(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 }
 
 /// The executions that a statement's answer can be of: its own, or, outside transactions, one of
-/// the same text that is not older than what is stored may be.
+/// the same text in the same schema that is not older than what is stored may be.
 fn answers<'a>(index: &Index<'a>, place: &Place<'_>) -> impl Iterator<Item = &'a Execution> {
     let (sent_us, until_us) = (place.exchange.sent_us, place.at_us());
     let settings = index.facts().settings_between(sent_us, until_us);
@@ -92,7 +92,10 @@ fn answers<'a>(index: &Index<'a>, place: &Place<'_>) -> impl Iterator<Item = &'a
     // Nothing that ran before an operator had answers forgotten is told to who asks afterwards.
     let flushes = index.facts().flushes.iter().filter(|at_us| **at_us <= sent_us);
     let since_us = since_us.max(flushes.max().copied().unwrap_or(0));
-    index.ran(place.said.tag).filter(move |ran| (since_us..=until_us).contains(&ran.at_us))
+    let (is_repeated, schema) = (place.said.tag.is_repeated(), place.said.schema);
+    index.ran(place.said.tag).filter(move |ran| {
+        (since_us..=until_us).contains(&ran.at_us) && (!is_repeated || ran.schema == schema)
+    })
 }
 
 /// A row that one client alone writes.

@@ -7,7 +7,7 @@ use trunkline_topology::ServerState;
 
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
-    encryption, explained, features, guarded, limited, logged, neighbours, origins, people,
+    encryption, explained, features, guarded, hidden, limited, logged, neighbours, origins, people,
     repeats,
 };
 use crate::{
@@ -52,6 +52,7 @@ impl Plan {
             offers_tls: false,
             monitor: None,
             shares_answers: false,
+            hides_definitions: false,
             acts: Vec::new(),
             faults: Vec::new(),
             absent: BTreeSet::new(),
@@ -82,6 +83,7 @@ impl Plan {
         origins::draw(&mut root.split("origins", 0), &mut plan);
         guarded::draw(&mut root.split("guarded", 0), &mut plan);
         neighbours::draw(&mut root.split("neighbours", 0), &mut plan, !is_calm);
+        hidden::draw(&mut root.split("hidden", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

@@ -153,7 +153,7 @@ impl Host {
             let text = format!(
                 "Can't create more than max_prepared_stmt_count statements (current value: {max})"
             );
-            record.begin(now, self.id, link, None);
+            record.begin(now, self.id, link, None, None);
             record.failed(NO_ROOM);
             return self.answer(link, Err(Failure::new(NO_ROOM, b"42000", text)), record);
         }

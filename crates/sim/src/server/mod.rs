@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `spec` | what a cluster is made of, and what can go wrong |
 //! | `host` | one server: its store, its log of commits, its connections |
+//! | `dictionary` | what it says of names |
 //! | `conn` | one connection: from the greeting to its end |
 //! | `login` | the server's side of authentication |
 //! | `command` | what each command does |
@@ -21,6 +22,7 @@
 
 mod command;
 mod conn;
+mod dictionary;
 mod fault;
 mod host;
 mod lock;
@@ -41,9 +43,10 @@ use crate::{
     HostId, LinkId, Micros,
     oracle::facts::{Effect, Execution, Gtid},
     rng::Rng,
-    statement::Tag,
+    statement::{Schema, Tag},
 };
 
+pub use dictionary::Dictionary;
 pub use login::{greeting, offered};
 pub use spec::{Accept, AccountSpec, ClusterSpec, HostSpec, Look, ServerFault, ServerOutput};
 pub use store::Store;
@@ -89,10 +92,17 @@ impl Record {
     }
 
     /// A statement begins to run.
-    fn begin(&mut self, at_us: Micros, host: HostId, link: LinkId, tag: Option<Tag>) {
+    fn begin(
+        &mut self,
+        at_us: Micros,
+        host: HostId,
+        link: LinkId,
+        tag: Option<Tag>,
+        schema: Option<Schema>,
+    ) {
         let effect = Effect::None;
         let (error, gtid) = (None, None);
-        self.executions.push(Execution { at_us, host, link, tag, error, effect, gtid });
+        self.executions.push(Execution { at_us, host, link, tag, schema, error, effect, gtid });
     }
 
     /// The statement that began last has failed.

@@ -100,6 +100,16 @@ impl Host {
         Some((session.claims(&job.statement.act, schema), seconds))
     }
 
+    /// What a connection's next statement takes if it is free.
+    fn besides(&self, link: LinkId) -> Option<Claim> {
+        let conn = self.conns.get(&link)?;
+        let job = conn.work.as_ref()?.jobs.front()?;
+        match &conn.phase {
+            Phase::Ready(session) => session.takes_besides(&job.statement.act),
+            _ => None,
+        }
+    }
+
     /// Whether what keeps a connection waiting waits for that connection.
     fn waits_for_itself(&self, link: LinkId) -> bool {
         let mut seen = Vec::new();
@@ -157,12 +167,15 @@ impl Host {
         record: &mut Record,
     ) -> Step {
         self.waiting.retain(|waiting| *waiting != link);
-        let claims = self.claims(link).map(|(claims, _)| claims).unwrap_or_default();
+        let mut claims = self.claims(link).map(|(claims, _)| claims).unwrap_or_default();
+        claims.extend(self.besides(link));
         let work = self.conns.get_mut(&link).and_then(|conn| conn.work.as_mut());
         let Some(job) = work.and_then(|work| work.jobs.pop_front()) else {
             return Step::Rest;
         };
-        record.begin(now, self.id, link, job.statement.tag);
+        let session = self.conns.get_mut(&link).and_then(Conn::session_mut);
+        let schema = job.prepared_in.unwrap_or(session.and_then(|session| session.schema));
+        record.begin(now, self.id, link, job.statement.tag, schema);
         let answer = self.with_view(link, now, record, |session, view| {
             let schema = job.prepared_in.unwrap_or(session.schema);
             match failure {

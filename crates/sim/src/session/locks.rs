@@ -74,14 +74,24 @@ impl ModelSession {
         };
         match act {
             Act::Read { .. } | Act::CountLog { .. } => claim(Resource::Tables(schema), Mode::Read),
-            Act::Insert if self.reads_only() => {}
-            Act::Insert => claim(Resource::Tables(schema), Mode::Write),
+            Act::Insert
+            | Act::ReadAudited
+            | Act::InsertMarked(_)
+            | Act::InsertRefused(_)
+            | Act::InsertGuarded(_)
+                if self.reads_only() => {}
+            Act::Insert
+            | Act::ReadAudited
+            | Act::InsertMarked(_)
+            | Act::InsertRefused(_)
+            | Act::InsertGuarded(_) => claim(Resource::Tables(schema), Mode::Write),
             Act::ReadForUpdate { key }
             | Act::InsertKey { key }
             | Act::InsertIgnore { key }
             | Act::Put { key }
             | Act::Update { key }
             | Act::Delete { key }
+            | Act::InsertAssigning { key, .. }
             | Act::Load(Upload { key, .. }) => {
                 // It fails at once, where nothing may be written.
                 if self.reads_only() {
@@ -95,6 +105,16 @@ impl ModelSession {
             _ => {}
         }
         claims
+    }
+
+    /// What a statement takes besides if it is free, and does not wait for.
+    pub fn takes_besides(&self, act: &Act) -> Option<Claim> {
+        match act {
+            Act::InsertGuarded(lock) => {
+                Some(Claim { resource: Resource::Named(*lock), mode: Mode::Exclusive })
+            }
+            _ => None,
+        }
     }
 
     /// Whether the session still has what an earlier statement of it claimed.

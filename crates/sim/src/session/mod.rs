@@ -6,6 +6,7 @@
 
 mod changes;
 mod failing;
+mod hidden;
 mod locks;
 mod replied;
 mod run;
@@ -383,6 +384,9 @@ impl ModelSession {
         self.prepared.remove(&id);
     }
 }
+
+/// Columns of nearly every result.
+const TAG_AND_V: &[&str] = &["tag", "v"];
 
 fn place_of(variable: Variable) -> usize {
     Variable::ALL.iter().position(|known| *known == variable).unwrap_or_default()

@@ -55,7 +55,8 @@ impl Data for Replied<'_> {
     }
 
     fn is_granted(&mut self, _: u8) -> bool {
-        self.value() == Some(1)
+        // By a trigger: it would have refused.
+        matches!(self.answer, Answer::Done(_)) || self.value() == Some(1)
     }
 
     fn is_locked(&mut self, _: u8) -> bool {

@@ -3,14 +3,14 @@
 
 use trunkline_protocol::packet::greeting::Flavor;
 
-use super::{Data, ModelSession, Transaction, Warning, Write, no_schema, one_row};
+use super::{
+    Data, ModelSession, TAG_AND_V, Transaction, Warning, Write, hidden::is_hidden, no_schema,
+    one_row,
+};
 use crate::statement::{
     Act, Answer, BeginForm, Cell, Done, Failure, PreparedSql, Rows, Schema, Setting, Statement,
     Upload,
 };
-
-/// Columns of nearly every result.
-const TAG_AND_V: &[&str] = &["tag", "v"];
 
 impl ModelSession {
     /// Runs one statement.
@@ -58,6 +58,7 @@ impl ModelSession {
             | Act::Update { .. }
             | Act::Delete { .. }
             | Act::Load(_) => true,
+            hidden if is_hidden(hidden) => true,
             Act::ExecuteSql { name, .. } => {
                 let prepared = self.sql_prepared.get(name);
                 matches!(prepared, Some((PreparedSql::Update { .. }, _)))
@@ -138,6 +139,7 @@ impl ModelSession {
             | Act::Update { .. }
             | Act::Delete { .. }
             | Act::Load(_) => self.write(statement, schema, data),
+            hidden if is_hidden(hidden) => self.run_hidden(statement, schema, data),
             Act::Begin(form) => {
                 self.begin(*form, data);
                 Ok(Answer::Done(Done::default()))
@@ -351,8 +353,24 @@ impl ModelSession {
         schema: Option<Schema>,
         data: &mut dyn Data,
     ) -> Result<Answer, Failure> {
+        let schema = self.enter(schema, table)?;
+        self.apply(schema, write, data)
+    }
+
+    /// A statement that writes to a table may do so, and begins to.
+    pub(super) fn enter(&mut self, schema: Option<Schema>, table: &str) -> Result<Schema, Failure> {
         let schema = self.table(schema, table, true)?;
         self.touch(true)?;
+        Ok(schema)
+    }
+
+    /// Writes, and commits where nothing else does.
+    pub(super) fn apply(
+        &mut self,
+        schema: Schema,
+        write: Write,
+        data: &mut dyn Data,
+    ) -> Result<Answer, Failure> {
         let written = data.write(schema, write)?;
         if self.transaction.is_none() {
             data.commit();
@@ -513,6 +531,11 @@ fn names_tables(act: &Act) -> bool {
         | Act::Update { .. }
         | Act::Delete { .. }
         | Act::Load(_)
+        | Act::ReadAudited
+        | Act::InsertMarked(_)
+        | Act::InsertRefused(_)
+        | Act::InsertGuarded(_)
+        | Act::InsertAssigning { .. }
         | Act::CreateTemporary(_)
         | Act::InsertTemporary(_)
         | Act::ReadTemporary(_)
@@ -553,7 +576,7 @@ fn no_statement(name: u8, what: &str) -> Failure {
     Failure::new(1243, b"HY000", text)
 }
 
-fn broken(near: &str) -> Failure {
+pub(super) fn broken(near: &str) -> Failure {
     let near: String = near.chars().take(80).collect();
     let text = format!("You have an error in your SQL syntax near '{near}' at line 1");
     Failure::new(1064, b"42000", text)

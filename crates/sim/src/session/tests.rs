@@ -364,3 +364,34 @@ fn a_deadlock_undoes_the_transaction_and_a_timeout_does_not() {
         assert_eq!(bench.value(Act::Read { key: 1 }).is_some(), stays);
     }
 }
+
+#[test]
+fn what_a_statement_does_behind_its_text_is_done_though_it_fails() {
+    let mut bench = Bench::new(Flavor::MySql);
+    assert_eq!(bench.value(Act::ReadAudited), Some("1000001".to_owned()));
+    assert_eq!(bench.tables.ids, 1);
+    assert_eq!(bench.code(Act::InsertRefused(1)), 1644);
+    assert_eq!(bench.value(Act::ShowUser(1)), Some("1000002".to_owned()));
+    bench.run(Act::InsertMarked(0));
+    assert_eq!(bench.value(Act::ShowUser(0)), Some("1000004".to_owned()));
+    assert_eq!(bench.value(Act::LastInsertId), Some("0".to_owned()));
+    assert_eq!(bench.tables.ids, 2);
+    bench.run(Act::InsertGuarded(4));
+    assert_eq!(bench.value(Act::ReleaseLock(4)), Some("1".to_owned()));
+    assert!(matches!(bench.run(Act::InsertAssigning { key: 1, name: 2 }), Answer::Done(_)));
+    assert_eq!(bench.value(Act::ShowUser(2)), Some("1000009".to_owned()));
+}
+
+#[test]
+fn what_writes_behind_its_text_may_not_where_only_reads_may() {
+    for act in [Act::ReadAudited, Act::InsertMarked(0), Act::InsertRefused(0)] {
+        let mut bench = Bench::new(Flavor::MariaDb);
+        bench.run(Act::Begin(BeginForm::ReadOnly));
+        assert_eq!(bench.code(act.clone()), 1792);
+        bench.run(Act::Commit);
+        bench.run(Act::LockTables { write: true });
+        assert_eq!(bench.code(act), 1100);
+        assert_eq!(bench.value(Act::ShowUser(0)), None);
+        assert_eq!(bench.tables.ids, 0);
+    }
+}

@@ -11,6 +11,10 @@
 //! | `log` | `id` AUTO_INCREMENT, `v` | one row for each execution of an insert, so that two are seen |
 //! | `numbers` | `n` from 0 | results of any length |
 //! | `tmp0` … | `v` | temporary tables |
+//! | `audited` | `n`, `v` | a view whose function appends a row to `log`: `SELECT` writes |
+//! | `marked0` … | `v` | a trigger sets `@uN` and appends a row to `log` |
+//! | `refused0` … | `v` | a trigger sets `@uN`, then refuses the row (1644) |
+//! | `guarded0` … | `v` | a trigger takes the lock `lN`, or refuses (1644), and appends to `log` |
 //!
 //! `kv` and `log` are in both schemas with different content, so that a statement in the wrong
 //! schema is seen.
@@ -216,6 +220,22 @@ pub enum Act {
     /// `LOAD DATA LOCAL INFILE` of one row into `kv`, as by `REPLACE`: the client sends the file
     /// that [`Upload::content`] describes.
     Load(Upload),
+    /// Reads `audited`: a row of `log` with `v` = its tag is written: columns `tag`, `v`.
+    ReadAudited,
+    /// Inserts into `markedN`: `@uN` is the tag afterwards, and `log` has a row of it.
+    InsertMarked(u8),
+    /// Inserts into `refusedN`: it fails (1644), and `@uN` is the tag all the same.
+    InsertRefused(u8),
+    /// Inserts into `guardedN`: the session has the lock `lN` afterwards, and `log` a row; 1644 if
+    /// somebody else has the lock.
+    InsertGuarded(u8),
+    /// Inserts a row into `kv`, and sets `@uN` on the way: it stays, though the key is there (1062).
+    InsertAssigning {
+        /// Primary key.
+        key: u64,
+        /// Number of the variable.
+        name: u8,
+    },
     /// Reads a table that does not exist (1146).
     UnknownTable,
     /// Not SQL (1064).

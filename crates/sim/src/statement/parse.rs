@@ -89,6 +89,9 @@ fn selected(tokens: &[Token<'_>]) -> Option<Act> {
                 _ => None,
             }
         }
+        [W("v"), W("FROM"), W("audited"), W("WHERE"), W("n"), S(b'='), N(_)] => {
+            Some(Act::ReadAudited)
+        }
         [
             W("COUNT"),
             S(b'('),
@@ -194,8 +197,30 @@ fn write(tokens: &[Token<'_>]) -> Option<Statement> {
             S(b')'),
         ] => match *table {
             "log" => tagged(*tag, Act::Insert),
-            table => tagged(*tag, Act::InsertTemporary(numbered(table, "tmp")?)),
+            table => tagged(*tag, insert_into(table)?),
         },
+        [
+            W("INSERT"),
+            W("INTO"),
+            W("kv"),
+            S(b'('),
+            W("k"),
+            S(b','),
+            W("v"),
+            S(b')'),
+            W("VALUES"),
+            S(b'('),
+            N(key),
+            S(b','),
+            U(user),
+            S(b':'),
+            S(b'='),
+            N(tag),
+            S(b')'),
+        ] => {
+            let name = numbered(user, "u")?;
+            tagged(*tag, Act::InsertAssigning { key: *key, name })
+        }
         [
             head @ ..,
             W("INTO"),
@@ -231,6 +256,17 @@ fn write(tokens: &[Token<'_>]) -> Option<Statement> {
         ] => tagged(*tag, Act::Update { key: *key }),
         _ => None,
     }
+}
+
+/// Inserts into tables with a number in their name.
+fn insert_into(table: &str) -> Option<Act> {
+    let kinds: [(&str, fn(u8) -> Act); 4] = [
+        ("tmp", Act::InsertTemporary),
+        ("marked", Act::InsertMarked),
+        ("refused", Act::InsertRefused),
+        ("guarded", Act::InsertGuarded),
+    ];
+    kinds.into_iter().find_map(|(prefix, act)| Some(act(numbered(table, prefix)?)))
 }
 
 /// What follows `LOAD`.

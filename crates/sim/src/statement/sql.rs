@@ -44,6 +44,18 @@ impl Statement {
             Act::InsertTemporary(table) => {
                 put(out, format_args!("INSERT INTO tmp{table} (v) VALUES ({tag})"));
             }
+            Act::InsertMarked(name) => {
+                put(out, format_args!("INSERT INTO marked{name} (v) VALUES ({tag})"));
+            }
+            Act::InsertRefused(name) => {
+                put(out, format_args!("INSERT INTO refused{name} (v) VALUES ({tag})"));
+            }
+            Act::InsertGuarded(lock) => {
+                put(out, format_args!("INSERT INTO guarded{lock} (v) VALUES ({tag})"));
+            }
+            Act::InsertAssigning { key, name } => {
+                put(out, format_args!("INSERT INTO kv (k, v) VALUES ({key}, @u{name} := {tag})"));
+            }
             Act::Load(upload) => {
                 let (name, skipped) = (upload.name(tag), upload.skipped);
                 put(
@@ -71,6 +83,7 @@ impl Statement {
         put(out, format_args!("{before}{tag}{after}"));
         match &self.act {
             Act::Read { key } => put(out, format_args!("v FROM kv WHERE k = {key}")),
+            Act::ReadAudited => put(out, format_args!("v FROM audited WHERE n = {tag}")),
             Act::ReadForUpdate { key } => {
                 put(out, format_args!("v FROM kv WHERE k = {key} FOR UPDATE"));
             }

@@ -17,6 +17,10 @@ pub enum Template {
     Numbers,
     /// [`Act::ReadForUpdate`]: parameters tag, key.
     ReadForUpdate,
+    /// [`Act::ReadAudited`]: parameters tag, tag.
+    Audited,
+    /// [`Act::InsertMarked`] of `marked3`: parameter tag.
+    Marked,
     /// [`Act::RowCount`]: parameter tag.
     RowCount,
     /// [`Act::FoundRows`]: parameter tag.
@@ -37,6 +41,9 @@ impl Template {
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Insert, Self::Put, Self::Length, Self::Numbers, Self::ReadForUpdate];
 
+    /// Those that do more than their texts show.
+    pub const HIDDEN: [Self; 2] = [Self::Audited, Self::Marked];
+
     /// Those that ask for the session's past.
     pub const PAST: [Self; 4] =
         [Self::RowCount, Self::FoundRows, Self::LastInsertId, Self::ConnectionId];
@@ -54,6 +61,8 @@ impl Template {
             Self::Length => "SELECT ? AS tag, LENGTH(?) AS v",
             Self::Numbers => "SELECT ? AS tag, n, REPEAT('x', 10) AS pad FROM numbers WHERE n < ?",
             Self::ReadForUpdate => "SELECT ? AS tag, v FROM kv WHERE k = ? FOR UPDATE",
+            Self::Audited => "SELECT ? AS tag, v FROM audited WHERE n = ?",
+            Self::Marked => "INSERT INTO marked3 (v) VALUES (?)",
             Self::RowCount => "SELECT ? AS tag, ROW_COUNT() AS v",
             Self::FoundRows => "SELECT ? AS tag, FOUND_ROWS() AS v",
             Self::LastInsertId => "SELECT ? AS tag, LAST_INSERT_ID() AS v",
@@ -72,7 +81,7 @@ impl Template {
             }
             None => (text, None),
         };
-        let mut known = Self::ALL.into_iter().chain(Self::PAST);
+        let mut known = Self::ALL.into_iter().chain(Self::HIDDEN).chain(Self::PAST);
         let template = known.find(|template| template.text() == bare);
         Some((template.or_else(|| recalled(bare))?, tag))
     }
@@ -81,12 +90,18 @@ impl Template {
     pub fn params(self) -> u16 {
         match self {
             Self::Insert
+            | Self::Marked
             | Self::RowCount
             | Self::FoundRows
             | Self::LastInsertId
             | Self::ConnectionId
             | Self::Recalled(_) => 1,
-            Self::Read | Self::Put | Self::Length | Self::Numbers | Self::ReadForUpdate => 2,
+            Self::Read
+            | Self::Put
+            | Self::Length
+            | Self::Numbers
+            | Self::ReadForUpdate
+            | Self::Audited => 2,
         }
     }
 
@@ -96,13 +111,14 @@ impl Template {
             Self::Read
             | Self::Length
             | Self::ReadForUpdate
+            | Self::Audited
             | Self::RowCount
             | Self::FoundRows
             | Self::LastInsertId
             | Self::ConnectionId
             | Self::Recalled(_) => &["tag", "v"],
             Self::Numbers => &["tag", "n", "pad"],
-            Self::Insert | Self::Put => &[],
+            Self::Insert | Self::Marked | Self::Put => &[],
         }
     }
 
@@ -115,6 +131,8 @@ impl Template {
             (Self::ReadForUpdate, [Param::Number(tag), Param::Number(key)]) => {
                 (*tag, Act::ReadForUpdate { key: *key })
             }
+            (Self::Audited, [Param::Number(tag), Param::Number(_)]) => (*tag, Act::ReadAudited),
+            (Self::Marked, [Param::Number(tag)]) => (*tag, Act::InsertMarked(3)),
             (Self::Insert, [Param::Number(tag)]) => (*tag, Act::Insert),
             (Self::RowCount, [Param::Number(tag)]) => (*tag, Act::RowCount),
             (Self::FoundRows, [Param::Number(tag)]) => (*tag, Act::FoundRows),

@@ -323,6 +323,8 @@ impl Script<'_> {
             | Template::FoundRows
             | Template::LastInsertId
             | Template::ConnectionId
+            | Template::Audited
+            | Template::Marked
             | Template::Recalled(_) => 0,
         };
         let cursor = template == Template::Numbers && self.rng.chance(1, 2);

@@ -118,3 +118,16 @@ fn a_stored_answer_from_before_an_acknowledged_write() {
     world.facts.executions.swap(0, 1);
     world.check(&[Breach::StaleRead]);
 }
+
+#[test]
+fn an_answer_that_was_stored_for_another_schema() {
+    let mut world = world();
+    let shared = Tag::shared(1);
+    world.says(1_000, Said::new(shared, Access::Read), done());
+    world.runs(1_050, 2, shared, Effect::None);
+    world.check(&[]);
+    world.facts.executions[0].schema = Some(Schema::Depot);
+    world.check(&[Breach::NeverRan]);
+    world.exchange(0).statements[0].schema = Some(Schema::Depot);
+    world.check(&[]);
+}
