@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use trunkline_sql::token::{Encoding, Modes, Token, TokenKind, Tokens};
 use trunkline_testkit::Flavour;
@@ -211,6 +213,9 @@ fn texts_are_read_as_they_are(
     Ok(())
 }
 
+/// How long a server may take for a whole sweep of one character set.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(120);
+
 #[test]
 fn every_character_set_is_read_as_the_server_reads_it() -> Result<()> {
     let every: Vec<u8> = (1..=0xFF).collect();
@@ -221,6 +226,7 @@ fn every_character_set_is_read_as_the_server_reads_it() -> Result<()> {
         let server = shared_server(flavour)?;
         let schema = new_schema(server, "DO 0")?;
         let mut wire = Wire::login_with(server, login(USER, PASSWORD, &schema, MODERN))?;
+        wire.set_read_timeout(SWEEP_TIMEOUT)?;
         for charset in charsets(&mut wire)? {
             let modes = modes(flavour, &charset);
             ensure!(modes.encoding != Encoding::Unknown, "{charset} is a new one");

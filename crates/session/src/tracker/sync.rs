@@ -204,9 +204,11 @@ impl SetText {
         }
     }
 
-    /// What a new session has.
+    /// What a new session has. A record without autocommit says that it is on, whatever has become
+    /// the servers' default since.
     fn initial(&mut self, name: &str) {
         match DEFAULT_DIFFERS.contains(&name) {
+            _ if name == "autocommit" => self.variable(name, b"1"),
             true => self.variable(name, format!("@@GLOBAL.{name}").as_bytes()),
             false => self.variable(name, b"DEFAULT"),
         }
@@ -325,6 +327,17 @@ mod tests {
         session.set_user_variable(b"theirs", b"null");
         let text = user_set_of(&server, &session).unwrap_or_default();
         assert!(text.contains("@`theirs`=x'',@`theirs`=null"), "{text}");
+    }
+
+    #[test]
+    fn autocommit_is_switched_on_whatever_the_default_is() {
+        let server = state("", &[("autocommit", "0")]);
+        match difference(&server, &state("", &[]), Flavor::MySql) {
+            Difference::Sync(Sync { set: Some(text), .. }) => {
+                assert_eq!(text, b"SET @@SESSION.autocommit=1");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
