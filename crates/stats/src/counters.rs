@@ -296,6 +296,9 @@ counters! {
         connections_reset_routine:
             "trunkline_backend_connections_reset_total", reason = "routine";
             "Server connections reset as stored code may have left something."
+        connections_reset_variables:
+            "trunkline_backend_connections_reset_total", reason = "variables";
+            "Server connections reset as they kept names of another session's user variables."
         connections_reset_failed:
             "trunkline_backend_connections_reset_total", reason = "failed";
             "Server connections reset as a statement failed that may have done a part of its work."
@@ -422,6 +425,7 @@ impl Counters {
             ResetReason::Unknown => &mut self.connections_reset_unknown,
             ResetReason::Hidden => &mut self.connections_reset_hidden,
             ResetReason::Routine => &mut self.connections_reset_routine,
+            ResetReason::Variables => &mut self.connections_reset_variables,
         };
         *counter = counter.saturating_add(1);
     }
@@ -451,6 +455,8 @@ pub enum ResetReason {
     Hidden,
     /// Stored code may have left something.
     Routine,
+    /// Names of another session's user variables are there.
+    Variables,
 }
 
 /// Why a client was turned away before its first statement.

@@ -5,10 +5,12 @@
 //! goes before the next session's first bytes, in the same write; where a reset does not take
 //! back what may be there, the connection ends with its session.
 
+use std::sync::Arc;
+
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
-use trunkline_session::tracker::{Trust, runs_unseen_code};
+use trunkline_session::tracker::{Trust, has_others_names, runs_unseen_code};
 use trunkline_sql::analysis::{Analysis, Effect};
 use trunkline_stats::ResetReason;
 
@@ -83,6 +85,19 @@ impl Conn {
 }
 
 impl Worker {
+    /// A connection about to be the session's is dirty if it keeps names of user variables that
+    /// another session set.
+    pub(crate) fn soil_with_names(&mut self, id: ClientId, conn_id: ConnId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+            return;
+        };
+        let is_others = conn.last_client != Some(id) && !Arc::ptr_eq(&conn.state, &session.state);
+        if is_others && has_others_names(&conn.state, &session.state) {
+            conn.soil(Dirt::Reset(ResetReason::Variables));
+        }
+    }
+
     /// Writes a reset before what the session of `id` is about to send. True when nothing but
     /// reads may follow before its answer, as this server has never answered one.
     pub(crate) fn reset_before(&mut self, id: ClientId, conn_id: ConnId) -> bool {

@@ -16,4 +16,4 @@ pub use apply::{
 };
 pub use pins::{PinReason, Pins};
 pub use state::{Charset, Schema, SessionState, StateTable, UserVariable};
-pub use sync::{Difference, Sync, difference, report_text};
+pub use sync::{Difference, Sync, difference, has_others_names, report_text};

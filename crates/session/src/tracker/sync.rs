@@ -25,9 +25,6 @@ pub struct Sync {
     /// The text of another one, for user variables: their literals are read under the character
     /// set and SQL mode that the first one sets.
     pub set_user: Option<Vec<u8>>,
-    /// The connection has user variables that the session lacks. Set to NULL their names stay, for
-    /// `information_schema.user_variables` to tell: only a reset forgets them.
-    pub needs_reset: bool,
 }
 
 /// What brings a connection in state `server` to the state `session`.
@@ -41,15 +38,13 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     let set_user = user_text(server, session);
     match schema.is_none() && set.is_none() && set_user.is_none() {
         true => Difference::None,
-        false => {
-            let needs_reset = has_others_names(server, session);
-            Difference::Sync(Sync { schema, set, set_user, needs_reset })
-        }
+        false => Difference::Sync(Sync { schema, set, set_user }),
     }
 }
 
-/// Whether a connection keeps names of user variables that the session never set.
-fn has_others_names(server: &SessionState, session: &SessionState) -> bool {
+/// Whether a connection keeps names of user variables that the session never set. Set to NULL they
+/// stay, for `information_schema.user_variables` to tell: only a reset forgets them.
+pub fn has_others_names(server: &SessionState, session: &SessionState) -> bool {
     server.user_variables().iter().any(|(name, _)| session.user_variable(name).is_none())
 }
 
@@ -316,18 +311,13 @@ mod tests {
     fn names_that_the_session_lacks_need_a_reset() {
         let needs_reset = |server: &[&str], session: &[&str]| {
             let with = |names: &[&str]| {
-                let mut state = state("", &[("sql_mode", "''")]);
+                let mut state = state("", &[]);
                 names.iter().for_each(|name| {
                     state.set_user_variable(name.as_bytes(), b"1");
                 });
                 state
             };
-            let mut session = with(session);
-            session.unset_variable("sql_mode");
-            match difference(&with(server), &session, Flavor::MariaDb) {
-                Difference::Sync(sync) => sync.needs_reset,
-                other => panic!("{other:?}"),
-            }
+            has_others_names(&with(server), &with(session))
         };
         assert!(needs_reset(&["a"], &[]));
         assert!(needs_reset(&["a", "b"], &["a", "c"]));
