@@ -462,11 +462,13 @@ mod tests {
             ),
             (
                 "SELECT @@session.error_count, @@version",
-                "SELECT CAST('00000000000000000001' AS UNSIGNED) AS `@@session.error_count`, @@version",
+                "SELECT CAST('00000000000000000001' AS UNSIGNED) AS `@@session.error_count`, \
+                 @@version",
             ),
             (
                 "SELECT a FROM t WHERE b = FOUND_ROWS() ORDER BY 1, FOUND_ROWS()",
-                "SELECT a FROM t WHERE b = CAST('00000000000000000003' AS SIGNED) ORDER BY 1, CAST('00000000000000000003' AS SIGNED)",
+                "SELECT a FROM t WHERE b = CAST('00000000000000000003' AS SIGNED) ORDER BY 1, \
+                 CAST('00000000000000000003' AS SIGNED)",
             ),
             ("SELECT CONNECTION_ID()", "SELECT CAST(7 AS UNSIGNED) AS `CONNECTION_ID()`"),
             (
