@@ -1,5 +1,5 @@
 //! How bytes are read in each character set: our tokenizer against the servers' own, for every byte
-//! from 0x80 up with every other one behind it (`TRUNKLINE_LONG`), or with those that matter.
+//! from 0x80 up with every other one behind it (`TRUNKLINE_SWEEP`), or with those that matter.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ const SECOND: [u8; 20] = [
 ];
 
 fn is_long() -> bool {
-    std::env::var_os("TRUNKLINE_LONG").is_some()
+    std::env::var_os("TRUNKLINE_SWEEP").is_some()
 }
 
 fn first_bytes() -> impl Iterator<Item = u8> {

@@ -7,6 +7,7 @@ mod wire;
 
 mod access;
 mod admin;
+mod adversary;
 mod auth;
 mod bad_input;
 mod binlog;

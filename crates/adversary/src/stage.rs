@@ -48,6 +48,8 @@ pub struct Stage {
     pub direct: Client,
     /// What the replica has got to.
     position: String,
+    /// Whether the program before may have set global variables.
+    has_set_globals: bool,
 }
 
 impl Stage {
@@ -80,7 +82,16 @@ impl Stage {
         let (primary, replica) = (warden(replication.primary())?, warden(replica)?);
         let direct = warden(&twin)?;
         let position = String::new();
-        Ok(Stage { family, replication, twin, primary, replica, direct, position })
+        Ok(Stage {
+            family,
+            replication,
+            twin,
+            primary,
+            replica,
+            direct,
+            position,
+            has_set_globals: false,
+        })
     }
 
     /// The port of the twins' server.
@@ -101,7 +112,8 @@ impl Stage {
             })
         });
         made.into_iter().collect::<Result<()>>()?;
-        if plan.to_string().contains("SET GLOBAL") {
+        let sets_globals = plan.to_string().contains("SET GLOBAL");
+        if std::mem::replace(&mut self.has_set_globals, sets_globals) || sets_globals {
             for client in [&mut self.primary, &mut self.replica, &mut self.direct] {
                 reset_globals(client);
             }

@@ -5,7 +5,7 @@
 
 use crate::{
     set::is_equals,
-    token::{Modes, Token, TokenKind, Tokens},
+    token::{Keyword, Modes, Token, TokenKind, Tokens},
 };
 
 /// What is known of a session's past. `None` leaves the question to the server.
@@ -104,8 +104,8 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
         let number = match question.answer {
             Answer::ConnectionId(_) if reads_table || !are_all_items => continue,
             Answer::ConnectionId(number) => format!("CAST({number} AS UNSIGNED)"),
-            Answer::Signed(number) => format!("CAST({number} AS SIGNED)"),
-            Answer::Unsigned(number) => format!("CAST({number} AS UNSIGNED)"),
+            Answer::Signed(number) => signed(number),
+            Answer::Unsigned(number) => unsigned(number),
             Answer::Gtid((0, 0, 0)) => "''".to_owned(),
             Answer::Gtid((domain, server, number)) => format!("'{domain}-{server}-{number}'"),
             Answer::Global(name) => format!("@@GLOBAL.{name}"),
@@ -114,7 +114,7 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
         out.extend_from_slice(number.as_bytes());
         if question.is_item {
             out.extend_from_slice(b" AS `");
-            out.extend_from_slice(original);
+            put_doubled(&mut out, original);
             out.push(b'`');
         }
         at = question.end;
@@ -124,6 +124,26 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
     }
     out.extend_from_slice(text.get(at..)?);
     Some(out)
+}
+
+/// A number of 64 bits in SQL. MariaDB gives a cast the type that its argument is long enough for.
+fn signed(number: i64) -> String {
+    format!("CAST('{number:020}' AS SIGNED)")
+}
+
+/// As [`signed`], for a number without a sign: what `@@warning_count` is.
+pub fn unsigned(number: u64) -> String {
+    format!("CAST('{number:020}' AS UNSIGNED)")
+}
+
+/// A name as it stands between backticks.
+fn put_doubled(out: &mut Vec<u8>, name: &[u8]) {
+    for byte in name {
+        if *byte == b'`' {
+            out.push(b'`');
+        }
+        out.push(*byte);
+    }
 }
 
 fn questions(mut tokens: Tokens<'_>, known: &Recalled) -> Vec<Question> {
@@ -197,10 +217,16 @@ fn question<'t>(
         };
         return answer.map(|answer| (Answer::Unsigned(answer), *token));
     }
-    if token.kind != TokenKind::Word || previous.is_some_and(|token| token.kind == TokenKind::Dot) {
+    if !token.is_name() || previous.is_some_and(|token| token.kind == TokenKind::Dot) {
         return None;
     }
-    let keyword = token.keyword();
+    let name = token.unquoted();
+    let keyword = Keyword::new(&name);
+    // Quoted, `ROW_COUNT` is a stored function's name, and `SQL` a column's.
+    let is_word = token.kind == TokenKind::Word;
+    if !is_word && !matches!(keyword.as_bytes(), b"CONNECTION_ID" | b"FOUND_ROWS") {
+        return None;
+    }
     if keyword.as_bytes() == b"SQL" {
         let mut ahead = after.clone();
         let (sign, word) = (ahead.next(), ahead.next());
@@ -397,10 +423,19 @@ mod tests {
     fn questions_become_their_answers_and_keep_their_names() {
         for (text, expected) in [
             ("SELECT @@last_gtid", "SELECT '0-1-25' AS `@@last_gtid`"),
-            ("SELECT SQL%ROWCOUNT", "SELECT CAST(3 AS SIGNED) AS `SQL%ROWCOUNT`"),
-            ("SELECT ROW_COUNT()", "SELECT CAST(-1 AS SIGNED) AS `ROW_COUNT()`"),
-            ("select found_rows( ), 1;", "select CAST(3 AS SIGNED) AS `found_rows( )`, 1;"),
-            ("SELECT 1, ROW_COUNT() AS n", "SELECT 1, CAST(-1 AS SIGNED) AS n"),
+            (
+                "SELECT SQL%ROWCOUNT",
+                "SELECT CAST('00000000000000000003' AS SIGNED) AS `SQL%ROWCOUNT`",
+            ),
+            (
+                "SELECT ROW_COUNT()",
+                "SELECT CAST('-0000000000000000001' AS SIGNED) AS `ROW_COUNT()`",
+            ),
+            (
+                "select found_rows( ), 1;",
+                "select CAST('00000000000000000003' AS SIGNED) AS `found_rows( )`, 1;",
+            ),
+            ("SELECT 1, ROW_COUNT() AS n", "SELECT 1, CAST('-0000000000000000001' AS SIGNED) AS n"),
             (
                 "SELECT @@session_track_schema, @@Session.session_track_state_change",
                 "SELECT @@GLOBAL.session_track_schema AS `@@session_track_schema`, \
@@ -412,22 +447,34 @@ mod tests {
                 "SET @@session_track_schema = 1, session_track_system_variables = \
                  IF(LOCATE('*', @@GLOBAL.session_track_system_variables) > 0, 'a', 'b')",
             ),
-            ("SELECT ROW_COUNT() + 1", "SELECT CAST(-1 AS SIGNED) + 1"),
+            ("SELECT ROW_COUNT() + 1", "SELECT CAST('-0000000000000000001' AS SIGNED) + 1"),
             (
                 "INSERT INTO t VALUES (1, ROW_COUNT())",
-                "INSERT INTO t VALUES (1, CAST(-1 AS SIGNED))",
+                "INSERT INTO t VALUES (1, CAST('-0000000000000000001' AS SIGNED))",
             ),
-            ("SET @a = ROW_COUNT(), @b = 1", "SET @a = CAST(-1 AS SIGNED), @b = 1"),
-            ("SELECT @@warning_count", "SELECT CAST(2 AS UNSIGNED) AS `@@warning_count`"),
+            (
+                "SET @a = ROW_COUNT(), @b = 1",
+                "SET @a = CAST('-0000000000000000001' AS SIGNED), @b = 1",
+            ),
+            (
+                "SELECT @@warning_count",
+                "SELECT CAST('00000000000000000002' AS UNSIGNED) AS `@@warning_count`",
+            ),
             (
                 "SELECT @@session.error_count, @@version",
-                "SELECT CAST(1 AS UNSIGNED) AS `@@session.error_count`, @@version",
+                "SELECT CAST('00000000000000000001' AS UNSIGNED) AS `@@session.error_count`, \
+                 @@version",
             ),
             (
                 "SELECT a FROM t WHERE b = FOUND_ROWS() ORDER BY 1, FOUND_ROWS()",
-                "SELECT a FROM t WHERE b = CAST(3 AS SIGNED) ORDER BY 1, CAST(3 AS SIGNED)",
+                "SELECT a FROM t WHERE b = CAST('00000000000000000003' AS SIGNED) ORDER BY 1, \
+                 CAST('00000000000000000003' AS SIGNED)",
             ),
             ("SELECT CONNECTION_ID()", "SELECT CAST(7 AS UNSIGNED) AS `CONNECTION_ID()`"),
+            (
+                "SELECT `found_rows` ()",
+                "SELECT CAST('00000000000000000003' AS SIGNED) AS ```found_rows`` ()`",
+            ),
             ("SELECT CONNECTION_ID() AS id, 'x'", "SELECT CAST(7 AS UNSIGNED) AS id, 'x'"),
         ] {
             check(text, Some(expected));
@@ -440,6 +487,7 @@ mod tests {
             "SELECT 'ROW_COUNT()'",
             "SELECT s.ROW_COUNT()",
             "SELECT ROW_COUNT",
+            "SELECT `ROW_COUNT`(), `FOUND_ROWS`",
             "SELECT @@global.warning_count",
             "SELECT IS_USED_LOCK('x') = CONNECTION_ID()",
             "SELECT * FROM p WHERE id = CONNECTION_ID()",

@@ -258,6 +258,7 @@ impl Worker {
         if is_shared {
             return self.share(id, conn_id);
         }
+        self.soil_with_names(id, conn_id);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

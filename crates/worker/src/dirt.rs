@@ -85,6 +85,19 @@ impl Conn {
 }
 
 impl Worker {
+    /// A connection about to be the session's is dirty if it keeps names of user variables that
+    /// another session set.
+    pub(crate) fn soil_with_names(&mut self, id: ClientId, conn_id: ConnId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+            return;
+        };
+        let is_others = conn.last_client != Some(id) && !Arc::ptr_eq(&conn.state, &session.state);
+        if is_others && has_others_names(&conn.state, &session.state) {
+            conn.soil(Dirt::Reset(ResetReason::UserVariables));
+        }
+    }
+
     /// Writes a reset before what the session of `id` is about to send. True when nothing but
     /// reads may follow before its answer, as this server has never answered one.
     pub(crate) fn reset_before(&mut self, id: ClientId, conn_id: ConnId) -> bool {
@@ -112,28 +125,6 @@ impl Worker {
         self.forget_conn_state(conn_id);
         self.switch_trackers_on(conn_id);
         !is_known
-    }
-
-    /// A connection that comes to a session with user variables which that never set is dirty.
-    pub(crate) fn soil_by_names(&mut self, id: ClientId, conn_id: ConnId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_deref());
-        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
-            return;
-        };
-        if Arc::ptr_eq(&conn.state, &session.state)
-            || !has_others_names(&conn.state, &session.state)
-        {
-            return;
-        }
-        let here = Some((conn_id, conn.turn));
-        let is_held =
-            session.leases.iter().any(|lease| lease.conn == conn_id && !lease.pins.is_empty());
-        // Where the session has been in this turn, the names are its own.
-        let left = [session.last_conn, session.insert_conn, session.past.found_conn];
-        if !is_held && !left.contains(&here) && conn.dirt != Some(Dirt::Ends) {
-            conn.dirt = conn.dirt.max(Some(Dirt::Reset(ResetReason::UserVariables)));
-            conn.soiled_turn = conn.turn.wrapping_sub(1);
-        }
     }
 
     /// What a session left on connections that it does not hold any more, it does not leave to

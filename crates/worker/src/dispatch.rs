@@ -56,7 +56,6 @@ impl Worker {
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
         }
-        self.soil_by_names(id, conn_id);
         let is_dirty = self.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
         if is_dirty && self.logs_in_again(id, conn_id) {
             // That takes back what a reset does.

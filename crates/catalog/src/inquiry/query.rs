@@ -6,7 +6,8 @@ use crate::Name;
 
 /// What a session that asks is set to: dictionaries quote names and strings in one way, and a table
 /// that somebody has locked for long is waited for no longer than 1 s.
-pub const SESSION: &str = "SET sql_mode = '', sql_quote_show_create = 1, lock_wait_timeout = 1";
+pub const SESSION: &str = "SET autocommit = 1, sql_mode = '', sql_quote_show_create = 1, \
+     lock_wait_timeout = 1";
 
 /// Bytes of one definition; a longer one is not understood.
 pub(super) const TEXT_MAX: usize = 65_536;

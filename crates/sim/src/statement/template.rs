@@ -159,5 +159,5 @@ fn recalled(text: &str) -> Option<Template> {
     let number = number
         .strip_suffix(" AS SIGNED) AS v")
         .or_else(|| number.strip_suffix(" AS UNSIGNED) AS v"))?;
-    number.parse().ok().map(Template::Recalled)
+    number.trim_matches('\'').parse().ok().map(Template::Recalled)
 }

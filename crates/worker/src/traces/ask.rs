@@ -171,7 +171,8 @@ impl Worker {
                     false => ("warning_count", known.warning_count),
                 };
                 let count = count.unwrap_or_default();
-                let text = format!("SELECT CAST({count} AS UNSIGNED) AS `@@session.{name}`");
+                let count = recall::unsigned(count);
+                let text = format!("SELECT {count} AS `@@session.{name}`");
                 put_text(&mut statement.frames, text_len, text.as_bytes());
                 self.follow(id, route, statement);
             }

@@ -121,7 +121,8 @@ impl Worker {
                     true => ("error_count", recalled.error_count),
                     false => ("warning_count", recalled.warning_count),
                 };
-                let text = format!("SELECT CAST({} AS UNSIGNED) AS `@@session.{name}`", count?);
+                let count = recall::unsigned(count?);
+                let text = format!("SELECT {count} AS `@@session.{name}`");
                 text.into_bytes()
             }
             None => recall::recall(&entry.text, &modes, recalled)?,

@@ -29,6 +29,8 @@ pub(super) struct Warnings {
 
 /// Column type `LONG`.
 const LONG: u8 = 0x03;
+/// The collation of numbers.
+const BINARY_COLLATION: u8 = 63;
 
 /// Whether a row of `SHOW WARNINGS` has the level `Error`.
 fn is_error(row: &[u8]) -> bool {
@@ -50,11 +52,12 @@ impl Warnings {
 
     /// Says that codes are numbers of 32 bits, where they were texts.
     fn number_codes(&mut self) {
-        // The type is followed by flags, decimals and two unused bytes.
+        // The collation, a width and the type are followed by flags, decimals and two unused bytes.
         if let Some(code) = self.columns.get_mut(1)
-            && let Some(kind) = code.len().checked_sub(6).and_then(|at| code.get_mut(at))
+            && let Some([low, high, _, _, _, _, kind, ..]) =
+                code.len().checked_sub(12).and_then(|at| code.get_mut(at..))
         {
-            *kind = LONG;
+            (*low, *high, *kind) = (BINARY_COLLATION, 0, LONG);
         }
     }
 
@@ -151,16 +154,7 @@ pub(super) fn put_remembered_binary(
     format: ReplyFormat,
     status: u16,
 ) {
-    let mut text = Vec::new();
-    put_remembered(
-        &mut text,
-        past,
-        ShowDiagnostics { offset: 0, limit: u64::MAX, ..show },
-        ReplyFormat::PLAIN,
-        status,
-    );
-    if let Some(mut rows) = Warnings::read(&text) {
-        rows.number_codes();
+    if let Some(rows) = remembered(past, show.errors_only) {
         rows.put_binary(out, show, format, status);
     }
 }
@@ -173,14 +167,23 @@ fn limited<T>(rows: impl Iterator<Item = T>, show: ShowDiagnostics) -> impl Iter
 /// What is left to tell when the warnings went with their connection.
 pub(super) fn put_remembered(
     out: &mut Vec<u8>,
-    (warnings, error): (u16, Option<&ServerError>),
+    past: (u16, Option<&ServerError>),
     show: ShowDiagnostics,
     format: ReplyFormat,
     status: u16,
 ) {
+    if let Some(rows) = remembered(past, show.errors_only) {
+        rows.put(out, show, format, status);
+    }
+}
+
+fn remembered(
+    (warnings, error): (u16, Option<&ServerError>),
+    errors_only: bool,
+) -> Option<Warnings> {
     let text = |text: String| Some(text.into_bytes());
     let mut rows = Vec::new();
-    if warnings > 0 && !show.errors_only {
+    if warnings > 0 && !errors_only {
         let message = format!("{warnings} warnings were lost with their connection");
         rows.push(vec![text("Warning".to_owned()), text("1105".to_owned()), text(message)]);
     }
@@ -188,6 +191,9 @@ pub(super) fn put_remembered(
         let message = Some(error.message.to_vec());
         rows.push(vec![text("Error".to_owned()), text(error.code.to_string()), message]);
     }
-    let rows: Vec<_> = limited(rows.into_iter(), show).collect();
-    put_text_result(out, 1, format, status, &["Level", "Code", "Message"], &rows);
+    let mut bytes = Vec::new();
+    put_text_result(&mut bytes, 1, ReplyFormat::PLAIN, 0, &["Level", "Code", "Message"], &rows);
+    let mut read = Warnings::read(&bytes)?;
+    read.number_codes();
+    Some(read)
 }
