@@ -84,7 +84,7 @@ pub(super) fn own_harmless(modes: &Modes) -> impl Iterator<Item = &'static [u8]>
     harmless::HARMLESS.iter().filter(is_own).copied()
 }
 
-/// The names of the server's own functions that a text calls, in upper case, each once; to be shown.
+/// The names of the server's own functions that a text calls, in upper case, each once: to show.
 pub fn built_in_functions(text: &[u8], modes: &Modes) -> Vec<String> {
     let mut names = Vec::new();
     let mut tokens = Tokens::new(text, modes).peekable();
