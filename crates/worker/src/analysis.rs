@@ -176,6 +176,7 @@ impl Analyses {
             && text.len() <= self.settings.max_query_length)
             .then_some(digest.text);
         let may_leave_insert_id = may_leave_insert_id(&analysis, digest.text);
+        let found_rows = FoundRows::of(&analysis, whole);
         let known = Rc::new(Known {
             digest: digest.hash,
             digest_text: digest.text.into(),
@@ -183,11 +184,11 @@ impl Analyses {
             structure: exact.map(|exact| exact.text.into()),
             is_ordinary: is_ordinary(&analysis),
             may_leave_insert_id,
-            looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id),
+            looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
             nameless: prove_nameless(&analysis),
             proofs: Proofs::default(),
             may_fail_half_way: may_fail_half_way(&analysis, whole),
-            found_rows: FoundRows::of(&analysis, whole),
+            found_rows,
             analysis,
             computes_values,
             pace,

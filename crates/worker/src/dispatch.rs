@@ -81,7 +81,7 @@ impl Worker {
         let reads = may_read_past(statement, session, self.shared.finds_by_null());
         let here = (conn_id, conn.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
-        let needs_trace = is_others || reads.is_elsewhere(session, here);
+        let needs_trace = is_others || reads.is_elsewhere(session, here, conn.flavor);
         let has_id = session.insert_conn == Some(here);
         if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
             return;
@@ -422,6 +422,8 @@ pub(crate) struct PastReads {
     pub last: bool,
     /// `FOUND_ROWS()`.
     pub found_rows: bool,
+    /// It may leave `FOUND_ROWS()` as it is, which only the server knows.
+    pub may_leave_found_rows: bool,
     /// Of that, warnings and errors.
     pub diagnostics: bool,
 }
@@ -442,11 +444,14 @@ impl PastReads {
 
     /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
     /// the session may have left it elsewhere before, and another session its own here.
-    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
+    fn is_elsewhere(self, session: &Session, here: (ConnId, u64), flavor: Flavor) -> bool {
         // What is not known yet is found out where it was left.
         let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
+        // What is set on a MariaDB overwrites what another session has found there.
+        let may_leave = self.may_leave_found_rows && flavor == Flavor::MariaDb;
+        let needs_found = self.found_rows || may_leave;
         needs_id && session.insert_conn != Some(here)
-            || self.found_rows && session.past.found_conn != Some(here)
+            || needs_found && session.past.found_conn != Some(here)
             || self.last && session.last_conn != Some(here)
     }
 }

@@ -11,7 +11,7 @@ use trunkline_sql::analysis::{Access, Analysis, Depends};
 use crate::{
     client::{Session, Statement},
     dispatch::{PastReads, runs_a_routine},
-    traces::leaves_id_when_failed,
+    traces::{FoundRows, leaves_id_when_failed},
 };
 
 /// What a statement may read of its session's past, beyond the state that is tracked.
@@ -33,8 +33,7 @@ pub(crate) fn may_read_past(
     // A stored routine may read anything of it, and so may what stands behind a name.
     let is_routine = runs_a_routine(&known.analysis);
     let last = is_routine || depends(Depends::ROW_COUNT) || depends(Depends::DIAGNOSTICS);
-    let found_rows = is_routine || depends(Depends::FOUND_ROWS);
-    let counts = last || found_rows;
+    let counts = last || depends(Depends::FOUND_ROWS);
     // To set it would clear what the statement asks for.
     PastReads {
         insert_id: is_routine
@@ -43,15 +42,23 @@ pub(crate) fn may_read_past(
             || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
         may_leave_id: leaves_id_when_failed(statement),
         last,
-        found_rows,
+        found_rows: is_routine || depends(Depends::FOUND_ROWS),
+        may_leave_found_rows: !counts && known.found_rows.may_stay(),
         diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
     }
 }
 
 /// Whether statements of one digest look at nothing of their session's past by their texts, and
-/// leave no last insert id that is not told.
-pub(crate) fn looks_at_nothing(analysis: &Analysis, may_leave_insert_id: bool) -> bool {
-    analysis.depends == Depends::empty() && !runs_a_routine(analysis) && !may_leave_insert_id
+/// leave no last insert id, and no number of rows found, that is not told.
+pub(crate) fn looks_at_nothing(
+    analysis: &Analysis,
+    may_leave_insert_id: bool,
+    found_rows: FoundRows,
+) -> bool {
+    analysis.depends == Depends::empty()
+        && !runs_a_routine(analysis)
+        && !may_leave_insert_id
+        && !found_rows.may_stay()
 }
 
 /// A session for which `IS NULL` finds the row that it inserted last stays where it has written:

@@ -155,10 +155,12 @@ fn issue_16_no_reset_hands_on_what_a_session_found() -> Result<()> {
         if !is_available(flavour, "issue_16_no_reset_hands_on_what_a_session_found") {
             continue;
         }
+        let schema = new_schema(shared_server(flavour)?, TABLES)?;
         let proxy = before(shared_server(flavour)?, 1, 1)?;
         let mut first = client(&proxy, "")?;
         let mut second = client(&proxy, "")?;
-        for leave in ["DO 1", "SET @a = (SELECT 1 LIMIT 0)"] {
+        let update = format!("UPDATE {schema}.note SET a = 5");
+        for leave in ["DO 1", &update, "SET @a = (SELECT 1 LIMIT 0)"] {
             first.sql("SELECT 1 UNION SELECT 2 UNION SELECT 3")?;
             second.sql(leave)?;
             let others = second.sql("SELECT FOUND_ROWS() = 3")?;

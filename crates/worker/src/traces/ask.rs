@@ -9,6 +9,7 @@ use trunkline_sql::{
     analysis::Depends,
     recall::{self, Recalled},
 };
+use trunkline_topology::HostgroupId;
 
 use super::warnings::put_remembered;
 use crate::{
@@ -83,12 +84,18 @@ impl Worker {
                 true => Place::Gone,
                 false => self.place_of(id, last),
             };
+            let shows = text_of(&statement.frames, text_len)
+                .is_some_and(|text| recall::show_diagnostics(text, &session.modes).is_some());
             let place = match place {
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(Route::Lease(hostgroup, _))
-                    if !statement.is_read && hostgroup != route_hostgroup(&route) =>
+                    if !statement.is_read && !shows && hostgroup != route_hostgroup(&route) =>
                 {
                     Place::Gone
+                }
+                Place::Idle if shows && !is_held(&route) => {
+                    route = self.shown_at(last).map_or(route, Route::Hostgroup);
+                    Place::Idle
                 }
                 Place::Idle if !self.may_go_back(&statement, &route, last) => Place::Gone,
                 place => place,
@@ -143,9 +150,14 @@ impl Worker {
         left: Option<(ConnId, u64)>,
     ) -> bool {
         let conn = left.and_then(|(conn, _)| self.conns.get(conn));
-        let is_held = matches!(route, Route::Lease(..));
         let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
-        !is_held && conn.is_some_and(|conn| statement.is_read || is_own(conn))
+        !is_held(route) && conn.is_some_and(|conn| statement.is_read || is_own(conn))
+    }
+
+    /// The hostgroup of the connection where something was left, for what only shows it: that may
+    /// follow to a reader.
+    pub(super) fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
+        left.and_then(|(conn, _)| self.conns.get(conn)).map(|conn| conn.hostgroup)
     }
 
     /// Warnings and errors whose connection has served others since.
@@ -250,6 +262,10 @@ pub(super) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId
     }
 }
 
+pub(super) fn is_held(route: &Route) -> bool {
+    matches!(route, Route::Lease(..))
+}
+
 /// The same without a held connection.
 pub(super) fn unheld(route: Route) -> Route {
     match route {
@@ -258,14 +274,12 @@ pub(super) fn unheld(route: Route) -> Route {
     }
 }
 
-pub(super) fn route_hostgroup(route: &Route) -> trunkline_topology::HostgroupId {
+pub(super) fn route_hostgroup(route: &Route) -> HostgroupId {
     match route {
         Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
             *hostgroup
         }
-        Route::Error(_) | Route::Limited(_) | Route::Ok(_) => {
-            trunkline_topology::HostgroupId::default()
-        }
+        Route::Error(_) | Route::Limited(_) | Route::Ok(_) => HostgroupId::default(),
     }
 }
 

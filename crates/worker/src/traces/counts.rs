@@ -17,15 +17,22 @@ pub(crate) enum FoundRows {
     Answer,
     /// It stays.
     Stays,
-    /// It stays on MariaDB; MySQL does not tell.
+    /// It stays on MariaDB; MySQL changes it, and does not tell.
     StaysOnMariaDb,
     /// It changes, to what the server alone knows.
     Counted,
-    /// It changes or stays: the server alone knows.
+    /// MySQL changes it; on MariaDB it changes or stays.
+    CountedOnMySql,
+    /// It changes or stays: the server alone knows. So no other session's may be there before.
     Untold,
 }
 
 impl FoundRows {
+    /// Whether only the server knows if it stays, on MariaDB at least.
+    pub(crate) fn may_stay(self) -> bool {
+        matches!(self, Self::CountedOnMySql | Self::Untold)
+    }
+
     /// By what a statement is. `digest_text` is `None` when it is not the whole text.
     pub(crate) fn of(analysis: &Analysis, digest_text: Option<&[u8]>) -> Self {
         use StatementKind as Kind;
@@ -49,8 +56,20 @@ impl FoundRows {
             Kind::Explain if says(&[b"ANALYZE"]) => Self::Untold,
             Kind::Explain => Self::Stays,
             Kind::Insert | Kind::Replace | Kind::Set if !selects() => Self::Stays,
+            Kind::Insert | Kind::Replace => Self::Counted,
             Kind::Update if !selects() => Self::StaysOnMariaDb,
-            Kind::Delete if !selects() && digest_text.is_some_and(deletes_from_one) => Self::Stays,
+            Kind::Update => Self::CountedOnMySql,
+            Kind::Delete if digest_text.is_some_and(deletes_from_one) => match selects() {
+                true => Self::Untold,
+                false => Self::Stays,
+            },
+            Kind::Delete => Self::CountedOnMySql,
+            Kind::Unknown if digest_text.is_some_and(|text| has_first(text, b"DO")) => {
+                match selects() {
+                    true => Self::CountedOnMySql,
+                    false => Self::StaysOnMariaDb,
+                }
+            }
             Kind::Begin
             | Kind::StartTransaction
             | Kind::Commit
@@ -91,6 +110,12 @@ fn deletes_from_one(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(b"FROM"))
         && !has_word(text, &[b"USING"])
+}
+
+/// Whether a text begins with this word.
+fn has_first(text: &[u8], word: &[u8]) -> bool {
+    let first = text.split(u8::is_ascii_whitespace).find(|part| !part.is_empty());
+    first.is_some_and(|first| first.eq_ignore_ascii_case(word))
 }
 
 /// Whether one of these words is in a text.
@@ -147,10 +172,9 @@ impl Past {
         else {
             return;
         };
-        let is_told = !matches!(known.found_rows, FoundRows::Counted | FoundRows::Untold);
         let rule = match (&outcome.error, known.analysis.statements) {
             (None, _) => known.found_rows,
-            (Some(_), 1) if is_told => FoundRows::Stays,
+            (Some(_), 1) if known.found_rows != FoundRows::Untold => FoundRows::Stays,
             (Some(_), _) => FoundRows::Untold,
         };
         self.found_rows = match rule {
@@ -158,14 +182,16 @@ impl Past {
             FoundRows::StaysOnMariaDb if flavor == Flavor::MariaDb => return,
             FoundRows::Answer if outcome.result_sets > 0 => Some(outcome.rows),
             FoundRows::Answer => Some(outcome.affected_rows),
-            FoundRows::Counted => None,
-            // If it has stayed, what is there is another session's, unless this one has been there.
-            FoundRows::StaysOnMariaDb | FoundRows::Untold if self.found_conn != here => {
+            // Nothing of the proxy's overwrites what another session has left on a MySQL.
+            FoundRows::Untold if flavor == Flavor::MySql && self.found_conn != here => {
                 self.found_conn = None;
                 self.found_rows.get_or_insert(0);
                 return;
             }
-            FoundRows::StaysOnMariaDb | FoundRows::Untold => None,
+            FoundRows::StaysOnMariaDb
+            | FoundRows::Counted
+            | FoundRows::CountedOnMySql
+            | FoundRows::Untold => None,
         };
         self.found_conn = here;
     }
@@ -198,12 +224,16 @@ mod tests {
             assert_eq!(of(text), FoundRows::Stays, "{text}");
         }
         assert_eq!(of("SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"), FoundRows::Counted);
-        for text in ["INSERT INTO t SELECT 1", "SET @x = (SELECT 1)", "DO 1", "CALL p()"] {
+        for text in ["SET @x = (SELECT 1)", "DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()"] {
             assert_eq!(of(text), FoundRows::Untold, "{text}");
         }
+        assert_eq!(of("INSERT INTO t SELECT 1"), FoundRows::Counted);
         assert_eq!(of("UPDATE t SET a = 1"), FoundRows::StaysOnMariaDb);
+        assert_eq!(of("DO 1"), FoundRows::StaysOnMariaDb);
+        assert_eq!(of("DO (SELECT 1)"), FoundRows::CountedOnMySql);
+        assert_eq!(of("UPDATE t SET a = (SELECT 1)"), FoundRows::CountedOnMySql);
         assert_eq!(of("DELETE FROM t"), FoundRows::Stays);
-        assert_eq!(of("DELETE t FROM t, u"), FoundRows::Untold);
+        assert_eq!(of("DELETE t FROM t, u"), FoundRows::CountedOnMySql);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use trunkline_sql::{
 };
 
 use super::{
-    ask::{Place, asked_place, route_hostgroup, unheld},
+    ask::{Place, asked_place, is_held, route_hostgroup, unheld},
     warnings::put_remembered_binary,
 };
 use crate::{
@@ -57,11 +57,17 @@ impl Worker {
         let mut route = route;
         if reads_last {
             let left = asked_place(session, depends);
+            let shows = recall::show_diagnostics(&entry.text, &session.modes).is_some();
             match self.place_of(id, left) {
                 Place::Idle if self.may_go_back(&statement, &route, left) => route = unheld(route),
+                Place::Idle if shows && !is_held(&route) => {
+                    route = self.shown_at(left).map_or(route, Route::Hostgroup);
+                }
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(lease)
-                    if statement.is_read || route_hostgroup(&lease) == route_hostgroup(&route) =>
+                    if statement.is_read
+                        || shows
+                        || route_hostgroup(&lease) == route_hostgroup(&route) =>
                 {
                     route = lease;
                 }
