@@ -105,6 +105,26 @@ fn what_may_write_goes_to_the_writer_while_a_cursor_is_open_on_a_reader() {
 }
 
 #[test]
+fn a_read_uses_up_what_is_said_of_the_next_transaction_while_a_reader_holds_the_session() {
+    let outcome = play(vec![
+        say(1, Act::Begin(BeginForm::ReadOnly)),
+        say(2, Act::InsertRefused(0)),
+        say(3, Act::Commit),
+        say(4, Act::SetTransaction { session: false, isolation: None, read_only: Some(true) }),
+        say(5, Act::Read { key: 1 }),
+        say(6, Act::Insert),
+    ]);
+    assert_eq!(outcome.violations, []);
+    // What it may have left holds it on the reader, and this is said to the writer.
+    let began = sent(&outcome, "START TRANSACTION READ ONLY");
+    assert!(began.len() == 1 && !began[0].contains("-> host 0"), "{began:?}");
+    for what in ["SET TRANSACTION", "1000005 AS tag", "INSERT INTO log"] {
+        let lines = sent(&outcome, what);
+        assert!(lines.len() == 1 && lines[0].contains("-> host 0"), "{what}: {lines:?}");
+    }
+}
+
+#[test]
 fn reads_on_readers_are_held_back_too() {
     let outcome = play_with(&[("default_query_delay", 50)], vec![say(1, Act::Read { key: 1 })]);
     assert_eq!(outcome.violations, []);
