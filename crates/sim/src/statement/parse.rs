@@ -260,13 +260,12 @@ fn write(tokens: &[Token<'_>]) -> Option<Statement> {
 
 /// Inserts into tables with a number in their name.
 fn insert_into(table: &str) -> Option<Act> {
-    let kinds: [(&str, fn(u8) -> Act); 4] = [
-        ("tmp", Act::InsertTemporary),
-        ("marked", Act::InsertMarked),
-        ("refused", Act::InsertRefused),
-        ("guarded", Act::InsertGuarded),
-    ];
-    kinds.into_iter().find_map(|(prefix, act)| Some(act(numbered(table, prefix)?)))
+    let number = |prefix| numbered(table, prefix);
+    number("tmp")
+        .map(Act::InsertTemporary)
+        .or_else(|| number("marked").map(Act::InsertMarked))
+        .or_else(|| number("refused").map(Act::InsertRefused))
+        .or_else(|| number("guarded").map(Act::InsertGuarded))
 }
 
 /// What follows `LOAD`.
