@@ -405,7 +405,7 @@ fn a_compressed_connection_serves_on_after_it_has_changed_workers() {
     let settings = [("client_buffer_max", 16_384), ("default_query_timeout", 0)];
     let mut plan = world(&settings, scripts.collect());
     // Packed, a result is short: it is to come in pieces all the same.
-    (plan.workers, plan.seed, plan.scratch_len, plan.offers_tls) = (2, 1, 512, false);
+    (plan.workers, plan.seed, plan.scratch_len, plan.offers_tls) = (2, 1, 64, false);
     for server in plan.configs.iter_mut().flat_map(|config| &mut config.servers) {
         (server.max_connections, server.compression) = (1, Some("zlib"));
     }
