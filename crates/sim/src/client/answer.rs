@@ -89,10 +89,13 @@ impl ModelClient {
                 learned.statements.push(said);
                 continue;
             };
+            // What stands behind the end of it may be for the writer, and then all of it is.
+            let may_move_on = flying.statements.len() > 1 && self.shadow.reads_only();
             let judged =
                 self.shadow.judge(statement, schema, part, &mut self.units, &mut self.rows, now);
             let is_prepared = flying.prepared_in.is_some();
-            learned.statements.push(Said { is_prepared, ..judged.said });
+            let moves_on = judged.said.moves_on || may_move_on && judged.said.ends.is_some();
+            learned.statements.push(Said { is_prepared, moves_on, ..judged.said });
             learned.mismatch = learned.mismatch.or(judged.mismatch);
             learned.error_expected = learned.error_expected.or(judged.error_expected);
         }

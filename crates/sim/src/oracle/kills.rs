@@ -55,7 +55,13 @@ fn objection(
     let mut there = named.iter().copied().filter(was_there);
     match exchange.error().map(|error| error.code) {
         None => {
-            if !there.any(|session| session.user == asker.user) {
+            // Who could not become another user stays who it was.
+            let has_refused = named.iter().any(|session| {
+                matches!(session.login, LoginOutcome::Refused(..)) && session.begun_us <= at_us
+            });
+            let mut stayed = named.iter().filter(|_| has_refused);
+            let is_asked = |session: &SessionHistory| session.user == asker.user;
+            if !there.any(is_asked) && !stayed.any(|session| is_asked(session)) {
                 return Some(format!("no session {} of {} was there", kill.number, asker.user));
             }
             let lives = !kill.query_only && named.iter().any(|it| goes_on(it, at_us));

@@ -112,7 +112,13 @@ impl Adding<'_> {
     }
 
     fn put_somewhere(&mut self, client: &mut ClientSpec, acts: Vec<Act>) {
-        let at = self.rng.index(client.script.len() + 1);
+        let drawn = self.rng.index(client.script.len() + 1);
+        // Refused in a transaction that only reads, it leaves a variable on a reader of which the
+        // proxy does not know the value, and the writer has none.
+        let at = match acts.first() {
+            Some(Act::InsertAssigning { .. }) => 0,
+            _ => drawn,
+        };
         let steps: Vec<_> = acts.into_iter().map(|act| self.step(client.place, act)).collect();
         client.script.splice(at..at, steps);
     }

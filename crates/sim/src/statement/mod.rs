@@ -229,7 +229,7 @@ pub enum Act {
     /// Inserts into `guardedN`: the session has the lock `lN` afterwards, and `log` a row; 1644 if
     /// somebody else has the lock.
     InsertGuarded(u8),
-    /// Inserts a row into `kv`, and sets `@uN` on the way: it stays where the key is there (1062).
+    /// Inserts a row into `kv`, and sets `@uN` on the way: it stays though the key is there (1062).
     InsertAssigning {
         /// Primary key.
         key: u64,

@@ -260,12 +260,12 @@ fn write(tokens: &[Token<'_>]) -> Option<Statement> {
 
 /// Inserts into tables with a number in their name.
 fn insert_into(table: &str) -> Option<Act> {
-    let of = |prefix| numbered(table, prefix);
-    of("tmp")
+    let number = |prefix| numbered(table, prefix);
+    number("tmp")
         .map(Act::InsertTemporary)
-        .or_else(|| of("marked").map(Act::InsertMarked))
-        .or_else(|| of("refused").map(Act::InsertRefused))
-        .or_else(|| of("guarded").map(Act::InsertGuarded))
+        .or_else(|| number("marked").map(Act::InsertMarked))
+        .or_else(|| number("refused").map(Act::InsertRefused))
+        .or_else(|| number("guarded").map(Act::InsertGuarded))
 }
 
 /// What follows `LOAD`.

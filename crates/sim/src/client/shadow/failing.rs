@@ -64,10 +64,14 @@ impl Shadow {
         }
     }
 
+    /// Whether a transaction is open that only reads.
+    pub(in crate::client) fn reads_only(&self) -> bool {
+        self.session.status() & status::IN_TRANS_READONLY != 0
+    }
+
     /// Whether a statement ends a transaction that only reads, and begins something else.
     pub(super) fn moves_on(&self, statement: &Statement) -> bool {
-        self.session.status() & status::IN_TRANS_READONLY != 0
-            && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. })
+        self.reads_only() && matches!(statement.act, Act::Begin(_) | Act::LockTables { .. })
     }
 
     /// An error is what the session itself brings about, or else something happened to it.
