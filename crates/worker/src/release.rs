@@ -176,10 +176,11 @@ impl Worker {
         // One that fails leaves its own error.
         let reads_warnings = outcome.error.is_none()
             && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
-        if !reads_warnings {
-            let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
-            let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
-            session.past.learn(statement, outcome, flavor, here);
+        let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
+        let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
+        match reads_warnings {
+            true => session.past.learn_counts(statement, outcome, flavor, here),
+            false => session.past.learn(statement, outcome, flavor, here),
         }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;

@@ -51,7 +51,7 @@ pub(crate) enum Trace {
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     /// What `ROW_COUNT()` gives.
-    row_count: Option<i64>,
+    row_count: i64,
     /// What `FOUND_ROWS()` gives.
     found_rows: Option<u64>,
     /// The connection that has it too, and its turn then.
@@ -90,8 +90,7 @@ impl Past {
     /// Whether all of it is known here, so that no connection is needed to tell it. `has_run`: a
     /// connection has it too.
     pub(crate) fn is_plain(&self, has_run: bool) -> bool {
-        let is_known = self.row_count.is_some() && self.found_rows.is_some();
-        (is_known || !has_run)
+        (self.found_rows.is_some() || !has_run)
             && self.warnings == 0
             && self.error.is_none()
             && self.fetched.is_none()
@@ -109,17 +108,7 @@ impl Past {
         flavor: Flavor,
         here: Option<(ConnId, u64)>,
     ) {
-        let analysis = statement.known.as_ref().map(|known| &known.analysis);
-        let is_one = analysis.is_none_or(|analysis| {
-            analysis.statements == 1 && analysis.kind != StatementKind::Call
-        });
-        self.row_count = match (&outcome.error, is_one) {
-            (Some(_), _) => Some(-1),
-            (None, true) if outcome.result_sets > 0 => Some(-1),
-            (None, true) => i64::try_from(outcome.affected_rows).ok(),
-            (None, false) => None,
-        };
-        self.learn_found_rows(statement, outcome, flavor, here);
+        self.learn_counts(statement, outcome, flavor, here);
         if let Some(gtid) = reported_gtid(outcome) {
             self.last_gtid = gtid;
         }
@@ -179,7 +168,7 @@ impl Past {
 
     /// The proxy has answered a command with an error of its own: a server would tell of that one.
     pub(crate) fn failed(&mut self, code: u16, sqlstate: &[u8; 5], text: &str) {
-        self.row_count = Some(-1);
+        self.row_count = -1;
         self.warnings = 0;
         self.again = None;
         let message = text.as_bytes().into();
@@ -224,7 +213,7 @@ impl Past {
         Recalled {
             connection_id: None,
             last_gtid: None,
-            row_count: self.row_count.or(Some(0)),
+            row_count: Some(self.row_count),
             found_rows: self.found_rows.or(Some(0)),
             warning_count: Some(warnings),
             error_count: Some(errors),

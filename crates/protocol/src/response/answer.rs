@@ -410,7 +410,7 @@ impl Relay {
         if self.stage == Stage::RowsAfterEof && !self.has_cursor(ok.status) {
             self.insert_eof(packet.header.seq, 0, pass);
         }
-        self.outcome.add_ok(&ok)?;
+        self.outcome.add_ok(&ok, is_eof)?;
         if ok.status & status::SESSION_STATE_CHANGED != 0 && !self.told.is_all() {
             self.tell(packet, &ok, is_eof, pass);
         } else if !self.is_changed(&ok, is_eof) {

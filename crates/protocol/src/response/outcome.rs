@@ -44,6 +44,9 @@ pub struct Outcome {
     pub warnings: u16,
     /// Affected rows, summed over the OK packets.
     pub affected_rows: u64,
+    /// What `ROW_COUNT()` is behind the last OK or final EOF packet: -1 behind rows. An error, which
+    /// makes it -1 as well, does not change this.
+    pub row_count: i64,
     /// The last insert id that was not 0; 0 for none.
     pub last_insert_id: u64,
     /// Rows over all result sets.
@@ -65,7 +68,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Takes over what an OK or final EOF packet says.
-    pub(super) fn add_ok(&mut self, ok: &OkPacket<'_>) -> Result<(), Malformed> {
+    pub(super) fn add_ok(&mut self, ok: &OkPacket<'_>, is_eof: bool) -> Result<(), Malformed> {
+        self.row_count = match is_eof {
+            true => -1,
+            false => i64::try_from(ok.affected_rows).unwrap_or(i64::MAX),
+        };
         self.status = Some(ok.status);
         self.warnings = ok.warnings;
         self.affected_rows = self.affected_rows.saturating_add(ok.affected_rows);

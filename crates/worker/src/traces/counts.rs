@@ -5,7 +5,7 @@
 //! MySQL's `UPDATE`, `DO` and `DELETE` of several tables leave what no reply tells.
 
 use trunkline_protocol::{packet::greeting::Flavor, response::Outcome};
-use trunkline_sql::analysis::{Analysis, Effect, StatementKind};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
 use super::Past;
 use crate::client::{Purpose, Statement};
@@ -47,9 +47,12 @@ impl FoundRows {
             {
                 Self::Counted
             }
+            // On MariaDB 0 without a table, and what was put there with one.
+            Kind::Select if says(&[b"INTO"]) && !says(&[b"FROM"]) => Self::Counted,
             Kind::Select | Kind::SelectForUpdate | Kind::Describe | Kind::ShowTableStatus => {
                 Self::Answer
             }
+            Kind::Show if digest_text.is_some_and(counts_conditions) => Self::Answer,
             Kind::Show if says(&SHOWN_WITHOUT_ROWS) => Self::Stays,
             Kind::Show => Self::Answer,
             // `ANALYZE` runs what it explains.
@@ -87,6 +90,15 @@ impl FoundRows {
     }
 }
 
+/// Whether it is a `GET DIAGNOSTICS`.
+fn gets_diagnostics(statement: &Statement) -> bool {
+    statement.known.as_ref().is_some_and(|known| {
+        known.analysis.kind == StatementKind::Unknown
+            && known.analysis.depends.contains(Depends::DIAGNOSTICS)
+            && has_first(&known.digest_text, b"GET")
+    })
+}
+
 /// What is shown without the rows of a table of `information_schema`.
 const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
     b"CREATE",
@@ -104,6 +116,12 @@ const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
     b"REPLICA",
     b"BINLOG",
 ];
+
+/// Whether it is a `SHOW COUNT(*) WARNINGS` or `ERRORS`, which is a `SELECT` in other words.
+fn counts_conditions(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.nth(1).is_some_and(|word| has_word(word, &[b"COUNT"]))
+}
 
 /// Whether a `DELETE` is of the form for one table.
 fn deletes_from_one(text: &[u8]) -> bool {
@@ -156,6 +174,25 @@ pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
 }
 
 impl Past {
+    /// Takes over what a statement did to `ROW_COUNT()` and `FOUND_ROWS()`. `here` as for
+    /// [`Past::learn`].
+    pub(crate) fn learn_counts(
+        &mut self,
+        statement: &Statement,
+        outcome: &Outcome,
+        flavor: Flavor,
+        here: Option<(trunkline_pool::ConnId, u64)>,
+    ) {
+        // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
+        let leaves_count = statement.purpose == Purpose::Prepare || gets_diagnostics(statement);
+        match &outcome.error {
+            Some(_) => self.row_count = -1,
+            None if leaves_count => {}
+            None => self.row_count = outcome.row_count,
+        }
+        self.learn_found_rows(statement, outcome, flavor, here);
+    }
+
     /// Takes over what a statement did to `FOUND_ROWS()`. `here` is the connection that ran it, if
     /// the session had that to itself, and its turn.
     pub(super) fn learn_found_rows(
@@ -223,6 +260,9 @@ mod tests {
         for text in ["INSERT INTO t VALUES (1)", "SET @x = 1", "SHOW CREATE TABLE t", "COMMIT"] {
             assert_eq!(of(text), FoundRows::Stays, "{text}");
         }
+        assert_eq!(of("SHOW COUNT ( * ) WARNINGS"), FoundRows::Answer);
+        assert_eq!(of("SHOW WARNINGS"), FoundRows::Stays);
+        assert_eq!(of("SELECT @@warning_count INTO @a"), FoundRows::Counted);
         assert_eq!(of("SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"), FoundRows::Counted);
         for text in ["SET @x = (SELECT 1)", "DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()"] {
             assert_eq!(of(text), FoundRows::Untold, "{text}");

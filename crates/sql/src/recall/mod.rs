@@ -3,6 +3,13 @@
 //!
 //! A server answers them for its connection, which may have served another session since.
 
+mod insert_id;
+mod item;
+mod show;
+
+pub use insert_id::{computes_values, mentions};
+pub use show::{ShowDiagnostics, show_diagnostics};
+
 use crate::{
     set::is_equals,
     token::{Keyword, Modes, Token, TokenKind, Tokens},
@@ -60,6 +67,9 @@ struct Question {
     is_item: bool,
     /// Whether it is an item that has a name of its own.
     is_named: bool,
+    /// The expression around it, from its first byte to behind its last, that is an item of the
+    /// select list and gives its text for a name.
+    expression: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +77,7 @@ enum Answer {
     ConnectionId(u32),
     Signed(i64),
     Unsigned(u64),
+    FoundRows(i64),
     Gtid(Gtid),
     /// The server's variable of this name for new sessions.
     Global(&'static str),
@@ -95,35 +106,55 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
         true => Recalled { connection_id: known.connection_id, ..Recalled::default() },
         false => *known,
     };
-    let questions = questions(Tokens::new(text, modes), &known);
+    let mut questions = questions(Tokens::new(text, modes), &known);
     let are_all_items = questions.iter().all(|question| question.is_item || question.is_named);
+    if reads_table || !are_all_items {
+        questions.retain(|question| !matches!(question.answer, Answer::ConnectionId(_)));
+    }
+    item::find_expressions(&mut questions, Tokens::new(text, modes));
+    answered(text, modes, &questions)
+}
+
+/// `text` with the answers in it; `None` if there are none.
+fn answered(text: &[u8], modes: &Modes, questions: &[Question]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() + 32);
     let mut at = 0;
-    for question in &questions {
-        let original = text.get(question.start..question.end)?;
-        let number = match question.answer {
-            Answer::ConnectionId(_) if reads_table || !are_all_items => continue,
-            Answer::ConnectionId(number) => format!("CAST({number} AS UNSIGNED)"),
-            Answer::Signed(number) => signed(number),
-            Answer::Unsigned(number) => unsigned(number),
-            Answer::Gtid((0, 0, 0)) => "''".to_owned(),
-            Answer::Gtid((domain, server, number)) => format!("'{domain}-{server}-{number}'"),
-            Answer::Global(name) => format!("@@GLOBAL.{name}"),
-        };
+    for (index, question) in questions.iter().enumerate() {
         out.extend_from_slice(text.get(at..question.start)?);
-        out.extend_from_slice(number.as_bytes());
+        out.extend_from_slice(question.answer.text(modes).as_bytes());
         if question.is_item {
-            out.extend_from_slice(b" AS `");
-            put_doubled(&mut out, original);
-            out.push(b'`');
+            put_name(&mut out, text.get(question.start..question.end)?);
         }
         at = question.end;
+        let next = questions.get(index + 1).map_or(usize::MAX, |next| next.start);
+        if let Some((start, end)) = question.expression.filter(|(_, end)| next >= *end) {
+            out.extend_from_slice(text.get(at..end)?);
+            put_name(&mut out, text.get(start..end)?);
+            at = end;
+        }
     }
     if at == 0 {
         return None;
     }
     out.extend_from_slice(text.get(at..)?);
     Some(out)
+}
+
+impl Answer {
+    /// As an expression of the type that the question has.
+    fn text(self, modes: &Modes) -> String {
+        match self {
+            Self::ConnectionId(number) => format!("CAST({number} AS UNSIGNED)"),
+            Self::Signed(number) => signed(number),
+            Self::Unsigned(number) => unsigned(number),
+            Self::FoundRows(number) if modes.flavor_mariadb => signed(number),
+            // MySQL warns of each one that it sees (1287).
+            Self::FoundRows(number) => format!("IF(0, FOUND_ROWS(), {})", signed(number)),
+            Self::Gtid((0, 0, 0)) => "''".to_owned(),
+            Self::Gtid((domain, server, number)) => format!("'{domain}-{server}-{number}'"),
+            Self::Global(name) => format!("@@GLOBAL.{name}"),
+        }
+    }
 }
 
 /// A number of 64 bits in SQL. MariaDB gives a cast the type that its argument is long enough for.
@@ -136,14 +167,16 @@ pub fn unsigned(number: u64) -> String {
     format!("CAST('{number:020}' AS UNSIGNED)")
 }
 
-/// A name as it stands between backticks.
-fn put_doubled(out: &mut Vec<u8>, name: &[u8]) {
+/// Names what stands before it.
+fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+    out.extend_from_slice(b" AS `");
     for byte in name {
         if *byte == b'`' {
             out.push(b'`');
         }
         out.push(*byte);
     }
+    out.push(b'`');
 }
 
 fn questions(mut tokens: Tokens<'_>, known: &Recalled) -> Vec<Question> {
@@ -182,6 +215,7 @@ fn questions(mut tokens: Tokens<'_>, known: &Recalled) -> Vec<Question> {
             answer,
             is_item: is_whole && ends,
             is_named: is_whole && next.is_some_and(|next| next.is_word(b"AS")),
+            expression: None,
         });
         previous = Some(last);
     }
@@ -242,7 +276,7 @@ fn question<'t>(
     let answer = match keyword.as_bytes() {
         b"CONNECTION_ID" => Answer::ConnectionId(known.connection_id?),
         b"ROW_COUNT" => Answer::Signed(known.row_count?),
-        b"FOUND_ROWS" => Answer::Signed(i64::try_from(known.found_rows?).ok()?),
+        b"FOUND_ROWS" => Answer::FoundRows(i64::try_from(known.found_rows?).ok()?),
         _ => return None,
     };
     let mut ahead = after.clone();
@@ -263,142 +297,6 @@ fn tracker_of(token: &Token<'_>) -> Option<&'static str> {
     TRACKERS.into_iter().find(|tracker| tracker.as_bytes() == name)
 }
 
-/// What a `SHOW WARNINGS` and its like asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShowDiagnostics {
-    /// `SHOW ERRORS`: only those of level `Error`.
-    pub errors_only: bool,
-    /// How many are asked for instead of themselves.
-    pub counts: bool,
-    /// How many are left out at the front.
-    pub offset: u64,
-    /// How many are shown at most.
-    pub limit: u64,
-}
-
-/// A longer `SHOW` is none of diagnostics.
-const SHOW_TOKENS_MAX: usize = 16;
-
-/// Reads `SHOW {WARNINGS | ERRORS} [LIMIT …]` and `SHOW COUNT(*) {WARNINGS | ERRORS}`; `None` for
-/// anything else.
-pub fn show_diagnostics(text: &[u8], modes: &Modes) -> Option<ShowDiagnostics> {
-    let mut tokens = Tokens::new(text, modes);
-    let is_end = |token: &Token<'_>| token.kind == TokenKind::Semicolon;
-    let mut all: Vec<Token<'_>> = tokens.by_ref().take(SHOW_TOKENS_MAX).collect();
-    let is_longer = !tokens.by_ref().all(|token| is_end(&token));
-    if is_longer || tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() {
-        return None;
-    }
-    while all.last().is_some_and(is_end) {
-        all.pop();
-    }
-    let (first, rest) = all.split_first()?;
-    if !first.is_word(b"SHOW") {
-        return None;
-    }
-    let (counts, rest) = match rest {
-        [count, open, star, close, rest @ ..]
-            if count.is_word(b"COUNT")
-                && open.kind == TokenKind::Open
-                && star.text == b"*"
-                && close.kind == TokenKind::Close =>
-        {
-            (true, rest)
-        }
-        rest => (false, rest),
-    };
-    let (what, rest) = rest.split_first()?;
-    let errors_only = what.is_word(b"ERRORS");
-    if !errors_only && !what.is_word(b"WARNINGS") {
-        return None;
-    }
-    let number = |token: &Token<'_>| std::str::from_utf8(token.text).ok()?.parse().ok();
-    let (offset, limit) = match rest {
-        [] => (0, u64::MAX),
-        [word, count] if word.is_word(b"LIMIT") && !counts => (0, number(count)?),
-        [word, offset, comma, count]
-            if word.is_word(b"LIMIT") && comma.kind == TokenKind::Comma && !counts =>
-        {
-            (number(offset)?, number(count)?)
-        }
-        [word, count, by, offset] if word.is_word(b"LIMIT") && by.is_word(b"OFFSET") && !counts => {
-            (number(offset)?, number(count)?)
-        }
-        _ => return None,
-    };
-    Some(ShowDiagnostics { errors_only, counts, offset, limit })
-}
-
-/// Whether an `INSERT` or `REPLACE` can have been given an AUTO_INCREMENT value by something that
-/// is no literal. `digest_text` is the statement's digest, where literals are `?`.
-pub fn computes_values(digest_text: &[u8]) -> bool {
-    let harmless: [&[u8]; 12] = [
-        b"VALUES",
-        b"VALUE",
-        b"NULL",
-        b"DEFAULT",
-        b"TRUE",
-        b"FALSE",
-        b"NOW",
-        b"CURRENT_TIMESTAMP",
-        b"UTC_TIMESTAMP",
-        b"CURDATE",
-        b"CURTIME",
-        b"UUID",
-    ];
-    let tokens = Tokens::new(digest_text, &Modes::default());
-    let values = tokens.skip_while(|token| {
-        !token.is_word(b"VALUES") && !token.is_word(b"VALUE") && !token.is_word(b"SELECT")
-    });
-    let mut is_empty = true;
-    for token in values {
-        is_empty = false;
-        let is_plain = match token.kind {
-            TokenKind::Parameter
-            | TokenKind::Comma
-            | TokenKind::Dot
-            | TokenKind::Open
-            | TokenKind::Close
-            | TokenKind::Semicolon
-            | TokenKind::Number => true,
-            TokenKind::Word => harmless.contains(&token.keyword().as_bytes()),
-            _ => false,
-        };
-        if !is_plain {
-            return true;
-        }
-    }
-    // `INSERT … SET`, `INSERT … TABLE`, a digest that was cut off.
-    is_empty
-}
-
-/// Whether `bytes`, a statement with its literals or the parameters of a prepared one, may hold
-/// `number`: as decimal digits, or as an integer of the smallest size that takes it or a larger
-/// one, or as a floating-point number.
-pub fn mentions(bytes: &[u8], number: u64) -> bool {
-    let digits = number.to_string();
-    let is_number_there = memchr::memmem::find_iter(bytes, &digits).any(|at| {
-        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-        let after = bytes.get(at + digits.len());
-        !before.is_some_and(|byte| matches!(byte, b'1'..=b'9'))
-            && !after.is_some_and(u8::is_ascii_digit)
-    });
-    let has = |wanted: &[u8]| memchr::memmem::find(bytes, wanted).is_some();
-    let size = match number {
-        0..=0xFF => 1,
-        0x100..=0xFFFF => 2,
-        0x1_0000..=0xFFFF_FFFF => 4,
-        0x1_0000_0000.. => 8,
-    };
-    let is_written_otherwise = has(b"0x") || has(b"0X") || has(b"x'") || has(b"X'");
-    #[expect(clippy::cast_precision_loss, reason = "what a driver would have done")]
-    let float = (number as f64).to_le_bytes();
-    is_number_there
-        || is_written_otherwise
-        || has(number.to_le_bytes().get(..size).unwrap_or_default())
-        || has(&float)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,7 +312,8 @@ mod tests {
     };
 
     fn check(text: &str, expected: Option<&str>) {
-        let recalled = recall(text.as_bytes(), &Modes::default(), &KNOWN);
+        let modes = Modes { flavor_mariadb: true, ..Modes::default() };
+        let recalled = recall(text.as_bytes(), &modes, &KNOWN);
         let recalled = recalled.map(|text| String::from_utf8(text).expect("utf-8"));
         assert_eq!(recalled.as_deref(), expected, "{text}");
     }
@@ -447,7 +346,25 @@ mod tests {
                 "SET @@session_track_schema = 1, session_track_system_variables = \
                  IF(LOCATE('*', @@GLOBAL.session_track_system_variables) > 0, 'a', 'b')",
             ),
-            ("SELECT ROW_COUNT() + 1", "SELECT CAST('-0000000000000000001' AS SIGNED) + 1"),
+            (
+                "SELECT ROW_COUNT() + 1",
+                "SELECT CAST('-0000000000000000001' AS SIGNED) + 1 AS `ROW_COUNT() + 1`",
+            ),
+            (
+                "SELECT DISTINCT 1, @@last_gtid = '' , ROW_COUNT() < @@error_count n FROM t",
+                "SELECT DISTINCT 1, '0-1-25' = '' AS `@@last_gtid = ''` , \
+                 CAST('-0000000000000000001' AS SIGNED) < \
+                 CAST('00000000000000000001' AS UNSIGNED) n FROM t",
+            ),
+            (
+                "SELECT IF(ROW_COUNT(), ROW_COUNT(), 2)",
+                "SELECT IF(CAST('-0000000000000000001' AS SIGNED), \
+                 CAST('-0000000000000000001' AS SIGNED), 2) AS `IF(ROW_COUNT(), ROW_COUNT(), 2)`",
+            ),
+            (
+                "SELECT (SELECT @@last_gtid)",
+                "SELECT (SELECT '0-1-25' AS `@@last_gtid`) AS `(SELECT @@last_gtid)`",
+            ),
             (
                 "INSERT INTO t VALUES (1, ROW_COUNT())",
                 "INSERT INTO t VALUES (1, CAST('-0000000000000000001' AS SIGNED))",
@@ -482,6 +399,14 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_warns_of_found_rows_sees_it() {
+        let recalled = recall(b"SELECT FOUND_ROWS()", &Modes::default(), &KNOWN);
+        let expected = b"SELECT IF(0, FOUND_ROWS(), CAST('00000000000000000003' AS SIGNED)) \
+            AS `FOUND_ROWS()`";
+        assert_eq!(recalled.as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
     fn what_is_no_question_stays() {
         for text in [
             "SELECT 'ROW_COUNT()'",
@@ -497,53 +422,5 @@ mod tests {
         ] {
             check(text, None);
         }
-    }
-
-    #[test]
-    fn every_form_of_show_warnings_is_read() {
-        let read = |text: &str| show_diagnostics(text.as_bytes(), &Modes::default());
-        let of = |errors_only, counts, offset, limit| {
-            Some(ShowDiagnostics { errors_only, counts, offset, limit })
-        };
-        assert_eq!(read("show warnings;"), of(false, false, 0, u64::MAX));
-        assert_eq!(read("SHOW ERRORS LIMIT 2"), of(true, false, 0, 2));
-        assert_eq!(read("SHOW WARNINGS LIMIT 1, 5"), of(false, false, 1, 5));
-        assert_eq!(read("SHOW WARNINGS LIMIT 5 OFFSET 1"), of(false, false, 1, 5));
-        assert_eq!(read("SHOW COUNT(*) ERRORS"), of(true, true, 0, u64::MAX));
-        for text in ["SHOW TABLES", "SHOW WARNINGS; SELECT 1", "SHOW WARNINGS LIMIT x", "SELECT 1"]
-        {
-            assert_eq!(read(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn only_literals_are_not_computed() {
-        for (text, expected) in [
-            ("INSERT INTO t (a, b) VALUES (?, ?)", false),
-            ("INSERT INTO t VALUES (?,NOW()),(?,DEFAULT)", false),
-            ("INSERT INTO t VALUES (?,?),...", false),
-            ("INSERT INTO t VALUES (? + ?)", true),
-            ("INSERT INTO t SELECT ?", true),
-            ("INSERT INTO t SET a = ?", true),
-            ("INSERT INTO t VALUES (?) ON DUPLICATE KEY UPDATE a = ?", true),
-            ("INSERT INTO t VALUES (f(?))", true),
-        ] {
-            assert_eq!(computes_values(text.as_bytes()), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_number_is_found_however_it_is_written() {
-        for (text, number, expected) in [
-            (&b"INSERT INTO t VALUES (50, 1)"[..], 50, true),
-            (b"INSERT INTO t VALUES ('0050', 1)", 50, true),
-            (b"INSERT INTO t VALUES (150, 501)", 50, false),
-            (b"INSERT INTO t VALUES (0x32)", 50, true),
-            (b"\x39\x30\x00\x00", 0x3039, true),
-            (b"INSERT INTO t VALUES ('text')", 70_000, false),
-        ] {
-            assert_eq!(mentions(text, number), expected, "{text:?} {number}");
-        }
-        assert!(mentions(&12_345_678_f64.to_le_bytes(), 12_345_678));
     }
 }
