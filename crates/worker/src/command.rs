@@ -374,7 +374,7 @@ impl Worker {
         if !known.is_ordinary && self.answer_itself(id, &known, text) {
             return;
         }
-        let Some(own) = self.prove_at_home(id, &known, frames) else { return };
+        let Some(own) = self.prove_at_home(id, &known, Asking::Query, frames) else { return };
         let routed = self.route_text(id, &known, text, Asking::Query, &modes, own);
         let Routed { route, orders, rewritten, server, proven } = routed;
         let mut text_len = text.len();

@@ -18,6 +18,7 @@ use crate::{
     action::CatalogAsk,
     analysis::Known,
     client::{Phase, Session, Statement},
+    route::Asking,
 };
 
 /// Places that one statement's proofs are remembered for.
@@ -93,9 +94,14 @@ pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
     }
 }
 
-fn place_of(session: &Session, group: HostgroupId) -> Place<'_> {
-    let schema = match &session.state.schema {
-        Schema::Named(name) => Some(&**name),
+/// Where the names of a statement are looked for.
+fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) -> Place<'a> {
+    let schema = match asking {
+        Asking::Query | Asking::Prepare => &session.state.schema,
+        Asking::Execute(schema) => schema,
+    };
+    let schema = match schema {
+        Schema::Named(name) => Some(&name[..]),
         Schema::None | Schema::Unknown => None,
     };
     Place { group, schema }
@@ -140,14 +146,15 @@ impl Worker {
         &mut self,
         id: ClientId,
         known: &Known,
+        asking: Asking<'_>,
         hostgroup: HostgroupId,
     ) -> Proven {
         let group = self.group_of(hostgroup);
-        if let Some(proven) = self.proven_before(id, known, group) {
+        if let Some(proven) = self.proven_before(id, known, asking, group) {
             return proven;
         }
         let version = self.shared.catalog().version();
-        let Some(judged) = self.judge_in(id, known, group) else {
+        let Some(judged) = self.judge_in(id, known, asking, group) else {
             return Proven { group, proof: Proof::NOTHING, version };
         };
         self.ask_names(id, judged.due, None);
@@ -156,20 +163,33 @@ impl Worker {
     }
 
     /// A proof that is remembered of a statement, or needs no names.
-    fn proven_before(&self, id: ClientId, known: &Known, group: HostgroupId) -> Option<Proven> {
+    fn proven_before(
+        &self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        group: HostgroupId,
+    ) -> Option<Proven> {
         let catalog = self.shared.catalog();
         let version = catalog.version();
         if known.analysis.references.tables.is_empty() || has_plant!(self, ViewIsTable) {
             return Some(Proven { group, proof: known.nameless, version });
         }
         let session = self.clients.get(id)?.session.as_deref()?;
-        let proof = known.proofs.find(place_of(session, group), version, self.now.ms())?;
+        let place = place_of(session, asking, group);
+        let proof = known.proofs.find(place, version, self.now.ms())?;
         Some(Proven { group, proof, version })
     }
 
-    fn judge_in(&self, id: ClientId, known: &Known, group: HostgroupId) -> Option<Judgement> {
+    fn judge_in(
+        &self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        group: HostgroupId,
+    ) -> Option<Judgement> {
         let session = self.clients.get(id)?.session.as_deref()?;
-        let place = place_of(session, group);
+        let place = place_of(session, asking, group);
         let judged = prove(&known.analysis, place, self.shared.catalog(), self.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
             known.proofs.remember(place, &judged);
@@ -183,18 +203,19 @@ impl Worker {
         &mut self,
         id: ClientId,
         known: &Known,
+        asking: Asking<'_>,
         frames: &[u8],
     ) -> Option<Proven> {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_deref_mut());
         let Some(session) = session else {
-            return Some(self.proof_at(id, known, HostgroupId::default()));
+            return Some(self.proof_at(id, known, asking, HostgroupId::default()));
         };
         let default = session.user.default_hostgroup;
         let has_waited = std::mem::take(&mut session.has_asked_names);
         let group = self.group_of(default);
-        match self.proven_before(id, known, group) {
+        match self.proven_before(id, known, asking, group) {
             Some(proven) => Some(proven),
-            None => self.prove_or_wait(id, known, frames, (group, has_waited)),
+            None => self.prove_or_wait(id, known, asking, frames, (group, has_waited)),
         }
     }
 
@@ -204,11 +225,12 @@ impl Worker {
         &mut self,
         id: ClientId,
         known: &Known,
+        asking: Asking<'_>,
         frames: &[u8],
         (group, has_waited): (HostgroupId, bool),
     ) -> Option<Proven> {
         let version = self.shared.catalog().version();
-        let Some(judged) = self.judge_in(id, known, group) else {
+        let Some(judged) = self.judge_in(id, known, asking, group) else {
             return Some(Proven { group, proof: Proof::NOTHING, version });
         };
         let proven = Proven { group, proof: judged.proof, version };

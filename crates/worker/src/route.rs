@@ -6,7 +6,7 @@ use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::status;
 use trunkline_rules::{Answer, Question};
-use trunkline_session::tracker::PinReason;
+use trunkline_session::tracker::{PinReason, Schema};
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, TableAccess, TransactionEffect},
     hint::Hints,
@@ -59,13 +59,14 @@ pub(crate) struct Routed {
 
 /// What the statement is asked about for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asking {
+pub(crate) enum Asking<'a> {
     /// It is to run.
     Query,
     /// It is to be prepared.
     Prepare,
-    /// It was prepared, and is to run.
-    Execute,
+    /// It was prepared, and is to run: in the schema where that was, whatever the session has
+    /// chosen since.
+    Execute(&'a Schema),
 }
 
 /// What rules say of a statement.
@@ -85,7 +86,7 @@ impl Worker {
         id: ClientId,
         known: &Rc<Known>,
         text: &[u8],
-        asking: Asking,
+        asking: Asking<'_>,
         modes: &Modes,
         own: Proven,
     ) -> Routed {
@@ -100,7 +101,7 @@ impl Worker {
             return Routed { route, orders, rewritten, server: None, proven };
         }
         let own = match &rewritten {
-            Some(rewritten) => self.proof_at(id, &rewritten.known, own.group),
+            Some(rewritten) => self.proof_at(id, &rewritten.known, asking, own.group),
             None => own,
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
@@ -127,7 +128,7 @@ impl Worker {
         });
         let proven = match hostgroup_of(&route) {
             // The servers of another group may have other tables.
-            Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, to),
+            Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, asking, to),
             Some(_) | None => own,
         };
         Routed { route, orders, rewritten, server, proven }
@@ -139,7 +140,7 @@ impl Worker {
         id: ClientId,
         known: &Known,
         text: &[u8],
-        asking: Asking,
+        asking: Asking<'_>,
         orders: &mut Orders,
     ) -> Ruling {
         let snapshot = &self.snapshot;
@@ -163,7 +164,7 @@ impl Worker {
                 digest: snapshot.settings.query_digests.then_some(known.digest),
                 digest_text: &known.digest_text,
                 query: text,
-                may_rewrite: asking != Asking::Execute,
+                may_rewrite: !matches!(asking, Asking::Execute(_)),
                 chance: self.chance,
             };
             let decision = self.decisions.decide(&snapshot.rules, &question, &mut self.rule_hits);

@@ -20,3 +20,8 @@ fn names_that_share_a_digest_are_told_apart() -> Result<()> {
     let settings = "query_digests_no_digits = true";
     holds(Scene { settings, ..SPLIT }, include_str!("cases/names_with_digits.txt"))
 }
+
+#[test]
+fn a_prepared_statements_names_are_those_of_its_own_schema() -> Result<()> {
+    holds(SPLIT, include_str!("cases/prepared_elsewhere.txt"))
+}

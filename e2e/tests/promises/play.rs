@@ -149,6 +149,8 @@ struct Side<'a> {
     schema: &'a str,
     round: u32,
     sessions: BTreeMap<char, Wire>,
+    /// What sessions keep prepared.
+    kept: BTreeMap<char, Vec<u8>>,
     roots: Vec<SqlClient>,
 }
 
@@ -160,8 +162,8 @@ impl<'a> Side<'a> {
         schema: &'a str,
         round: u32,
     ) -> Side<'a> {
-        let (sessions, roots) = (BTreeMap::new(), Vec::new());
-        Side { servers, scene, endpoint, schema, round, sessions, roots }
+        let (sessions, kept, roots) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Side { servers, scene, endpoint, schema, round, sessions, kept, roots }
     }
 
     fn scene_servers(&self) -> &'a [Arc<Server>] {
@@ -259,6 +261,19 @@ impl<'a> Side<'a> {
         Ok(match how {
             How::Text => all(&query(wire, text), Form::Text),
             How::Prepared => all(&prepared(wire, text), Form::Binary),
+            How::Prepare => {
+                let made = wire.exchange(code::STMT_PREPARE, &bytes(text), Shape::Prepare)?;
+                let Some([0, id @ ..]) = made.get(4..9) else {
+                    return Ok(all(&wire.outcomes(&made)?, Form::Binary));
+                };
+                self.kept.insert(letter, id.to_vec());
+                String::new()
+            }
+            How::Execute => {
+                let id = self.kept.get(&letter).context("nothing is kept")?;
+                let answer = wire.exchange(code::STMT_EXECUTE, &execution(id), Shape::Results)?;
+                all(&wire.outcomes(&answer)?, Form::Binary)
+            }
             How::Kind => kind(&query(wire, text)),
             How::Unlooked => {
                 query(wire, text);

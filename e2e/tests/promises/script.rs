@@ -9,6 +9,8 @@
 //! | `setup: SQL` | run by root in the case's schema, on every server; above all cases: for each |
 //! | `A: SQL` | session A sends a text; all that it answers is compared |
 //! | `A! SQL` | the same as a prepared statement: prepared, run and closed by command |
+//! | `A^ SQL` | prepared by command and kept, until the session's next `A^` |
+//! | `A$` | what the session keeps is run by command; all that it answers is compared |
 //! | `A? SQL` | a text, of whose answer only the kind is compared: OK, rows or error |
 //! | `A~ SQL` | a text, of whose answer nothing is compared |
 //! | `A> SQL` | a text is sent and its answer not waited for |
@@ -68,6 +70,8 @@ pub enum Act {
 pub enum How {
     Text,
     Prepared,
+    Prepare,
+    Execute,
     Kind,
     Unlooked,
     Send,
@@ -127,7 +131,7 @@ fn lines(text: &str) -> Vec<(usize, String)> {
 
 /// The head of a line, up to its sign, and the rest.
 fn split(line: &str) -> Result<(&str, &str)> {
-    let end = line.find([':', '!', '?', '~', '>', '*', '<', '@']).context("no sign")?;
+    let end = line.find([':', '!', '^', '$', '?', '~', '>', '*', '<', '@']).context("no sign")?;
     let (head, rest) = line.split_at(end + 1);
     Ok((head, rest.trim()))
 }
@@ -162,6 +166,8 @@ fn session(head: &str) -> Result<Act> {
     let how = match sign {
         ':' => How::Text,
         '!' => How::Prepared,
+        '^' => How::Prepare,
+        '$' => How::Execute,
         '?' => How::Kind,
         '~' => How::Unlooked,
         '>' => How::Send,

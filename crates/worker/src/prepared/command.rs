@@ -109,7 +109,7 @@ impl Worker {
             return self.refuse_prepare(id, 1461, b"42000", &text);
         }
         let stmt_id = stmts.next_id();
-        let own = self.proof_at(id, &known, self.home_of(id));
+        let own = self.proof_at(id, &known, Asking::Prepare, self.home_of(id));
         let routed = self.route_text(id, &known, text, Asking::Prepare, &modes, own);
         let Routed { route, mut orders, rewritten, server, .. } = routed;
         // A rule's answer, and its delay, are for those who run it.
@@ -210,9 +210,9 @@ impl Worker {
             stmt.types = Some(types.into());
         }
         let entry = Rc::clone(&stmt.entry);
-        let Some(own) = self.prove_at_home(id, &entry.known, frames) else { return };
+        let asking = Asking::Execute(&entry.reading.schema);
+        let Some(own) = self.prove_at_home(id, &entry.known, asking, frames) else { return };
         let Some(modes) = self.modes(id) else { return };
-        let asking = Asking::Execute;
         let routed = self.route_text(id, &entry.known, &entry.text, asking, &modes, own);
         let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
