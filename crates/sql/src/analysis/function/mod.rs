@@ -179,6 +179,8 @@ pub(super) fn meaning(upper: &[u8], is_mariadb: bool) -> Option<Meaning> {
         b"ROW_COUNT" => Meaning::Past(Depends::ROW_COUNT),
         b"FOUND_ROWS" => Meaning::Past(Depends::FOUND_ROWS),
         b"CONNECTION_ID" => Meaning::Past(Depends::CONNECTION_ID),
+        // In an XPath `$@name` is a user variable.
+        b"EXTRACTVALUE" | b"UPDATEXML" => Meaning::Past(Depends::USER_VARIABLE_READ),
         b"GET_LOCK" => Meaning::Lock,
         b"RELEASE_LOCK" | b"RELEASE_ALL_LOCKS" => Meaning::Unlock,
         // `DEFAULT(column)` computes the column's default, which may be the next of a sequence.
