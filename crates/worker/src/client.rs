@@ -181,6 +181,9 @@ pub(crate) struct Session {
     pub soiled: Vec<ConnId>,
     /// Whether its command under way has waited for what its names mean.
     pub has_asked_names: bool,
+    /// Its transaction, which only reads, has left a reader and begins anew before the next
+    /// statement.
+    pub begins_read_only: bool,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }

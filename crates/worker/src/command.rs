@@ -518,6 +518,7 @@ impl Worker {
         session.prepared = ClientStmts::default();
         let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
+        session.begins_read_only = false;
         session.last_conn = None;
         session.insert_conn = None;
         session.past = Past::default();

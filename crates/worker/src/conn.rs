@@ -72,6 +72,9 @@ pub(crate) struct Conn {
     pub turn: u64,
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
     pub schemas_defined: u64,
+    /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
+    /// connection may have logged in with fewer rights.
+    pub accepted_sets: Vec<u64>,
     /// Why it is not proven clean, if it is not.
     pub dirt: Option<Dirt>,
     /// The turn in which it got dirty.
@@ -96,7 +99,22 @@ pub(crate) struct Conn {
 /// The turn of conditions that are no session's of this worker.
 pub(crate) const OTHERS_TURN: u64 = u64::MAX;
 
+/// `SET` texts of one connection that are remembered.
+const ACCEPTED_SETS_MAX: usize = 16;
+
 impl Conn {
+    /// Remembers that the server accepted this `SET`.
+    pub(crate) fn remember_set(&mut self, text: u64) {
+        if self.accepted_sets.last() == Some(&text) {
+            return;
+        }
+        self.accepted_sets.retain(|known| *known != text);
+        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.accepted_sets.remove(0);
+        }
+        self.accepted_sets.push(text);
+    }
+
     /// Whether its server may tell warnings and errors of sessions that had it before.
     pub(crate) fn keeps_others_conditions(&self) -> bool {
         self.flavor == Flavor::MariaDb && self.conditions_turn.is_some_and(|turn| turn != self.turn)

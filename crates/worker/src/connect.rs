@@ -108,6 +108,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            accepted_sets: Vec::new(),
             dirt: None,
             soiled_turn: 0,
             kept_schema: None,
@@ -190,6 +191,7 @@ impl Worker {
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
+        conn.accepted_sets = Vec::new();
         conn.was_reset();
         conn.conditions_turn = None;
         conn.turn += 1;

@@ -22,8 +22,8 @@ use crate::{
 /// `COM_RESET_CONNECTION`.
 pub(crate) const RESET: &[u8] = &[0x1F];
 
-/// What [`Worker::proven`](crate::Worker) remembers of a server that has carried out a reset.
-const RESET_PROOF: u64 = 0x7265_7365_7400;
+/// In place of the hash of a `SET`, where a reset is waited for.
+pub(crate) const RESET_PROOF: u64 = 0x7265_7365_7400;
 
 /// Why a connection is not proven clean. What ends with the connection only is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl Worker {
         if let Some(Dirt::Reset(reason)) = conn.dirt.take() {
             self.stats.counters.connection_reset(reason);
         }
-        let is_known = self.proven.contains(&(conn.slot, RESET_PROOF));
+        let is_known = self.resetting.contains(&conn.slot);
         if has_plant!(self, ResetForgotten) {
             return false;
         }

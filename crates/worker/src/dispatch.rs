@@ -22,13 +22,11 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Session, Stage},
     conn::{Conn, InFlight, Owner},
+    dirt::RESET_PROOF,
     held::sets_next_transaction,
     hidden::may_read_past,
     prepared::{self, put_statement},
 };
-
-/// Remembered `SET` statements; more than that and all are proven again.
-const PROVEN_MAX: usize = 16_384;
 
 /// Appends a `COM_INIT_DB` packet.
 pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
@@ -162,8 +160,8 @@ impl Worker {
     }
 
     /// Whether the statement must not go out before the state is confirmed. A read may: its
-    /// reply is dropped if the state was refused. So may any statement behind a `SET` that this
-    /// server has accepted before.
+    /// reply is dropped if the state was refused. So may any statement behind a `SET` that the
+    /// server has accepted on this connection before.
     fn waits_for_sync(
         &self,
         id: ClientId,
@@ -181,7 +179,7 @@ impl Worker {
         };
         // The one that it had before its reset is still its, and can't be refused.
         let chooses_schema = sync.schema.is_some() && sync.schema != conn.kept_schema;
-        let is_proven = proof.is_none_or(|proof| self.proven.contains(&(conn.slot, proof)));
+        let is_proven = proof.is_none_or(|proof| conn.accepted_sets.contains(&proof));
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
@@ -230,15 +228,16 @@ impl Worker {
         self.touch_server(conn_id);
     }
 
-    /// A server accepted this `SET`.
+    /// A server accepted this `SET`, or a reset.
     pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
-        let Some(slot) = self.slot_of(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        if self.proven.len() >= PROVEN_MAX {
-            self.proven.clear();
+        if set == RESET_PROOF {
+            self.resetting.insert(conn.slot);
+        } else {
+            conn.remember_set(set);
         }
-        self.proven.insert((slot, set));
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
@@ -252,6 +251,7 @@ impl Worker {
         }
         self.make_way(id, conn_id);
         self.run_again(id, conn_id);
+        self.begin_read_only(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };

@@ -212,8 +212,8 @@ impl Worker {
         text: &str,
     ) {
         self.stats.counters.sessions_not_synchronised += 1;
-        if let (Some(slot), Some(set)) = (self.slot_of(conn_id), set) {
-            self.proven.remove(&(slot, set));
+        if let (Some(conn), Some(set)) = (self.conns.get_mut(conn_id), set) {
+            conn.accepted_sets.retain(|known| *known != set);
         }
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
         let had_state = session.is_some_and(|session| {
@@ -316,7 +316,7 @@ impl Worker {
     /// Forgets a removed server once its last connection has gone.
     pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
         if self.pool.sweep(slot) {
-            self.proven.retain(|(known, _)| *known != slot);
+            self.resetting.remove(&slot);
         }
     }
 }

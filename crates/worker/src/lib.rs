@@ -51,6 +51,7 @@ mod proof;
 
 mod orders;
 mod rewrite;
+mod read_only;
 mod route;
 mod split;
 

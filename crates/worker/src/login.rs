@@ -318,6 +318,7 @@ impl Worker {
             reading: Default::default(),
             soiled: Vec::new(),
             has_asked_names: false,
+            begins_read_only: false,
             lost: None,
             user,
         };

@@ -307,6 +307,7 @@ impl Worker {
             reading: Reading::default(),
             soiled: Vec::new(),
             has_asked_names: false,
+            begins_read_only: false,
             lost: None,
             state: self.states.intern(state),
         }))

@@ -62,6 +62,7 @@ struct MovedSession {
     status: u16,
     next_flag: u32,
     accepted_sets: Vec<u64>,
+    begins_read_only: bool,
     stmts: MovedStmts,
 }
 
@@ -158,6 +159,7 @@ impl Worker {
                 status: session.status,
                 next_flag: session.next_flag,
                 accepted_sets: session.accepted_sets,
+                begins_read_only: session.begins_read_only,
                 stmts: session.prepared.pack(),
             },
         });
@@ -197,6 +199,7 @@ impl Worker {
             reading: Default::default(),
             soiled: Vec::new(),
             has_asked_names: false,
+            begins_read_only: session.begins_read_only,
             lost: None,
         };
         self.unpack_stmts(&mut own, session.stmts);

@@ -4,11 +4,10 @@ use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
-use trunkline_protocol::packet::status;
 use trunkline_rules::{Answer, Question};
 use trunkline_session::tracker::{PinReason, Schema};
 use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect, TableAccess, TransactionEffect},
+    analysis::{Analysis, Depends, Effect},
     hint::Hints,
     token::Modes,
 };
@@ -105,6 +104,7 @@ impl Worker {
             None => own,
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
+        let own = self.within_transaction(id, own, &known.analysis);
         self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         let mut server = None;
@@ -121,8 +121,8 @@ impl Worker {
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
-            if !known.is_ordinary && hostgroup.is_none() && asking != Asking::Prepare {
-                self.leave_reader(id, &known.analysis);
+            if hostgroup.is_none() && asking != Asking::Prepare {
+                self.leave_reader(id, &known.analysis, own.proof);
             }
             self.route_decided(id, hostgroup, Some(&known), own.proof.reads)
         });
@@ -221,31 +221,6 @@ impl Worker {
     /// Decides for a command without a text: as for one that may write.
     pub(crate) fn route_plain(&mut self, id: ClientId) -> Route {
         self.route_decided(id, None, None, false)
-    }
-
-    /// A transaction that only reads, on a reader, ends with what begins another that may write,
-    /// locks tables or commits by itself: that is for the writer. Nothing is lost
-    /// with it, so that the reset of its connection is as good as a `COMMIT`.
-    fn leave_reader(&mut self, id: ClientId, analysis: &Analysis) {
-        if !ends_for_writer(analysis) {
-            return;
-        }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return };
-        let group = self.snapshot.writer_group(session.user.default_hostgroup);
-        let readers = group.map(|group| group.reader_hostgroup);
-        let reads_only = session.status & status::IN_TRANS_READONLY != 0;
-        let is_left = |lease: &Lease| {
-            Some(lease.hostgroup) == readers
-                && lease.pins.has(PinReason::Transaction)
-                && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
-        };
-        let Some(place) = session.leases.iter().position(is_left).filter(|_| reads_only) else {
-            return;
-        };
-        let lease = session.leases.remove(place);
-        session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
-        self.free_lease(&lease);
     }
 
     fn route_decided(
@@ -375,29 +350,6 @@ fn holds_reads_only(lease: &Lease) -> bool {
 }
 
 /// Whether it is a count or a warning that a read left.
-fn is_of_reads(reason: PinReason) -> bool {
+pub(crate) fn is_of_reads(reason: PinReason) -> bool {
     matches!(reason, PinReason::FoundRows | PinReason::Warnings)
-}
-
-/// Whether a text ends what is open, and what it does then may need the writer.
-fn ends_for_writer(analysis: &Analysis) -> bool {
-    use TransactionEffect as Tx;
-    if analysis.effects.contains(&Effect::LockTables) {
-        return true;
-    }
-    if analysis.statements == 1 {
-        let transaction = analysis.transaction;
-        return matches!(transaction, Tx::Begin { read_only: false, .. } | Tx::ImplicitCommit);
-    }
-    // Of several statements those behind the end may write, unless all are known to read.
-    let references = &analysis.references;
-    let reads = references.tables.iter().all(|table| table.access == TableAccess::Read);
-    analysis.effects.iter().any(|effect| match effect {
-        Effect::Transaction(Tx::Begin { read_only, .. }) => !read_only,
-        Effect::Transaction(Tx::ImplicitCommit | Tx::SetAutocommit(_)) => true,
-        Effect::Transaction(Tx::Commit { .. } | Tx::Rollback { .. }) => {
-            !references.is_whole || !reads
-        }
-        _ => false,
-    })
 }

@@ -120,8 +120,8 @@ pub struct Worker {
     pub(crate) schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
     /// Names that a statement has waited for in vain.
     pub(crate) unanswered: HashSet<Name, FixedState>,
-    /// Hashes of `SET` statements that a server has accepted before.
-    pub(crate) proven: HashSet<(SlotId, u64), FixedState>,
+    /// Servers that have carried out a reset.
+    pub(crate) resetting: HashSet<SlotId, FixedState>,
     /// Other workers that asked for an idle connection to a server.
     pub(crate) asked: VecDeque<Ask>,
     pub(crate) asked_peers_ms: HashMap<ServerKey, u64, FixedState>,
@@ -223,7 +223,7 @@ impl Worker {
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
             unanswered: HashSet::with_hasher(FixedState::default()),
-            proven: HashSet::with_hasher(FixedState::default()),
+            resetting: HashSet::with_hasher(FixedState::default()),
             asked: VecDeque::new(),
             asked_peers_ms: HashMap::with_hasher(FixedState::default()),
             sweep_ms: 0,

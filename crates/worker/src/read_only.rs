@@ -1,0 +1,151 @@
+//! Transactions that only read, on a reader: they stay there as long as all that is said in them is
+//! proven to read.
+//!
+//! What ends such a transaction for something that may write goes to the writer. What may act from
+//! within (a lock that is taken by name, a view that calls what is not known, an `INSERT` that is
+//! to be refused) takes the transaction with it: it begins anew on the writer, in the same write,
+//! and what is read from then on is what is there by then.
+
+use trunkline_catalog::{Hidden, Proof};
+use trunkline_pool::ConnId;
+use trunkline_protocol::packet::status;
+use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::{
+    Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect,
+};
+
+use crate::{
+    ClientId, Worker,
+    client::{Lease, Phase},
+    conn::{InFlight, Owner},
+    dispatch::put_own_query,
+    proof::Proven,
+    route::is_of_reads,
+};
+
+const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
+
+impl Worker {
+    /// A transaction that only reads, on a reader, ends with what begins another that may write,
+    /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
+    /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
+    pub(crate) fn leave_reader(&mut self, id: ClientId, analysis: &Analysis, proof: Proof) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let only_reads = |status: u16| status & status::IN_TRANS_READONLY != 0;
+        let Some(session) = session.filter(|session| only_reads(session.status)) else { return };
+        let ends = ends_for_writer(analysis);
+        if !ends && !may_act(analysis, proof) {
+            return;
+        }
+        let group = self.snapshot.writer_group(session.user.default_hostgroup);
+        let readers = group.map(|group| group.reader_hostgroup);
+        let is_left = |lease: &Lease| {
+            Some(lease.hostgroup) == readers
+                && lease.pins.has(PinReason::Transaction)
+                && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
+        };
+        let Some(place) = session.leases.iter().position(is_left) else { return };
+        let lease = session.leases.remove(place);
+        match ends {
+            true => session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY),
+            false => session.begins_read_only = true,
+        }
+        self.free_lease(&lease);
+    }
+
+    /// What is proven of a statement before which a transaction begins anew: it is part of that,
+    /// so that it shares no connection and is not sent twice. What begins or ends a transaction
+    /// itself has no need of another.
+    pub(crate) fn within_transaction(
+        &mut self,
+        id: ClientId,
+        proven: Proven,
+        analysis: &Analysis,
+    ) -> Proven {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session.filter(|session| session.begins_read_only) else {
+            return proven;
+        };
+        session.begins_read_only = analysis.transaction == TransactionEffect::None;
+        Proven { proof: Proof { reads: false, ..proven.proof }, ..proven }
+    }
+
+    /// Begins the session's transaction anew before its statement on `conn_id`.
+    pub(crate) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
+            return;
+        };
+        if !std::mem::take(&mut session.begins_read_only) {
+            return;
+        }
+        if let Some(lease) = session.lease_mut(conn_id) {
+            lease.pins.set(PinReason::Transaction, true);
+        }
+        let Some(conn) = self.conns.get_mut(conn_id) else { return };
+        let relay = conn.own_relay();
+        let owner = Owner::Sync(id, None);
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        let takes_attributes = conn.takes_attributes;
+        self.stats.counters.transactions_moved += 1;
+        self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
+    }
+}
+
+/// Whether a statement may do something besides reading, also where data can't be changed: its
+/// place is the writer.
+fn may_act(analysis: &Analysis, proof: Proof) -> bool {
+    use StatementKind as Kind;
+    if proof.reads || analysis.transaction != TransactionEffect::None {
+        return false;
+    }
+    let acts = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::GetLock(_)
+                | Effect::ReleaseLock(_)
+                | Effect::ReleaseAllLocks
+                | Effect::SequenceAdvanced
+                | Effect::ExecuteStatement(_)
+                | Effect::BackupLock(_)
+                | Effect::Call
+                | Effect::LoadData { .. }
+        )
+    };
+    let changes = matches!(
+        analysis.kind,
+        Kind::Insert
+            | Kind::Replace
+            | Kind::Update
+            | Kind::Delete
+            | Kind::SelectForUpdate
+            | Kind::Call
+    );
+    changes
+        || analysis.effects.iter().any(acts)
+        || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || analysis.kind == Kind::Select && proof.hidden.may(Hidden::WRITES)
+}
+
+/// Whether a text ends what is open, and what it does then may need the writer.
+fn ends_for_writer(analysis: &Analysis) -> bool {
+    use TransactionEffect as Tx;
+    if analysis.effects.contains(&Effect::LockTables) {
+        return true;
+    }
+    if analysis.statements == 1 {
+        let transaction = analysis.transaction;
+        return matches!(transaction, Tx::Begin { read_only: false, .. } | Tx::ImplicitCommit);
+    }
+    // Of several statements those behind the end may write, unless all are known to read.
+    let references = &analysis.references;
+    let reads = references.tables.iter().all(|table| table.access == TableAccess::Read);
+    analysis.effects.iter().any(|effect| match effect {
+        Effect::Transaction(Tx::Begin { read_only, .. }) => !read_only,
+        Effect::Transaction(Tx::ImplicitCommit | Tx::SetAutocommit(_)) => true,
+        Effect::Transaction(Tx::Commit { .. } | Tx::Rollback { .. }) => {
+            !references.is_whole || !reads
+        }
+        _ => false,
+    })
+}
