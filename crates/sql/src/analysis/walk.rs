@@ -395,6 +395,9 @@ impl Walk<'_, '_> {
         if upper == b"POINT" && written == Written::Adjacent && self.has_more_arguments(window) {
             return true;
         }
+        if is_soft_option(upper) && !window.previous.is_some_and(|token| begins_options(&token)) {
+            return false;
+        }
         match self.meant(upper, window) {
             true => function::is_native(&call, &self.modes),
             false => function::is_harmless(&call, &self.modes),
@@ -535,4 +538,29 @@ impl Walk<'_, '_> {
             self.unknown_call();
         }
     }
+}
+
+/// Whether it is an option of `SELECT` that may be a stored function's name elsewhere (MariaDB).
+fn is_soft_option(upper: &[u8]) -> bool {
+    matches!(upper, b"SQL_CACHE" | b"SQL_NO_CACHE" | b"SQL_BUFFER_RESULT")
+}
+
+/// Whether options of a `SELECT` may follow a token.
+fn begins_options(token: &Token<'_>) -> bool {
+    let is_option = matches!(
+        token.keyword().as_bytes(),
+        b"SELECT"
+            | b"ALL"
+            | b"DISTINCT"
+            | b"DISTINCTROW"
+            | b"HIGH_PRIORITY"
+            | b"STRAIGHT_JOIN"
+            | b"SQL_SMALL_RESULT"
+            | b"SQL_BIG_RESULT"
+            | b"SQL_BUFFER_RESULT"
+            | b"SQL_CALC_FOUND_ROWS"
+            | b"SQL_CACHE"
+            | b"SQL_NO_CACHE"
+    );
+    token.kind == TokenKind::Word && is_option
 }
