@@ -108,6 +108,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            may_last: false,
             accepted_sets: Vec::new(),
             dirt: None,
             soiled_turn: 0,

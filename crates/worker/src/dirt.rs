@@ -16,6 +16,7 @@ use trunkline_stats::ResetReason;
 
 use crate::{
     ClientId, Worker,
+    client::{Purpose, Statement},
     conn::{Conn, InFlight, Owner},
 };
 
@@ -62,6 +63,46 @@ pub(crate) fn dirt_of(
     // What plain statements of known tables leave, they leave whole or not at all.
     let is_partial = outcome.error.is_some() && !analysis.effects.is_empty();
     is_partial.then_some(Dirt::Reset(ResetReason::Failed))
+}
+
+/// Whether a statement of which no answer is heard may leave what a reset does not take back: a
+/// role, profiles, a trace. Nobody learns then what it did.
+pub(crate) fn may_last(statement: &Statement) -> bool {
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    if statement.is_read || !is_run {
+        return false;
+    }
+    let Some(known) = statement.known.as_deref() else { return true };
+    let analysis = &known.analysis;
+    analysis.statements != 1
+        || analysis.is_cut
+        || !analysis.is_complete
+        || statement.proof.hidden.may(Hidden::STAYS)
+        || runs_unseen_code(analysis)
+        || !analysis.effects.iter().all(ends_with_reset)
+}
+
+/// Whether a reset takes back all that this may leave.
+fn ends_with_reset(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::UserVariableAssigned(_)
+            | Effect::LastInsertIdAssigned
+            | Effect::CalcFoundRows
+            | Effect::UseSchema(_)
+            | Effect::Savepoint
+            | Effect::CreateTemporaryTable(_)
+            | Effect::DropTable { .. }
+            | Effect::LockTables
+            | Effect::UnlockTables
+            | Effect::GetLock(_)
+            | Effect::ReleaseLock(_)
+            | Effect::ReleaseAllLocks
+            | Effect::SequenceAdvanced
+            | Effect::HandlerOpen(_)
+            | Effect::HandlerClose(_)
+            | Effect::SchemaDefined
+    )
 }
 
 impl Conn {

@@ -22,7 +22,7 @@ use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Session, Stage},
     conn::{Conn, InFlight, Owner},
-    dirt::RESET_PROOF,
+    dirt::{RESET_PROOF, may_last},
     held::sets_next_transaction,
     hidden::may_read_past,
     prepared::{self, put_statement},
@@ -297,6 +297,7 @@ impl Worker {
             half.copy.restart();
         }
         statement.stage = stage;
+        conn.may_last = may_last(statement);
         let out = conn.outbox.buf(&mut self.buffers);
         let begin = out.len();
         put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);

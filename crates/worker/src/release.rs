@@ -435,6 +435,9 @@ impl Worker {
         let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
             if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
+                if entry.is_statement && conn.may_last {
+                    conn.dirt = Some(Dirt::Ends);
+                }
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
                 leaves_unseen = true;
