@@ -184,6 +184,8 @@ pub(crate) struct Session {
     /// Its transaction, which only reads, has left a reader and begins anew before the next
     /// statement.
     pub begins_read_only: bool,
+    /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
+    pub prepares_definitions: bool,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub lost: Option<String>,
 }

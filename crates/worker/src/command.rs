@@ -410,7 +410,7 @@ impl Worker {
             && let Some(to) = hostgroup_of(&route)
         {
             let text = rewritten_text.as_deref().unwrap_or(text);
-            statement.definition = self.begin_definition(&known.analysis, text, &modes, to);
+            statement.definition = self.begin_definition(id, &known.analysis, text, &modes, to);
         }
         statement.known = Some(known);
         statement.run_on(server);
@@ -519,6 +519,7 @@ impl Worker {
         let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
         session.begins_read_only = false;
+        session.prepares_definitions = false;
         session.last_conn = None;
         session.insert_conn = None;
         session.past = Past::default();

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use trunkline_catalog::DefinitionTicket;
+use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
-    token::{Modes, Token, Tokens},
+    set::user_variable_name,
+    token::{Modes, Token, TokenKind, Tokens},
 };
 use trunkline_topology::HostgroupId;
 
-use crate::Worker;
+use crate::{ClientId, Worker};
 
 /// What a text may define.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +31,7 @@ fn defines(analysis: &Analysis, text: &[u8]) -> Defines {
         |effect: &Effect| matches!(effect, Effect::Transaction(TransactionEffect::ImplicitCommit));
     let is_unseen =
         |effect: &Effect| matches!(effect, Effect::OtherSession(_) | Effect::ExecuteStatement(_));
-    let has_verb = || {
-        VERBS
-            .iter()
-            .any(|verb| text.windows(verb.len()).any(|part| part.eq_ignore_ascii_case(verb)))
-    };
+    let has_verb = || says_any(text, &VERBS);
     if analysis.effects.iter().any(is_unseen) && has_verb() {
         return Defines::Anything;
     }
@@ -45,17 +43,71 @@ fn defines(analysis: &Analysis, text: &[u8]) -> Defines {
     }
 }
 
+/// Whether one of these words stands in a text, perhaps as a part of another one.
+fn says_any(text: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+}
+
+/// Whether a text that is prepared or run from a string or user variable may define something.
+fn hides_definition(text: &[u8], modes: &Modes, state: &SessionState) -> bool {
+    let may_be = |token: Token<'_>| {
+        let name = user_variable_name(token.text);
+        state.user_variable(&name).is_none_or(|value| says_any(value, &VERBS))
+    };
+    let is_variable = |token: &Token<'_>| token.kind == TokenKind::UserVariable;
+    says_any(text, &VERBS) || Tokens::new(text, modes).filter(is_variable).any(may_be)
+}
+
 impl Worker {
+    /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
+    fn note_prepared(&mut self, id: ClientId, analysis: &Analysis, text: &[u8], modes: &Modes) {
+        let prepares = |effect: &Effect| matches!(effect, Effect::PrepareStatement { .. });
+        if !analysis.effects.iter().any(prepares) {
+            return;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.prepares_definitions |= hides_definition(text, modes, &session.state);
+        }
+    }
+
+    /// Whether a text runs one that is prepared, or in a user variable, and may define something.
+    fn runs_definition(
+        &self,
+        id: ClientId,
+        analysis: &Analysis,
+        text: &[u8],
+        modes: &Modes,
+    ) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| {
+            analysis.effects.iter().any(|effect| match effect {
+                Effect::ExecuteStatement(_) => session.prepares_definitions,
+                Effect::OtherSession(_) => {
+                    says_any(text, &[b"EXECUTE"]) && hides_definition(text, modes, &session.state)
+                }
+                _ => false,
+            })
+        })
+    }
+
     /// What a statement is about to define in this hostgroup's group is unknown until the ticket is
     /// dropped.
     pub(crate) fn begin_definition(
-        &self,
+        &mut self,
+        id: ClientId,
         analysis: &Analysis,
         text: &[u8],
         modes: &Modes,
         hostgroup: HostgroupId,
     ) -> Option<Box<DefinitionTicket>> {
-        let defines = defines(analysis, text);
+        self.note_prepared(id, analysis, text, modes);
+        let defines = match defines(analysis, text) {
+            Defines::Nothing if self.runs_definition(id, analysis, text, modes) => {
+                Defines::Anything
+            }
+            defines => defines,
+        };
         if defines == Defines::Nothing {
             return None;
         }

@@ -308,6 +308,7 @@ impl Worker {
             soiled: Vec::new(),
             has_asked_names: false,
             begins_read_only: false,
+            prepares_definitions: false,
             lost: None,
             state: self.states.intern(state),
         }))

@@ -200,6 +200,8 @@ impl Worker {
             soiled: Vec::new(),
             has_asked_names: false,
             begins_read_only: session.begins_read_only,
+            // What is prepared by a text holds a session on its connection.
+            prepares_definitions: false,
             lost: None,
         };
         self.unpack_stmts(&mut own, session.stmts);

@@ -11,7 +11,8 @@ mod tests;
 use std::fmt;
 
 pub use parse::parse;
-pub(crate) use parse::{is_equals, parse_tokens, user_variable_name};
+pub use parse::user_variable_name;
+pub(crate) use parse::{is_equals, parse_tokens};
 
 /// One item of a `SET` statement.
 #[derive(Debug, Clone, PartialEq, Eq)]

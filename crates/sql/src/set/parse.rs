@@ -379,7 +379,7 @@ fn is_evaluated(token: &Token<'_>) -> bool {
 }
 
 /// The name in `@name`: lower case, without quotes.
-pub(crate) fn user_variable_name(text: &[u8]) -> Vec<u8> {
+pub fn user_variable_name(text: &[u8]) -> Vec<u8> {
     unquote(text.strip_prefix(b"@").unwrap_or(text)).to_ascii_lowercase()
 }
 

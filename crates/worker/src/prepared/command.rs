@@ -225,7 +225,7 @@ impl Worker {
             && let Some(to) = hostgroup_of(&route)
         {
             let analysis = &entry.known.analysis;
-            statement.definition = self.begin_definition(analysis, &entry.text, &modes, to);
+            statement.definition = self.begin_definition(id, analysis, &entry.text, &modes, to);
         }
         statement.known = Some(Rc::clone(&entry.known));
         statement.run_on(routed.server);
