@@ -71,6 +71,8 @@ pub enum Found {
         due_ms: u64,
         /// It is this until then.
         until_ms: u64,
+        /// Until then it may be something else on servers that replicate: it was a moment ago.
+        settled_ms: u64,
     },
     /// It was asked for, and the servers did not say: it does not exist, the account may not see
     /// it, or nobody answered. Not asked again before this time, ms.
@@ -172,15 +174,16 @@ impl Catalog {
     /// What is known of a name.
     pub fn look_up(&self, name: &Name, now_ms: u64) -> Found {
         if let Some(object) = known_anyway(&name.schema, &name.table) {
-            return Found::Object { object, due_ms: u64::MAX, until_ms: u64::MAX };
+            let (due_ms, until_ms) = (u64::MAX, u64::MAX);
+            return Found::Object { object, due_ms, until_ms, settled_ms: 0 };
         }
         let found = self.shard(name).get(name).copied();
         let Some(entry) = found.filter(|entry| self.holds(name, entry, now_ms)) else {
             return Found::Unknown;
         };
-        let Entry { object, due_ms, until_ms, .. } = entry;
+        let Entry { object, due_ms, until_ms, settled_ms, .. } = entry;
         match object {
-            Some(object) => Found::Object { object, due_ms, until_ms },
+            Some(object) => Found::Object { object, due_ms, until_ms, settled_ms },
             None => Found::Untold(until_ms),
         }
     }
@@ -207,6 +210,8 @@ impl Catalog {
             order: moment.order,
             due_ms: from_ms.saturating_add(age_ms / 2),
             until_ms: from_ms.saturating_add(age_ms),
+            last: told.object,
+            settled_ms: 0,
         };
         self.put(name, entry, now_ms)
     }
@@ -216,8 +221,16 @@ impl Catalog {
         let rests_on_others = object.is_some_and(|it| it.kind == crate::Kind::View);
         let order = self.next_order();
         let due_ms = until_ms;
-        let is_put_off = false;
-        let entry = Entry { object, rests_on_others, is_put_off, order, due_ms, until_ms };
+        let entry = Entry {
+            object,
+            rests_on_others,
+            is_put_off: false,
+            order,
+            due_ms,
+            until_ms,
+            last: object,
+            settled_ms: 0,
+        };
         self.put(name, entry, 0);
     }
 
@@ -259,12 +272,15 @@ impl Catalog {
         }
         if !self.holds(&name, &new, now_ms) {
             let until_ms = now_ms.saturating_add(PUT_OFF_MS);
-            let entry = Entry { object: None, is_put_off: true, until_ms, ..new };
+            let entry = Entry { object: None, is_put_off: true, until_ms, last: None, ..new };
             // While it is being defined nobody asks in a loop.
-            self.shard(&name).put(name, entry, self.entries_max.load(Relaxed) / SHARDS);
+            let mut shard = self.shard(&name);
+            let entry = self.behind(shard.get(&name), entry, now_ms);
+            shard.put(name, entry, self.entries_max.load(Relaxed) / SHARDS);
             return false;
         }
         let mut shard = self.shard(&name);
+        let new = self.behind(shard.get(&name), new, now_ms);
         let known = shard.get(&name).copied().filter(|entry| self.holds(&name, entry, now_ms));
         if let Some(known) = known
             && is_less(new.object, known.object)
@@ -284,6 +300,24 @@ impl Catalog {
             self.outdate();
         }
         true
+    }
+
+    /// A new entry behind the one before it: what was something else then settles for as long as
+    /// names are held.
+    fn behind(&self, before: Option<&Entry>, new: Entry, now_ms: u64) -> Entry {
+        let Some(before) = before else { return new };
+        let last = new.last.or(before.last);
+        // To see more or less of it is no change.
+        let is_same = new.last.is_none()
+            || before.last.is_none()
+            || new.last == before.last
+            || is_less(new.last, before.last)
+            || is_less(before.last, new.last);
+        let settled_ms = match is_same {
+            true => before.settled_ms,
+            false => now_ms.saturating_add(self.age_max_ms.load(Relaxed)),
+        };
+        Entry { last, settled_ms, ..new }
     }
 
     /// Whether the time of an entry is not over, and nothing has been defined anew that it speaks

@@ -63,6 +63,8 @@ impl Hidden {
     pub const READS_SESSION: Self = Self(1 << 3);
     /// Its answer may differ though no data has changed: the time, chance, who asks.
     pub const VARIES: Self = Self(1 << 4);
+    /// It was something else a moment ago, and may be that still on servers that replicate.
+    pub const CHANGED: Self = Self(1 << 6);
     /// What it does can't be seen: it may do all of the above.
     pub const UNKNOWN: Self = Self(1 << 5);
 
@@ -70,12 +72,13 @@ impl Hidden {
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 6] = [
+    const NAMES: [(Self, &'static str); 7] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
         (Self::READS_SESSION, "READS_SESSION"),
         (Self::VARIES, "VARIES"),
+        (Self::CHANGED, "CHANGED"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 

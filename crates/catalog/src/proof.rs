@@ -36,7 +36,13 @@ pub struct Judgement {
 
 /// What may not happen behind a statement that is to go to a reader, to share a connection or to
 /// be sent twice.
-const HARMS: [Hidden; 4] = [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS, Hidden::READS_SESSION];
+const HARMS: [Hidden; 5] = [
+    Hidden::WRITES,
+    Hidden::LEAVES,
+    Hidden::STAYS,
+    Hidden::READS_SESSION,
+    Hidden::CHANGED,
+];
 
 /// What is proven of a text by itself, whatever its names mean.
 fn by_itself(analysis: &Analysis) -> Hidden {
@@ -71,8 +77,12 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
         let name =
             Name { group: place.group, schema: schema.into(), table: used.name.table[..].into() };
         match catalog.look_up(&name, now_ms) {
-            Found::Object { object, due_ms, until_ms: until } => {
+            Found::Object { object, due_ms, until_ms: until, settled_ms } => {
                 hidden.insert(object.reading);
+                if settled_ms > now_ms {
+                    hidden.insert(Hidden::CHANGED);
+                    until_ms = until_ms.min(settled_ms);
+                }
                 if used.access == TableAccess::Write {
                     hidden.insert(object.writing);
                 }

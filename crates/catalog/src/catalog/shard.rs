@@ -21,6 +21,10 @@ pub(super) struct Entry {
     pub due_ms: u64,
     /// When it is not known any more, ms.
     pub until_ms: u64,
+    /// What it was when it was known last.
+    pub last: Option<Object>,
+    /// Until then servers that replicate may take it for what it was before, ms.
+    pub settled_ms: u64,
 }
 
 pub(super) type Entries = HashMap<Name, Entry, FixedState>;

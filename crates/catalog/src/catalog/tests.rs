@@ -50,7 +50,7 @@ fn what_was_told_holds_for_its_age_from_the_moment_it_was_asked_and_is_due_at_ha
     catalog.configure(100, 10_000);
     let moment = catalog.moment(1_000);
     assert!(catalog.tell(name("s", "t"), told(PLAIN), moment, 1_500));
-    let found = Found::Object { object: PLAIN, due_ms: 6_000, until_ms: 11_000 };
+    let found = Found::Object { object: PLAIN, due_ms: 6_000, until_ms: 11_000, settled_ms: 0 };
     assert_eq!(catalog.look_up(&name("s", "t"), 10_999), found);
     assert_eq!(catalog.look_up(&name("s", "t"), 11_000), Found::Unknown);
     assert_eq!(catalog.look_up(&name("s", "T"), 2_000), Found::Unknown);
@@ -90,7 +90,7 @@ fn who_sees_less_does_not_blind_the_others_and_does_not_ask_in_a_loop() {
     tell(&catalog, "t", BLIND, 6_000);
     let moment = catalog.moment(6_000);
     assert!(catalog.tell(name("s", "t"), NOTHING, moment, 6_000));
-    let found = Found::Object { object: PLAIN, due_ms: 7_000, until_ms: 10_000 };
+    let found = Found::Object { object: PLAIN, due_ms: 7_000, until_ms: 10_000, settled_ms: 0 };
     assert_eq!(catalog.look_up(&name("s", "t"), 6_000), found);
     assert_eq!(catalog.version(), version);
     // Its time is not prolonged.
@@ -237,7 +237,7 @@ fn servers_that_changed_are_asked_again_and_what_they_said_holds_meanwhile() {
     tell(&catalog, "t", PLAIN, 0);
     let version = catalog.version();
     catalog.age(GROUP);
-    let found = Found::Object { object: PLAIN, due_ms: 0, until_ms: 10_000 };
+    let found = Found::Object { object: PLAIN, due_ms: 0, until_ms: 10_000, settled_ms: 0 };
     assert_eq!(catalog.look_up(&name("s", "t"), 1), found);
     assert!(catalog.version() > version);
 }
@@ -253,4 +253,41 @@ fn it_stays_within_its_entries_and_keeps_those_told_last() {
     let figures = catalog.figures();
     assert!(figures.entries <= 1_600 && figures.entries >= 700, "{figures:?}");
     assert_eq!(figures.entries + figures.evicted, 10_000);
+}
+
+#[test]
+fn what_has_become_something_else_settles_for_as_long_as_names_are_held() {
+    let catalog = catalog();
+    catalog.configure(100, 10_000);
+    let settled = |now_ms| match catalog.look_up(&name("s", "t"), now_ms) {
+        Found::Object { settled_ms, .. } => Some(settled_ms),
+        Found::Untold(_) | Found::Unknown => None,
+    };
+    tell(&catalog, "t", PLAIN, 1_000);
+    assert_eq!(settled(1_000), Some(0), "it may have been this for ever");
+    drop(catalog.begin_definition(GROUP, words("t")));
+    tell(&catalog, "t", PLAIN, 2_000);
+    assert_eq!(settled(2_000), Some(0), "it is what it was");
+    drop(catalog.begin_definition(GROUP, words("t")));
+    tell(&catalog, "t", VIEW, 3_000);
+    assert_eq!(settled(3_000), Some(13_000));
+    tell(&catalog, "t", VIEW, 9_000);
+    assert_eq!(settled(9_000), Some(13_000), "to hear it again is no change");
+    // Nor is it to see less of it.
+    tell(&catalog, "t", Object { reading: Hidden::UNKNOWN, ..VIEW }, 30_000);
+    assert_eq!(settled(30_000), Some(13_000));
+}
+
+#[test]
+fn a_change_is_seen_across_the_time_of_its_definition() {
+    let catalog = catalog();
+    catalog.configure(100, 10_000);
+    tell(&catalog, "t", PLAIN, 1_000);
+    let ticket = catalog.begin_definition(GROUP, words("t"));
+    let moment = catalog.moment(1_500);
+    assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 1_500), "it is being defined");
+    drop(ticket);
+    tell(&catalog, "t", VIEW, 3_000);
+    let found = catalog.look_up(&name("s", "t"), 3_000);
+    assert!(matches!(found, Found::Object { settled_ms: 13_000, .. }), "{found:?}");
 }

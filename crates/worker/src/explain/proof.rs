@@ -72,11 +72,14 @@ fn names(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) 
         let name =
             Name { group: place.group, schema: schema.into(), table: used.name.table[..].into() };
         match catalog.look_up(&name, now_ms) {
-            Found::Object { object, .. } => {
-                let hidden = match used.access {
+            Found::Object { object, settled_ms, .. } => {
+                let mut hidden = match used.access {
                     TableAccess::Read => object.reading,
                     TableAccess::Write => object.reading | object.writing,
                 };
+                if settled_ms > now_ms {
+                    hidden.insert(Hidden::CHANGED);
+                }
                 let may = may(hidden);
                 match plain.iter_mut().find(|(kind, _)| *kind == object.kind) {
                     _ if !may.is_empty() => {
@@ -121,6 +124,7 @@ fn may(hidden: Hidden) -> String {
         (Hidden::STAYS, "leave what a reset does not take back"),
         (Hidden::READS_SESSION, "look at the session's past"),
         (Hidden::VARIES, "answer otherwise each time"),
+        (Hidden::CHANGED, "still be on readers what it was a moment ago"),
     ];
     let words: Vec<_> =
         words.iter().filter(|(flag, _)| hidden.has(*flag)).map(|(_, word)| *word).collect();
