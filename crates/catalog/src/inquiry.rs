@@ -244,7 +244,7 @@ impl Inquiry {
         let verdict = match whole_text(row, 0) {
             // Who may not see it gets an empty one.
             Some(definition) if !definition.is_empty() => judge_view(definition, self.is_mariadb),
-            Some(_) | None => Verdict::unseen(),
+            Some(_) | None => Verdict::unseen_view(),
         };
         let uses = self.names_of(name, verdict.uses);
         let facts = self.facts.entry(name.clone()).or_default();

@@ -41,9 +41,10 @@ impl Verdict {
         Self { hidden: Hidden::OPAQUE, uses: Vec::new() }
     }
 
-    /// Of a text that the account may not see.
-    pub(crate) fn unseen() -> Self {
-        Self { hidden: Hidden::UNKNOWN, uses: Vec::new() }
+    /// Of a view that the account may not see: it may call a function that sets a role or has its
+    /// statements recorded, which no reset takes back and no server reports.
+    pub(crate) fn unseen_view() -> Self {
+        Self { hidden: Hidden::OPAQUE, uses: Vec::new() }
     }
 
     fn add(&mut self, other: Self) {
