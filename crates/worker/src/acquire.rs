@@ -40,6 +40,7 @@ struct Passed {
 impl Worker {
     /// Finds a connection for the statement that `id` has under way.
     pub(crate) fn acquire(&mut self, id: ClientId) {
+        self.prove_again(id);
         if self.acquire_last(id) {
             return;
         }
@@ -243,6 +244,10 @@ impl Worker {
 
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
     pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
+        if self.prove_again(id) {
+            self.requeue(id);
+            return self.offer(conn_id);
+        }
         let now_ms = self.now.ms();
         let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
         // On a shared connection nothing is kept for anybody.

@@ -7,7 +7,7 @@
 //! known then is taken for the worst: to the writer, alone on its connection, never sent twice,
 //! and the connection is reset behind it.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use trunkline_catalog::{Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Waiter, prove};
 use trunkline_session::tracker::Schema;
@@ -17,7 +17,7 @@ use crate::{
     Action, ClientId, Shared, Worker,
     action::CatalogAsk,
     analysis::Known,
-    client::{Phase, Session, Statement},
+    client::{Phase, Purpose, Session, Statement},
     route::Asking,
 };
 
@@ -179,6 +179,47 @@ impl Worker {
         let place = place_of(session, asking, group);
         let proof = known.proofs.find(place, version, self.now.ms())?;
         Some(Proven { group, proof, version })
+    }
+
+    /// A statement is about to be sent that has waited perhaps: what its names mean may have
+    /// changed since it was proven. True when its place is another hostgroup now, the writer's.
+    #[inline]
+    pub(crate) fn prove_again(&mut self, id: ClientId) -> bool {
+        let version = self.shared.catalog().version();
+        let is_outdated = match self.clients.get(id).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => {
+                statement.proof_version.is_some_and(|known| known != version)
+            }
+            _ => false,
+        };
+        is_outdated && self.prove_outdated(id)
+    }
+
+    #[cold]
+    fn prove_outdated(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        let Some(known) = statement.known.clone() else { return false };
+        let (hostgroup, home) = (statement.hostgroup, session.user.default_hostgroup);
+        let executed = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
+        let stmt = executed.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
+        let asking =
+            entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
+        let proven = self.proof_at(id, &known, asking, hostgroup);
+        let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
+        let Some(Phase::Running(statement)) = phase else { return false };
+        let was_read = statement.is_read;
+        statement.prove(&known, proven);
+        statement.is_read &= was_read;
+        let leaves = was_read && !statement.is_read && statement.may_leave_reader;
+        if leaves {
+            statement.may_leave_reader = false;
+            statement.hostgroup = home;
+        }
+        leaves
     }
 
     fn judge_in(

@@ -207,6 +207,11 @@ impl Worker {
             }
             let (hostgroup, account) = (conn.hostgroup, conn.account);
             let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
+            if self.prove_again(waiter.client) {
+                self.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+                self.requeue(waiter.client);
+                continue;
+            }
             let Some(conn) = self.conns.get(conn_id) else { return };
             if waiter.account != account || !self.fits_to_share(waiter.client, conn) {
                 return;

@@ -20,3 +20,10 @@ fn a_replica_is_asked_for_nothing_that_it_refuses() -> Result<()> {
     let scene = Scene { servers: Kind::Replicated, ..SPLIT };
     holds(scene, include_str!("cases/replicated.txt"))
 }
+
+#[test]
+fn what_waits_for_a_reader_is_proven_again_when_its_names_have_changed() -> Result<()> {
+    let rules = "[[hostgroup]]\nhostgroup_id = 20\npipeline = \"off\"\n";
+    let scene = Scene { servers: Kind::Replicated, connections: 1, rules, ..SPLIT };
+    holds(scene, include_str!("cases/waiting.txt"))
+}
