@@ -192,3 +192,18 @@ fn copies_go_through_rules_of_their_own() -> Result<()> {
     one.sql("/* mirror=5 */ SELECT a FROM t")?;
     scene.wait_run(2)
 }
+
+#[test]
+fn no_write_is_copied_to_a_replica_of_its_server_in_whichever_hostgroup_that_is() -> Result<()> {
+    let rules = "[[replication]]\nwriter_hostgroup = 7\nreader_hostgroup = 5\n\
+                 [[rule]]\nid = 1\nmatch_digest = '^INSERT'\nmirror_hostgroup = 5\n\
+                 [[rule]]\nid = 2\nmatch_digest = '^SELECT'\nmirror_hostgroup = 5\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    let mut one = scene.client()?;
+    one.sql("INSERT INTO t (a) VALUES ('once')")?;
+    one.sql("SELECT a FROM t")?;
+    scene.wait_run(1)?;
+    ensure!(scene.rows(scene.first)? == "once");
+    ensure!(scene.rows(scene.second)?.is_empty(), "the replica has the copy as well");
+    Ok(())
+}

@@ -36,13 +36,8 @@ pub struct Judgement {
 
 /// What may not happen behind a statement that is to go to a reader, to share a connection or to
 /// be sent twice.
-const HARMS: [Hidden; 5] = [
-    Hidden::WRITES,
-    Hidden::LEAVES,
-    Hidden::STAYS,
-    Hidden::READS_SESSION,
-    Hidden::CHANGED,
-];
+const HARMS: [Hidden; 5] =
+    [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS, Hidden::READS_SESSION, Hidden::CHANGED];
 
 /// What is proven of a text by itself, whatever its names mean.
 fn by_itself(analysis: &Analysis) -> Hidden {

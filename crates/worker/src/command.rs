@@ -406,11 +406,9 @@ impl Worker {
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         statement.prove(&known, proven);
-        if !known.is_ordinary
-            && let Some(to) = hostgroup_of(&route)
-        {
+        if !known.is_ordinary && hostgroup_of(&route).is_some() {
             let text = rewritten_text.as_deref().unwrap_or(text);
-            statement.definition = self.begin_definition(id, &known.analysis, text, &modes, to);
+            statement.definition = self.begin_definition(id, &known.analysis, text, &modes);
         }
         statement.known = Some(known);
         statement.run_on(server);

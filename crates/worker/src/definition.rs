@@ -1,7 +1,5 @@
 //! Statements that define what names mean: while one runs, its names are known to nobody.
 
-use std::sync::Arc;
-
 use trunkline_catalog::DefinitionTicket;
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
@@ -9,7 +7,6 @@ use trunkline_sql::{
     set::user_variable_name,
     token::{Modes, Token, TokenKind, Tokens},
 };
-use trunkline_topology::HostgroupId;
 
 use crate::{ClientId, Worker};
 
@@ -91,15 +88,13 @@ impl Worker {
         })
     }
 
-    /// What a statement is about to define in this hostgroup's group is unknown until the ticket is
-    /// dropped.
+    /// What a statement is about to define is unknown until the ticket is dropped.
     pub(crate) fn begin_definition(
         &mut self,
         id: ClientId,
         analysis: &Analysis,
         text: &[u8],
         modes: &Modes,
-        hostgroup: HostgroupId,
     ) -> Option<Box<DefinitionTicket>> {
         self.note_prepared(id, analysis, text, modes);
         let defines = match defines(analysis, text) {
@@ -108,16 +103,12 @@ impl Worker {
             }
             defines => defines,
         };
-        if defines == Defines::Nothing {
-            return None;
-        }
-        let group = self.group_of(hostgroup);
-        let catalog = Arc::clone(self.catalog());
+        let catalog = self.catalog();
         match defines {
             Defines::Nothing => None,
             Defines::Anything => {
                 let words: Option<std::iter::Empty<&[u8]>> = None;
-                Some(Box::new(catalog.begin_definition(group, words)))
+                Some(Box::new(catalog.begin_definition(words)))
             }
             Defines::Words => {
                 let tokens: Vec<_> = Tokens::new(text, modes)
@@ -125,7 +116,7 @@ impl Worker {
                     .map(|token| token.unquoted())
                     .collect();
                 let words = tokens.iter().map(|word| &**word);
-                Some(Box::new(catalog.begin_definition(group, Some(words))))
+                Some(Box::new(catalog.begin_definition(Some(words))))
             }
         }
     }

@@ -50,8 +50,8 @@ mod pace;
 mod proof;
 
 mod orders;
-mod rewrite;
 mod read_only;
+mod rewrite;
 mod route;
 mod split;
 

@@ -12,6 +12,7 @@ use std::{
 };
 
 use foldhash::fast::FixedState;
+use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::split_packet,
@@ -252,25 +253,14 @@ impl Worker {
             return false;
         }
         let snapshot = &self.snapshot;
-        let (Some(_), Some(theirs)) = (snapshot.hostgroup(original), snapshot.hostgroup(copy))
-        else {
+        if snapshot.hostgroup(original).is_none() || snapshot.hostgroup(copy).is_none() {
             return false;
-        };
+        }
         if statement.is_read {
             return true;
         }
-        // A write goes neither to a server that has it already nor to one that it is replicated to,
-        // in whichever hostgroup that is beside.
-        let pairs = snapshot.replication.iter();
-        let pairs = pairs.map(|group| [group.writer_hostgroup, group.reader_hostgroup]);
-        let kin: Vec<_> =
-            pairs.filter(|pair| pair.contains(&original)).flatten().chain([original]).collect();
-        let ours =
-            || kin.iter().filter_map(|id| snapshot.hostgroup(*id)).flat_map(|it| &it.servers);
-        let is_theirs = |server: &Arc<trunkline_topology::Server>| {
-            theirs.servers.iter().any(|other| other.key.address == server.key.address)
-        };
-        !kin.contains(&copy) && !ours().any(is_theirs)
+        // A write goes neither to a server that has it already nor to one that it is replicated to.
+        !kin_of(snapshot, original).contains(&copy)
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.
@@ -481,3 +471,31 @@ fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
     }
     Some(sum)
 }
+/// The hostgroups that may get a write to this one: those of its replication, those that have a
+/// server in common with any of them, and so on.
+fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
+    let is_paired = |one: HostgroupId, other: HostgroupId| {
+        snapshot.replication.iter().any(|group| {
+            let pair = [group.writer_hostgroup, group.reader_hostgroup];
+            pair.contains(&one) && pair.contains(&other)
+        })
+    };
+    let servers = |id: HostgroupId| snapshot.hostgroup(id).map_or(&[][..], |it| &it.servers);
+    let meets = |one: HostgroupId, other: HostgroupId| {
+        servers(one).iter().any(|server| {
+            servers(other).iter().any(|theirs| theirs.key.address == server.key.address)
+        })
+    };
+    let mut kin = vec![first];
+    loop {
+        let is_next = |id: &HostgroupId| {
+            !kin.contains(id) && kin.iter().any(|known| is_paired(*known, *id) || meets(*known, *id))
+        };
+        let found: Vec<_> = snapshot.hostgroups.keys().copied().filter(is_next).collect();
+        if found.is_empty() {
+            return kin;
+        }
+        kin.extend(found);
+    }
+}
+

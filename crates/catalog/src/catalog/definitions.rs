@@ -15,25 +15,21 @@ use std::{
 };
 
 use foldhash::fast::FixedState;
-use trunkline_topology::HostgroupId;
 
 use super::Catalog;
 use crate::Name;
 
 /// Slots for words.
 const SLOTS: usize = 16_384;
-/// Different words that one definition marks; with more of them it marks its whole group.
+/// Different words that one definition marks; with more of them it marks everything.
 const WORDS_MAX: usize = 2_048;
-/// Slots for groups.
-const GROUPS: usize = 256;
-
 #[derive(Debug)]
 pub(super) struct Definitions {
     words: Box<[Slot]>,
-    /// Marked by definitions that may be of anything in a group.
-    wholes: Box<[Slot]>,
-    /// Marked by any definition in a group.
-    anys: Box<[Slot]>,
+    /// Marked by definitions that may be of anything.
+    whole: Slot,
+    /// Marked by any definition.
+    any: Slot,
     count: AtomicU64,
 }
 
@@ -55,11 +51,10 @@ impl Slot {
 
 impl Default for Definitions {
     fn default() -> Self {
-        let slots = |count| iter::repeat_with(Slot::default).take(count).collect();
         Self {
-            words: slots(SLOTS),
-            wholes: slots(GROUPS),
-            anys: slots(GROUPS),
+            words: iter::repeat_with(Slot::default).take(SLOTS).collect(),
+            whole: Slot::default(),
+            any: Slot::default(),
             count: AtomicU64::new(0),
         }
     }
@@ -72,15 +67,13 @@ impl Definitions {
 
     /// Whether what was asked at `order` of a name has not been defined anew since.
     pub(super) fn is_after(&self, name: &Name, rests_on_others: bool, order: u64) -> bool {
-        let group = place_of_group(name.group);
-        let quiet =
-            |slots: &[Slot], at: usize| slots.get(at).is_some_and(|it| it.is_quiet_since(order));
+        let is_quiet = |word: &[u8]| {
+            self.words.get(place_of_word(word)).is_some_and(|it| it.is_quiet_since(order))
+        };
         match rests_on_others {
-            true => quiet(&self.anys, group),
+            true => self.any.is_quiet_since(order),
             false => {
-                quiet(&self.wholes, group)
-                    && quiet(&self.words, place_of_word(name.group, &name.table))
-                    && quiet(&self.words, place_of_word(name.group, &name.schema))
+                self.whole.is_quiet_since(order) && is_quiet(&name.table) && is_quiet(&name.schema)
             }
         }
     }
@@ -90,18 +83,16 @@ impl Definitions {
 #[derive(Debug)]
 pub struct DefinitionTicket {
     catalog: Arc<Catalog>,
-    group: HostgroupId,
-    /// Places of its words; `None` for the whole group.
+    /// Places of its words; `None` for everything.
     words: Option<Vec<usize>>,
 }
 
 impl DefinitionTicket {
     fn slots(&self) -> impl Iterator<Item = &Slot> {
-        let Definitions { words, wholes, anys, .. } = &self.catalog.definitions;
-        let group = place_of_group(self.group);
-        let whole = self.words.is_none().then(|| wholes.get(group)).flatten();
+        let Definitions { words, whole, any, .. } = &self.catalog.definitions;
+        let whole = self.words.is_none().then_some(whole);
         let of_words = self.words.iter().flatten().filter_map(|at| words.get(*at));
-        anys.get(group).into_iter().chain(whole).chain(of_words)
+        [any].into_iter().chain(whole).chain(of_words)
     }
 }
 
@@ -117,16 +108,16 @@ impl Drop for DefinitionTicket {
 }
 
 impl Catalog {
-    /// DDL is about to be sent to the group. Every name whose schema or table is one of the words
-    /// of its text is unknown from now on until it is over, and so is what rests on others: views,
-    /// tables with triggers. All names of the group where there are no words, or very many.
+    /// DDL is about to be sent. Every name whose schema or table is one of the words of its text is
+    /// unknown from now on until it is over, and so is what rests on others: views, tables with
+    /// triggers. All names where there are no words, or very many. In all groups: a server may be
+    /// in several.
     pub fn begin_definition<'a>(
         self: &Arc<Self>,
-        group: HostgroupId,
         words: Option<impl Iterator<Item = &'a [u8]>>,
     ) -> DefinitionTicket {
-        let words = words.and_then(|words| places_of(group, words));
-        let ticket = DefinitionTicket { catalog: Arc::clone(self), group, words };
+        let words = words.and_then(places_of);
+        let ticket = DefinitionTicket { catalog: Arc::clone(self), words };
         ticket.slots().for_each(|slot| {
             slot.under_way.fetch_add(1, SeqCst);
         });
@@ -147,10 +138,10 @@ impl Catalog {
 }
 
 /// `None` when there are too many words.
-fn places_of<'a>(group: HostgroupId, words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<usize>> {
+fn places_of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<usize>> {
     let mut places: HashSet<usize, FixedState> = HashSet::default();
     for word in words {
-        places.insert(place_of_word(group, word));
+        places.insert(place_of_word(word));
         if places.len() > WORDS_MAX {
             return None;
         }
@@ -160,15 +151,10 @@ fn places_of<'a>(group: HostgroupId, words: impl Iterator<Item = &'a [u8]>) -> O
 
 /// Names that some server may take for one have one place: whatever the case of their letters, and
 /// letters beyond ASCII count for nothing.
-fn place_of_word(group: HostgroupId, word: &[u8]) -> usize {
+fn place_of_word(word: &[u8]) -> usize {
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write_u32(group.0);
     for byte in word.iter().filter(|byte| byte.is_ascii()) {
         hasher.write_u8(byte.to_ascii_lowercase());
     }
     usize::try_from(hasher.finish() % SLOTS as u64).unwrap_or_default()
-}
-
-fn place_of_group(group: HostgroupId) -> usize {
-    usize::try_from(group.0).unwrap_or_default() % GROUPS
 }

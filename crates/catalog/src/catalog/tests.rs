@@ -157,7 +157,7 @@ fn ddl_makes_its_words_and_all_views_unknown_until_they_are_asked_anew() {
     }
     tell(&catalog, "v", VIEW, 0);
     let version = catalog.version();
-    let ticket = catalog.begin_definition(GROUP, words("alter table t add n int"));
+    let ticket = catalog.begin_definition(words("alter table t add n int"));
     assert!(catalog.version() > version);
     let known = |now_ms| ["T", "u", "x", "v"].map(|it| object(&catalog, it, now_ms).is_some());
     assert_eq!(known(1), [false, true, true, false]);
@@ -177,7 +177,7 @@ fn ddl_makes_its_words_and_all_views_unknown_until_they_are_asked_anew() {
 #[test]
 fn while_ddl_runs_nobody_asks_in_a_loop_and_behind_it_names_are_asked_soon() {
     let catalog = catalog();
-    let ticket = catalog.begin_definition(GROUP, words("alter table t add n int"));
+    let ticket = catalog.begin_definition(words("alter table t add n int"));
     let moment = catalog.moment(0);
     assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 10));
     assert_eq!(catalog.look_up(&name("s", "t"), 10), Found::Untold(210));
@@ -205,25 +205,23 @@ fn the_servers_own_schemas_are_known_to_everybody() {
 fn ddl_of_a_schema_or_of_anything_is_of_all_its_names() {
     let catalog = catalog();
     tell(&catalog, "t", PLAIN, 0);
-    drop(catalog.begin_definition(GROUP, words("drop database S")));
+    drop(catalog.begin_definition(words("drop database S")));
     assert_eq!(object(&catalog, "t", 1), None);
     tell(&catalog, "t", PLAIN, 1);
-    drop(catalog.begin_definition(HostgroupId(2), None::<iter::Empty<&[u8]>>));
-    assert_eq!(object(&catalog, "t", 1), Some(PLAIN));
-    drop(catalog.begin_definition(GROUP, None::<iter::Empty<&[u8]>>));
+    drop(catalog.begin_definition(None::<iter::Empty<&[u8]>>));
     assert_eq!(object(&catalog, "t", 1), None);
     tell(&catalog, "t", PLAIN, 1);
     let many: Vec<String> = (0..10_000).map(|at| format!("c{at}")).collect();
-    drop(catalog.begin_definition(GROUP, words(&many.join(" "))));
+    drop(catalog.begin_definition(words(&many.join(" "))));
     assert_eq!(object(&catalog, "t", 1), None);
-    assert_eq!(catalog.figures().definitions, 4);
+    assert_eq!(catalog.figures().definitions, 3);
 }
 
 #[test]
 fn one_of_two_definitions_that_ends_leaves_the_other() {
     let catalog = catalog();
-    let first = catalog.begin_definition(GROUP, words("t"));
-    let second = catalog.begin_definition(GROUP, words("t"));
+    let first = catalog.begin_definition(words("t"));
+    let second = catalog.begin_definition(words("t"));
     catalog.end_definition(first);
     let moment = catalog.moment(0);
     assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 0));
@@ -265,10 +263,10 @@ fn what_has_become_something_else_settles_for_as_long_as_names_are_held() {
     };
     tell(&catalog, "t", PLAIN, 1_000);
     assert_eq!(settled(1_000), Some(0), "it may have been this for ever");
-    drop(catalog.begin_definition(GROUP, words("t")));
+    drop(catalog.begin_definition(words("t")));
     tell(&catalog, "t", PLAIN, 2_000);
     assert_eq!(settled(2_000), Some(0), "it is what it was");
-    drop(catalog.begin_definition(GROUP, words("t")));
+    drop(catalog.begin_definition(words("t")));
     tell(&catalog, "t", VIEW, 3_000);
     assert_eq!(settled(3_000), Some(13_000));
     tell(&catalog, "t", VIEW, 9_000);
@@ -283,7 +281,7 @@ fn a_change_is_seen_across_the_time_of_its_definition() {
     let catalog = catalog();
     catalog.configure(100, 10_000);
     tell(&catalog, "t", PLAIN, 1_000);
-    let ticket = catalog.begin_definition(GROUP, words("t"));
+    let ticket = catalog.begin_definition(words("t"));
     let moment = catalog.moment(1_500);
     assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 1_500), "it is being defined");
     drop(ticket);

@@ -221,11 +221,9 @@ impl Worker {
         }
         statement.stmt_id = Some(stmt_id);
         statement.prove(&entry.known, routed.proven);
-        if !entry.known.is_ordinary
-            && let Some(to) = hostgroup_of(&route)
-        {
+        if !entry.known.is_ordinary && hostgroup_of(&route).is_some() {
             let analysis = &entry.known.analysis;
-            statement.definition = self.begin_definition(id, analysis, &entry.text, &modes, to);
+            statement.definition = self.begin_definition(id, analysis, &entry.text, &modes);
         }
         statement.known = Some(Rc::clone(&entry.known));
         statement.run_on(routed.server);

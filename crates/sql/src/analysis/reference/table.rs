@@ -72,6 +72,8 @@ impl<'a> Scan<'a, '_> {
             let is_utf8 = self.encoding() == Encoding::Utf8 && std::str::from_utf8(&part).is_ok();
             self.found.is_whole &= is_utf8;
         }
+        // ASCII bytes are letters there that are others to the server.
+        self.found.is_whole &= self.encoding() != Encoding::Swedish;
         (!part.is_empty()).then_some(part)
     }
 
