@@ -72,6 +72,8 @@ pub(crate) struct Conn {
     pub turn: u64,
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
     pub schemas_defined: u64,
+    /// The catalog's version when it was shared last: what runs on it was proven by that.
+    pub shared_version: u64,
     /// Whether the last statement that was sent may leave what a reset does not take back.
     pub may_last: bool,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another

@@ -108,6 +108,7 @@ impl Worker {
             is_doomed: false,
             busy_since_us: 0,
             last_client: None,
+            shared_version: 0,
             may_last: false,
             accepted_sets: Vec::new(),
             dirt: None,

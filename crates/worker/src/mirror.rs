@@ -489,7 +489,8 @@ fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
     let mut kin = vec![first];
     loop {
         let is_next = |id: &HostgroupId| {
-            !kin.contains(id) && kin.iter().any(|known| is_paired(*known, *id) || meets(*known, *id))
+            !kin.contains(id)
+                && kin.iter().any(|known| is_paired(*known, *id) || meets(*known, *id))
         };
         let found: Vec<_> = snapshot.hostgroups.keys().copied().filter(is_next).collect();
         if found.is_empty() {
@@ -498,4 +499,3 @@ fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
         kin.extend(found);
     }
 }
-

@@ -10,8 +10,9 @@ use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::status;
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::{
-    Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect,
+use trunkline_sql::{
+    analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
+    set::{Assignment, Value},
 };
 
 use crate::{
@@ -92,8 +93,8 @@ impl Worker {
     }
 }
 
-/// Whether a statement may do something besides reading, also where data can't be changed: its
-/// place is the writer.
+/// Whether a statement may do something besides reading, also where data can't be changed, or
+/// leaves in the session what later writes may ask for: its place is the writer.
 fn may_act(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
     if proof.reads || analysis.transaction != TransactionEffect::None {
@@ -110,7 +111,13 @@ fn may_act(analysis: &Analysis, proof: Proof) -> bool {
                 | Effect::BackupLock(_)
                 | Effect::Call
                 | Effect::LoadData { .. }
-        )
+                | Effect::UserVariableAssigned(_)
+                | Effect::LastInsertIdAssigned
+                | Effect::PrepareStatement { .. }
+                | Effect::CreateTemporaryTable(_)
+                | Effect::HandlerOpen(_)
+                | Effect::OtherSession(_)
+        ) || matches!(effect, Effect::Set(assignments) if assignments.iter().any(is_computed))
     };
     let changes = matches!(
         analysis.kind,
@@ -125,6 +132,11 @@ fn may_act(analysis: &Analysis, proof: Proof) -> bool {
         || analysis.effects.iter().any(acts)
         || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
         || analysis.kind == Kind::Select && proof.hidden.may(Hidden::WRITES)
+}
+
+/// Whether a variable gets a value that only the server knows.
+fn is_computed(assignment: &Assignment) -> bool {
+    matches!(assignment, Assignment::Variable { value, .. } if !matches!(value, Value::Literal(_)))
 }
 
 /// Whether a text ends what is open, and what it does then may need the writer.

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use trunkline_catalog::Catalog;
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
 use trunkline_sql::analysis::Depends;
+use trunkline_stats::ResetReason;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
 use crate::{
     ClientId, Side, Worker,
     client::{Client, Phase, Purpose, Stage},
     conn::{Conn, Owner},
+    dirt::Dirt,
     dispatch::LOST,
     prepared::runs_among_others,
     table::Table,
@@ -158,6 +160,7 @@ impl Worker {
         conn.owner = None;
         conn.last_client = None;
         conn.turn += 1;
+        conn.shared_version = self.shared.catalog().version();
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.enter_shared(conn_id);
         }
@@ -240,6 +243,9 @@ impl Worker {
                 slot.leave_shared(conn_id);
             }
         }
+        if is_quiet {
+            self.soil_outdated(conn_id);
+        }
         if is_quiet && self.may_be_hit(conn_id) {
             self.rest(conn_id);
         } else if is_quiet {
@@ -254,6 +260,15 @@ impl Worker {
         let conn = self.conns.get(conn_id);
         if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
             self.leave_front_alone(conn_id);
+        }
+    }
+
+    /// What ran on a shared connection, heard of or not, may have been something else than it was
+    /// proven to be: names have been defined anew meanwhile.
+    fn soil_outdated(&mut self, conn_id: ConnId) {
+        let version = self.shared.catalog().version();
+        if let Some(conn) = self.conns.get_mut(conn_id).filter(|it| it.shared_version != version) {
+            conn.soil(Dirt::Reset(ResetReason::Unknown));
         }
     }
 

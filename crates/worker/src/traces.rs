@@ -59,7 +59,7 @@ pub(crate) struct Past {
     warnings: u16,
     error: Option<Box<ServerError>>,
     /// The text of the read that left the warnings, where they went with a shared connection.
-    again: Option<Box<[u8]>>,
+    again: Option<Again>,
     /// The GTID of the last write, as MariaDB reports it; all 0 before the first.
     last_gtid: Gtid,
     /// The warnings themselves, fetched when their connection changed hands.
@@ -68,6 +68,14 @@ pub(crate) struct Past {
     /// The connections that they are being fetched from.
     awaits_warnings: Option<ConnId>,
     awaits_insert_id: Option<ConnId>,
+}
+
+/// A read that is run again for its warnings.
+#[derive(Debug, Clone)]
+struct Again {
+    text: Box<[u8]>,
+    /// The catalog's version that it was proven by; `None` where it names no table.
+    proof_version: Option<u64>,
 }
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.

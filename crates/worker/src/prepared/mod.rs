@@ -37,4 +37,4 @@ pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
 pub(crate) use reading::{Reading, has_literals, state_for};
 pub(crate) use send::{put_statement, runs_among_others};
-pub(crate) use server_stmts::{Fit, ServerStmts};
+pub(crate) use server_stmts::{Fit, Last, ServerStmts};

@@ -8,7 +8,6 @@ use trunkline_protocol::{
     response::{Outcome, Prepared, ServerError},
 };
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::Access;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
@@ -89,9 +88,7 @@ impl Worker {
             return;
         };
         match entry.text.len() > server_stmts::TEXT_KEPT_MAX {
-            true => {
-                conn.stmts.close(stmt_id, entry.known.analysis.access != Access::CertainlyReads)
-            }
+            true => conn.stmts.close(stmt_id),
             false => conn.stmts.insert(entry, stmt_id),
         }
         let slot = conn.slot;
@@ -134,7 +131,7 @@ impl Worker {
             }
             (None, prepared) => {
                 if let (Some(prepared), Some(conn)) = (prepared, self.conns.get_mut(conn_id)) {
-                    conn.stmts.close(prepared.stmt_id, true);
+                    conn.stmts.close(prepared.stmt_id);
                 }
                 other_parameters()
             }

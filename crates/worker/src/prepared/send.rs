@@ -1,7 +1,7 @@
 //! Step 8 for executions: the statement is prepared on the connection if it is not yet, and run
 //! under the server's id.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
@@ -24,11 +24,12 @@ use crate::{
     command::{is_split, joined_payload},
     conn::{Conn, InFlight, Owner},
     dispatch::text_hash,
+    route::Asking,
     table::Table,
 };
 
 use super::{
-    ClientStmt, Entry, Fit, ServerStmts,
+    ClientStmt, Entry, Fit, Last, ServerStmts,
     command::{execution_in, fit_of},
     state_for,
 };
@@ -37,7 +38,7 @@ use super::{
 struct Missing {
     /// The state that it has to be brought to first.
     state: Option<Arc<trunkline_session::tracker::SessionState>>,
-    entry: std::rc::Rc<Entry>,
+    entry: Rc<Entry>,
     /// Whether the execution may follow at once, for the statement prepared last.
     follows: bool,
 }
@@ -118,11 +119,25 @@ impl Worker {
             && statement.is_read
             && stmt.long.is_none()
             && stmt.types.is_some()
-            && execution_in(&statement.frames, stmt.entry.params).is_some()
-            && conn.stmts.last_is_harmless();
+            && execution_in(&statement.frames, stmt.entry.params).is_some();
         let state = state_for(&entry.reading, entry.has_literals, &session.state, &conn.state);
         let state = state.map(|state| self.states.intern(state));
-        Ok(Some(Missing { state, entry: std::rc::Rc::clone(entry), follows }))
+        let entry = Rc::clone(entry);
+        let follows = follows && self.last_is_harmless(id, conn_id);
+        Ok(Some(Missing { state, entry, follows }))
+    }
+
+    /// Whether an execution of what the connection has prepared last is proven to have no effects.
+    fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let Some(conn) = self.conns.get(conn_id) else { return false };
+        match conn.stmts.last().clone() {
+            Last::Nothing => true,
+            Last::Unknown => false,
+            Last::Entry(last) => {
+                let asking = Asking::Execute(&last.reading.schema);
+                self.proof_at(id, &last.known, asking, conn.hostgroup).proof.reads
+            }
+        }
     }
 
     /// Appends `COM_STMT_PREPARE` of an entry.

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use trunkline_protocol::command::execute::TYPE_LEN;
-use trunkline_sql::analysis::Access;
 
 use super::Entry;
 
@@ -57,8 +56,18 @@ pub(crate) struct ServerStmts {
     slots: Vec<Slot>,
     /// Statements that the server has and nobody needs.
     closing: Vec<u32>,
-    /// Whether the statement prepared last may write, or is not known.
-    last_may_write: bool,
+    last: Last,
+}
+
+/// The statement that a connection has prepared last.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Last {
+    /// It has prepared none.
+    #[default]
+    Nothing,
+    Entry(Rc<Entry>),
+    /// What it is nobody knows.
+    Unknown,
 }
 
 /// Texts longer than this are prepared anew for each execution, so that connections do not keep
@@ -78,7 +87,7 @@ impl ServerStmts {
 
     /// A connection that came from another worker, with statements to be closed.
     pub(crate) fn to_close(closing: Vec<u32>) -> Self {
-        Self { slots: Vec::new(), closing, last_may_write: true }
+        Self { slots: Vec::new(), closing, last: Last::Unknown }
     }
 
     /// Every statement's id, for who can only close them.
@@ -194,7 +203,7 @@ impl ServerStmts {
 
     /// The server prepared a statement; it comes to the front.
     pub(crate) fn insert(&mut self, entry: &Rc<Entry>, stmt_id: u32) {
-        self.last_may_write = entry.known.analysis.access != Access::CertainlyReads;
+        self.last = Last::Entry(Rc::clone(entry));
         // One that nobody has run is enough.
         let is_spare = |slot: &Slot| slot.bound.is_none() && Rc::ptr_eq(&slot.entry, entry);
         if let Some(place) = self.slots.iter().position(is_spare) {
@@ -207,15 +216,14 @@ impl ServerStmts {
     }
 
     /// A statement that was prepared is not kept.
-    pub(crate) fn close(&mut self, stmt_id: u32, may_write: bool) {
-        self.last_may_write = may_write;
+    pub(crate) fn close(&mut self, stmt_id: u32) {
+        self.last = Last::Unknown;
         self.closing.push(stmt_id);
     }
 
-    /// Whether, if the next statement can't be prepared, an execution of the one prepared last
-    /// has no effects.
-    pub(crate) fn last_is_harmless(&self) -> bool {
-        !self.last_may_write
+    /// What the server runs if the next statement can't be prepared, and is run all the same.
+    pub(crate) fn last(&self) -> &Last {
+        &self.last
     }
 
     /// Closes the least recently used statements, so that one more makes at most `max`. One at
@@ -413,7 +421,7 @@ mod tests {
         stmts.insert(&entries[1], 2);
         stmts.make_room(10, true);
         assert_eq!(stmts.drain_closing().collect::<Vec<_>>(), [1]);
-        assert!(stmts.last_may_write);
+        assert!(matches!(stmts.last(), Last::Entry(last) if Rc::ptr_eq(last, &entries[1])));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! known that it has any, and they clear them. It only reads: it is run again, right in front of
 //! the statement that asks for its warnings, and its answer is thrown away.
 
+use trunkline_catalog::Catalog;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
@@ -9,7 +10,7 @@ use trunkline_protocol::{
 };
 use trunkline_sql::analysis::Depends;
 
-use super::Past;
+use super::{Again, Past};
 use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Statement},
@@ -18,9 +19,12 @@ use crate::{
 };
 
 impl Past {
-    /// Whether what left the warnings can be run again.
-    pub(super) fn can_run_again(&self) -> bool {
-        self.again.is_some()
+    /// The text of what left the warnings, if it can be run again: what its names mean has not
+    /// changed since it was proven to read.
+    pub(super) fn run_again(&self, catalog: &Catalog) -> Option<&[u8]> {
+        let again = self.again.as_ref()?;
+        let is_outdated = again.proof_version.is_some_and(|known| known != catalog.version());
+        (!is_outdated).then_some(&again.text)
     }
 }
 
@@ -45,7 +49,9 @@ impl Worker {
             references.is_some_and(|references| !references.tables.is_empty())
         };
         if statement.purpose == Purpose::Query {
-            session.past.again = statement.frames.get(HEADER_LEN + 1..).map(Box::from);
+            let text = statement.frames.get(HEADER_LEN + 1..).map(Box::from);
+            let proof_version = statement.proof_version;
+            session.past.again = text.map(|text| Again { text, proof_version });
         } else if conn.in_flight.is_empty() && uses_table() {
             // Nobody is behind it, and it has cleared what was there before.
             conn.last_client = Some(id);
@@ -63,7 +69,11 @@ impl Worker {
         let known = statement.known.as_ref();
         let asks = known.is_some_and(|known| known.analysis.depends.contains(Depends::DIAGNOSTICS));
         let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-        let Some(text) = session.past.again.clone().filter(|_| asks && is_run) else { return };
+        if !asks || !is_run {
+            return;
+        }
+        let again = session.past.run_again(self.shared.catalog());
+        let Some(text) = again.map(<[u8]>::to_vec) else { return };
         let Some(conn) = self.conns.get_mut(conn_id) else { return };
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });

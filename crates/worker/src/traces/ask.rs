@@ -111,7 +111,8 @@ impl Worker {
                         has_default_trackers,
                         ..session.past.recalled()
                     };
-                    let asks = reads(Depends::DIAGNOSTICS) && !session.past.can_run_again();
+                    let asks = reads(Depends::DIAGNOSTICS)
+                        && session.past.run_again(self.shared.catalog()).is_none();
                     if asks && session.past.has_conditions() {
                         return self.show_past(id, route, statement, text_len, &known);
                     }
