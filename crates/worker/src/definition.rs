@@ -1,6 +1,7 @@
 //! Statements that define what names mean: while one runs, its names are known to nobody.
 
 use trunkline_catalog::DefinitionTicket;
+use trunkline_pool::ConnId;
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
@@ -8,7 +9,10 @@ use trunkline_sql::{
     token::{Modes, Token, TokenKind, Tokens},
 };
 
-use crate::{ClientId, Worker};
+use crate::{
+    ClientId, Worker,
+    client::{Stage, Statement},
+};
 
 /// What a text may define.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +123,44 @@ impl Worker {
                 Some(Box::new(catalog.begin_definition(Some(words))))
             }
         }
+    }
+}
+
+/// A definition that its server may carry out yet, though its client or connection has gone.
+#[derive(Debug)]
+pub(crate) struct Orphan {
+    /// Its names are unknown until this is dropped.
+    _ticket: Box<DefinitionTicket>,
+    conn: ConnId,
+    /// So long at least, ms: a server ends what it has begun when its client is gone.
+    until_ms: u64,
+}
+
+/// Orphans at once; beyond that the oldest are given up.
+const ORPHANS_MAX: usize = 4_096;
+
+impl Worker {
+    /// A statement is over for the proxy. Where no answer has come, its server may go on.
+    pub(crate) fn orphan_definition(&mut self, statement: &mut Statement) {
+        let (Some(ticket), Stage::Sent(conn)) = (statement.definition.take(), statement.stage)
+        else {
+            return;
+        };
+        if self.orphans.len() >= ORPHANS_MAX {
+            self.orphans.remove(0);
+        }
+        let until_ms = self.now.ms() + self.snapshot.settings.catalog_age_max;
+        self.orphans.push(Orphan { _ticket: ticket, conn, until_ms });
+    }
+
+    /// Gives up orphans whose time is over and whose connection awaits no answer any more.
+    pub(crate) fn sweep_orphans(&mut self) {
+        let now_ms = self.now.ms();
+        let conns = &self.conns;
+        self.orphans.retain(|orphan| {
+            let is_awaited = conns.get(orphan.conn).is_some_and(|it| !it.in_flight.is_empty());
+            is_awaited || orphan.until_ms > now_ms
+        });
     }
 }
 

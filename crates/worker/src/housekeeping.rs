@@ -88,6 +88,7 @@ impl Worker {
             self.sweep_ms = self.now.ms();
             self.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
+            self.sweep_orphans();
             self.balance();
             self.adapt_patience();
             self.expire_kills();

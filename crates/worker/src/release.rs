@@ -98,6 +98,7 @@ impl Worker {
             self.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
         }
         let is_released = self.doom_released(id, conn_id, &statement, &outcome);
+        statement.definition = None;
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => {
@@ -126,7 +127,7 @@ impl Worker {
             self.drop_fill(&mut statement);
         }
         statement.mirrored = None;
-        statement.definition = None;
+        self.orphan_definition(&mut statement);
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;

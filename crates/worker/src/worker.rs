@@ -24,6 +24,7 @@ use crate::{
     client::{Client, Phase, Statement},
     coalesce::Coalescing,
     conn::{AccountKey, Conn, ConnPhase},
+    definition::Orphan,
     handover::Ask,
     identity::PasswordTurns,
     mirror::Mirrors,
@@ -120,6 +121,8 @@ pub struct Worker {
     pub(crate) schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
     /// Names that a statement has waited for in vain.
     pub(crate) unanswered: HashSet<Name, FixedState>,
+    /// Definitions whose answers nobody awaits.
+    pub(crate) orphans: Vec<Orphan>,
     /// Servers that have carried out a reset.
     pub(crate) resetting: HashSet<SlotId, FixedState>,
     /// Other workers that asked for an idle connection to a server.
@@ -223,6 +226,7 @@ impl Worker {
             logging_in: VecDeque::new(),
             schemas: HashMap::with_hasher(FixedState::default()),
             unanswered: HashSet::with_hasher(FixedState::default()),
+            orphans: Vec::new(),
             resetting: HashSet::with_hasher(FixedState::default()),
             asked: VecDeque::new(),
             asked_peers_ms: HashMap::with_hasher(FixedState::default()),
