@@ -176,10 +176,14 @@ impl Worker {
         // One that fails leaves its own error.
         let reads_warnings = outcome.error.is_none()
             && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
-        if !reads_warnings {
-            let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
-            let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
-            session.past.learn(statement, outcome, flavor, here);
+        let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
+        let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
+        match reads_warnings {
+            true => {
+                let is_there = here.is_some() && session.last_conn == here;
+                session.past.learn_of_look(statement, outcome, flavor, here, is_there);
+            }
+            false => session.past.learn(statement, outcome, flavor, here),
         }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
@@ -236,6 +240,7 @@ impl Worker {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             let here = Some((conn_id, conn.turn));
             if !reads_warnings {
+                conn.outdate_conditions(outcome, session.last_conn == here);
                 session.last_conn = here;
             }
             let is_here = session.insert_conn == here;
@@ -264,7 +269,7 @@ impl Worker {
         }
         self.note_pins(id, conn_id, statement);
         if let Some(analysis) = analysis.filter(|_| has_run) {
-            self.learn_globals(conn_id, analysis);
+            self.learn_globals(conn_id, analysis, outcome.error.is_some());
         }
         if let Some(before) = before {
             self.remember_set(id, conn_id, statement, outcome, &before);
