@@ -2,9 +2,9 @@
 //!
 //! What becomes of one that fails is the servers' custom, checked on both. MySQL ends the
 //! connection. MariaDB keeps the user and the schema; the session's state is gone, as by a reset,
-//! for that comes first, and it has the server's default character set. After three failures on a connection it knows the command no more (1047),
-//! whatever has succeeded in between. (It makes the client wait for a second, which we do not: who
-//! guesses passwords is kept off by his address.)
+//! for that comes first, and it has the server's default character set. After three failures on a
+//! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
+//! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
 use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
 use trunkline_session::frontend::{ClientHandshake, Refusal};
