@@ -9,6 +9,9 @@ const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
 /// What some servers say of a statement whose connection is killed.
 const INTERRUPTED: u16 = 1317;
 
+/// How what the proxy sets in front of a statement begins.
+const PROXYS_SET: &str = "SET @@SESSION.last_insert_id=";
+
 /// What of two answers is compared, as text; `None` when they are the same.
 pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(String, String)> {
     if has_lost(proxied) && has_lost(direct) {
@@ -49,8 +52,8 @@ pub fn shown(answers: &[Answer]) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mask {
     Nothing,
-    /// Durations.
-    SecondColumn,
+    /// Numbers and durations of statements, and what the proxy sets in front of them.
+    Profiles,
     /// Estimates and times.
     Rows,
 }
@@ -62,7 +65,7 @@ fn mask_of(act: &Act) -> Mask {
     let text = String::from_utf8_lossy(text).trim_start().to_ascii_uppercase();
     let begins = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
     match () {
-        () if begins(&["SHOW PROFILES"]) => Mask::SecondColumn,
+        () if begins(&["SHOW PROFILES"]) => Mask::Profiles,
         () if begins(&["EXPLAIN", "ANALYZE SELECT", "ANALYZE FORMAT", "DESC SELECT"]) => Mask::Rows,
         () => Mask::Nothing,
     }
@@ -82,9 +85,10 @@ fn masked(act: &Act, answers: &[Answer]) -> Vec<Answer> {
             match mask {
                 Mask::Nothing => {}
                 Mask::Rows => rows.rows.clear(),
-                Mask::SecondColumn => {
-                    let text = rows.text();
-                    rows.rows = text.into_iter().map(|row| without(row, 1)).collect();
+                Mask::Profiles => {
+                    let texts = rows.text().into_iter().filter_map(|row| row.into_iter().nth(2)?);
+                    let sessions = texts.filter(|text| !text.starts_with(PROXYS_SET));
+                    rows.rows = sessions.map(String::into_bytes).collect();
                 }
             }
             Answer::Rows(rows)
@@ -99,11 +103,6 @@ fn masked(act: &Act, answers: &[Answer]) -> Vec<Answer> {
         Answer::Ok { .. } | Answer::Lost => answer.clone(),
     };
     answers.iter().map(one).collect()
-}
-
-fn without(row: Vec<Option<String>>, column: usize) -> Vec<u8> {
-    let kept = row.into_iter().enumerate().filter(|(at, _)| *at != column);
-    kept.flat_map(|(_, field)| field.unwrap_or_default().into_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use crate::stage::{LOCKS, Stage};
 
 /// How long the proxy may keep what ended sessions have left.
 const LEFT_MAX: Duration = Duration::from_secs(10);
+/// InnoDB lists transactions as they were until nobody has asked for 0.1 s.
+const UNTIL_SEEN_ANEW: &str = "DO SLEEP(0.15)";
 /// Written by statements whose connection is killed: how often is looked at by itself.
 const MARKS: &str = "marks";
 
@@ -60,11 +62,15 @@ fn left_open(stage: &mut Stage) -> Result<Option<Difference>> {
         let clients = [(&mut stage.primary, "the writer"), (&mut stage.replica, "the reader")];
         for (client, name) in clients {
             let gone = wait_until("nothing is left", LEFT_MAX, || {
-                let is_free = client.column(asked)?.pop().flatten();
-                Ok((is_free.as_deref() == Some("1")).then_some(()))
+                if client.column(asked)?.pop().flatten().as_deref() == Some("1") {
+                    return Ok(Some(()));
+                }
+                client.column(UNTIL_SEEN_ANEW)?;
+                Ok(None)
             });
             if gone.is_err() {
-                open = format!("{what} are held on {name} behind the end of all sessions");
+                let holders = holders(client)?;
+                open = format!("{what} are held on {name} behind all sessions: {holders}");
             }
         }
         if !open.is_empty() {
@@ -72,6 +78,17 @@ fn left_open(stage: &mut Stage) -> Result<Option<Difference>> {
         }
     }
     Ok(None)
+}
+
+/// The sessions' connections that a server still has, and the transactions on them.
+fn holders(client: &mut Client) -> Result<String> {
+    let asked = "SELECT CONCAT_WS(' ', p.id, p.user, p.command, p.time, p.state, p.info, \
+                 t.trx_id, t.trx_state, t.trx_started, t.trx_query, t.trx_operation_state, \
+                 t.trx_rows_locked, t.trx_rows_modified, t.trx_isolation_level) \
+                 FROM information_schema.processlist p LEFT JOIN information_schema.innodb_trx t \
+                 ON p.id = t.trx_mysql_thread_id WHERE p.user IN ('ada', 'bob')";
+    let found: Vec<_> = client.column(asked)?.into_iter().flatten().collect();
+    Ok(found.join("; "))
 }
 
 fn first_difference(one: &Data, other: &Data) -> Option<(String, String, String)> {

@@ -1,7 +1,7 @@
 //! One session twice: through the proxy, and on a server connection of its own.
 
 use anyhow::{Context, Result};
-use trunkline_testkit::Trunkline;
+use trunkline_testkit::{Flavour, Trunkline};
 
 use crate::client::{Answer, Client};
 use crate::plan::{Account, Act};
@@ -13,6 +13,8 @@ pub struct Session {
     pub proxied: Client,
     /// Directly.
     pub direct: Client,
+    /// Whether the last statement left warnings or an error, those that ask for them left out.
+    pub has_conditions: bool,
 }
 
 impl Session {
@@ -20,8 +22,41 @@ impl Session {
         let name = account.name();
         let login = |port| Client::login(port, name, name, SCHEMA);
         let proxied = login(proxy.port()).context("through the proxy")?;
-        Ok(Session { proxied, direct: login(stage.direct_port())? })
+        let direct = login(stage.direct_port())?;
+        let mut session = Session { proxied, direct, has_conditions: false };
+        if stage.family == Flavour::MariaDb {
+            session.forget_past();
+        }
+        Ok(session)
     }
+
+    /// Both find the same number of rows last, and have no conditions. A new session of MariaDB has
+    /// in `FOUND_ROWS()` what an ended one has left there, and behind a change of user both
+    /// families keep it.
+    pub fn forget_past(&mut self) {
+        for client in [&mut self.proxied, &mut self.direct] {
+            client.query(b"SELECT 1 FROM (SELECT 1) AS t");
+        }
+    }
+}
+
+/// Whether a text asks for the conditions of the statement before.
+pub fn asks_for_conditions(act: &Act) -> bool {
+    let (Act::Query(text) | Act::Prepared(text)) = act else { return false };
+    let text = String::from_utf8_lossy(text);
+    let words =
+        ["SHOW WARNINGS", "SHOW ERRORS", "SHOW COUNT", "@@warning_count", "GET DIAGNOSTICS"];
+    words.iter().any(|word| text.contains(word))
+}
+
+/// Whether answers leave conditions behind.
+pub fn leaves_conditions(answers: &[Answer]) -> bool {
+    answers.iter().any(|answer| match answer {
+        Answer::Ok { warnings, .. } => *warnings > 0,
+        Answer::Rows(rows) => rows.warnings > 0,
+        Answer::Error(_) => true,
+        Answer::Lost => false,
+    })
 }
 
 /// What `client` answers to an act that is a command of the protocol.

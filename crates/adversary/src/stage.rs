@@ -18,6 +18,8 @@ const WARDEN: &str = "warden";
 /// The schema that sessions begin in, and another one.
 pub const SCHEMA: &str = "adv";
 const OTHER_SCHEMA: &str = "other";
+/// A schema that nobody chooses, so that it may be dropped.
+const SPARE_SCHEMA: &str = "spare";
 /// Names of locks that statements take.
 pub const LOCKS: [&str; 4] = ["l1", "l2", "fl", "pl"];
 /// Seconds that the replica may need for what a step wrote; behind that the program is given up.
@@ -290,7 +292,7 @@ fn accounts(family: Flavour) -> String {
          REVOKE {revoked} ON *.* FROM ada@'%'; CREATE ROLE r1; GRANT SELECT ON *.* TO r1; \
          GRANT r1 TO ada@'%'; GRANT r1 TO bob@'%'; "
     );
-    for schema in [SCHEMA, OTHER_SCHEMA] {
+    for schema in [SCHEMA, OTHER_SCHEMA, SPARE_SCHEMA] {
         text += &format!(
             "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, EXECUTE, \
              CREATE TEMPORARY TABLES, LOCK TABLES, CREATE VIEW, CREATE ROUTINE ON {schema}.* \
@@ -302,7 +304,7 @@ fn accounts(family: Flavour) -> String {
 
 fn make_schema(family: Flavour, client: &mut Client, plan: &Plan) -> Result<()> {
     end_prepared(family, client)?;
-    for name in [OTHER_SCHEMA, SCHEMA] {
+    for name in [SPARE_SCHEMA, OTHER_SCHEMA, SCHEMA] {
         client.column(&format!("DROP DATABASE IF EXISTS {name}"))?;
         client.column(&format!("CREATE DATABASE {name}"))?;
     }

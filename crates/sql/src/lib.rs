@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod diagnostics;
 pub mod digest;
 pub mod hint;
 pub mod recall;

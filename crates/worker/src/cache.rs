@@ -228,7 +228,7 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             // No connection has what this statement left: there is nothing but the counts.
-            session.past.learn(statement, &outcome, flavor, None);
+            session.past.learn(statement, &outcome, flavor, None, false);
             session.last_conn = None;
         }
         self.stmt_answered(id, statement, &outcome);

@@ -2,9 +2,9 @@
 //!
 //! What becomes of one that fails is the servers' custom, checked on both. MySQL ends the
 //! connection. MariaDB keeps the user and the schema; the session's state is gone, as by a reset,
-//! for that comes first. After three failures on a connection it knows the command no more (1047),
-//! whatever has succeeded in between. (It makes the client wait for a second, which we do not: who
-//! guesses passwords is kept off by his address.)
+//! for that comes first, and it has the server's default character set. After three failures on a
+//! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
+//! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
 use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
 use trunkline_session::frontend::{ClientHandshake, Refusal};
@@ -14,6 +14,7 @@ use trunkline_topology::User;
 use crate::{
     ClientId, Worker,
     client::{Phase, Session},
+    command::SERVERS_CHARSET,
     login::LoginAccounts,
     shared::UserPlace,
 };
@@ -73,8 +74,19 @@ impl Worker {
     /// Who failed to prove anything stays who he was. False for a first login, and where that ends
     /// the connection.
     pub(crate) fn keeps_after(&mut self, id: ClientId, because: Refusal) -> bool {
-        let is_proof = matches!(because, Refusal::AccessDenied | Refusal::OutdatedAuthentication);
-        is_proof && self.keep_user(id)
+        let (code, state) = match because {
+            Refusal::AccessDenied => (1045, b"28000"),
+            Refusal::OutdatedAuthentication => (1251, b"08004"),
+            Refusal::TlsRequired
+            | Refusal::BadHandshake
+            | Refusal::TlsNotOffered
+            | Refusal::OutOfOrder => return false,
+        };
+        let keeps = self.keep_user(id);
+        if keeps {
+            self.note_error(id, code, state, "Access denied");
+        }
+        keeps
     }
 
     /// Answers a login that fails with an error packet. It ends the connection, but for a change of
@@ -90,6 +102,7 @@ impl Worker {
         if !self.keep_user(id) {
             return self.refuse(id, seq, code, state, text);
         }
+        self.note_error(id, code, state, text);
         self.write_client(id, |out| {
             put_err(out, seq, code, state, text);
         });
@@ -110,7 +123,7 @@ impl Worker {
         client.changes_user = false;
         client.failed_changes = client.failed_changes.saturating_add(1);
         client.phase = Phase::Idle;
-        self.forget_state(id);
+        self.begin_anew(id, SERVERS_CHARSET);
         true
     }
 

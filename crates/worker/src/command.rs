@@ -30,11 +30,13 @@ use crate::{
     orders::Orders,
     prepared::{ClientStmts, Run, is_unanswered},
     route::{Asking, Route, Routed, hostgroup_of},
-    traces::Past,
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
 pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
+
+/// What the server's global variables say, as no server has this collation.
+pub(crate) const SERVERS_CHARSET: Charset = Charset::Collation(0);
 
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -264,7 +266,7 @@ impl Worker {
         match command {
             Command::Query(text) => self.query(id, frames, text),
             Command::Quit => self.quit(id),
-            Command::Ping => self.answer_ok(id),
+            Command::Ping => self.answer_ping(id),
             Command::InitDb(schema) => {
                 self.run_init_db(id, schema, Purpose::InitDb(schema.into()));
             }
@@ -494,17 +496,24 @@ impl Worker {
         }
     }
 
-    /// The session is as after its login, but for the schema.
+    /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
+    /// character set, MySQL to the server's default.
     pub(crate) fn forget_state(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return };
+        let charset = match self.greeting.flavor() {
+            Flavor::MySql => SERVERS_CHARSET,
+            Flavor::MariaDb => session.handshake_charset.clone(),
+        };
+        self.begin_anew(id, charset);
+    }
+
+    /// The session is as after its login, but for the schema, and has this character set.
+    pub(crate) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
         let is_mysql = self.greeting.flavor() == Flavor::MySql;
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
-        };
-        // MariaDB goes back to the handshake's character set, MySQL to the server's default.
-        let charset = match is_mysql {
-            true => Charset::Collation(0),
-            false => session.handshake_charset.clone(),
         };
         let mut state = SessionState::new(session.state.schema.clone(), charset);
         if is_mysql {
@@ -520,11 +529,20 @@ impl Worker {
         session.prepares_definitions = false;
         session.last_conn = None;
         session.insert_conn = None;
-        session.past = Past::default();
+        session.past = session.past.after_reset();
         session.told = Told::DEFAULT;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
         self.reset_soiled(id, soiled);
         self.begin_autocommit(id);
+    }
+
+    /// `COM_PING`. Of what the statement before has left, it changes the row count alone.
+    fn answer_ping(&mut self, id: ClientId) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.past.counts_rows_apart(0);
+        }
+        self.answer_ok(id);
     }
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was

@@ -6,7 +6,7 @@ use trunkline_pool::{AccountId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::greeting::Flavor,
-    response::{Relay, ReplyFormat, ResponseShape},
+    response::{Outcome, Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_session::{
     backend::{ServerHandshake, ServerIdentity},
@@ -122,6 +122,15 @@ impl Conn {
     /// Whether its server may tell warnings and errors of sessions that had it before.
     pub(crate) fn keeps_others_conditions(&self) -> bool {
         self.flavor == Flavor::MariaDb && self.conditions_turn.is_some_and(|turn| turn != self.turn)
+    }
+
+    /// A session's statement has run here. What was there before is no longer to be told of where
+    /// its last one (`was_here`) ran elsewhere, and may have cleared what it had left here earlier.
+    pub(crate) fn outdate_conditions(&mut self, outcome: &Outcome, was_here: bool) {
+        let leaves_some = outcome.warnings > 0 || outcome.error.is_some();
+        if !was_here && !leaves_some && self.conditions_turn.is_some() {
+            self.conditions_turn = Some(OTHERS_TURN);
+        }
     }
 
     /// A relay for the answer to a command of the proxy's own, in one packet.

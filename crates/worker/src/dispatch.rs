@@ -50,7 +50,9 @@ pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bo
 impl Worker {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
-        self.follow_definitions(conn_id);
+        if !self.looks_back(id, conn_id) {
+            self.follow_definitions(conn_id);
+        }
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
         }
@@ -115,12 +117,19 @@ impl Worker {
         let proof = sync.set.as_deref().map(text_hash);
         let state = Arc::clone(&session.state);
         if needs_trace {
-            session.past.found_rows_overwritten(here);
-            // The statement reads what an earlier one left behind. Another session's traces go.
-            add_last_insert_id(&mut sync, session.last_insert_id, conn.flavor);
-            session.past.insert_id_is_set();
-            session.insert_conn = Some((conn_id, conn.turn));
-            if let Some(conn) = self.conns.get_mut(conn_id) {
+            // The statement reads what an earlier one left behind. Another session's traces go; the
+            // session's own conditions stay, and an insert id of its own that is only there.
+            let clears = reads.clears_first(session, here, conn);
+            let insert_id = (!has_id).then_some(session.last_insert_id);
+            add_last_insert_id(&mut sync, insert_id, conn.flavor, clears);
+            if clears {
+                session.past.found_rows_overwritten(here);
+            }
+            if !has_id {
+                session.past.insert_id_is_set();
+                session.insert_conn = Some(here);
+            }
+            if let Some(conn) = self.conns.get_mut(conn_id).filter(|_| clears) {
                 conn.conditions_turn = None;
             }
         }
@@ -142,6 +151,24 @@ impl Worker {
             return false;
         };
         session.state.schema == Schema::None && conn.state.schema != Schema::None
+    }
+
+    /// Whether a statement only looks at what the one before has left on this connection, which
+    /// choosing its schema anew would change.
+    fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let (Some(client), Some(conn)) = (self.clients.get(id), self.conns.get(conn_id)) else {
+            return false;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        let looks = |analysis: &Analysis| {
+            let depends = analysis.depends;
+            (depends.contains(Depends::ROW_COUNT) || depends.contains(Depends::DIAGNOSTICS))
+                && !runs_a_routine(analysis)
+        };
+        session.last_conn == Some((conn_id, conn.turn))
+            && statement.known.as_ref().is_some_and(|known| looks(&known.analysis))
     }
 
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
@@ -448,23 +475,38 @@ impl PastReads {
     fn is_elsewhere(self, session: &Session, here: (ConnId, u64), flavor: Flavor) -> bool {
         // What is not known yet is found out where it was left.
         let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
+        needs_id && session.insert_conn != Some(here)
+            || self.lacks_found_rows(session, here, flavor)
+            || self.last && session.last_conn != Some(here)
+    }
+
+    /// Whether another session may have found what this statement would be told of.
+    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64), flavor: Flavor) -> bool {
         // What is set on a MariaDB overwrites what another session has found there.
         let may_leave = self.may_leave_found_rows && flavor == Flavor::MariaDb;
-        let needs_found = self.found_rows || may_leave;
-        needs_id && session.insert_conn != Some(here)
-            || needs_found && session.past.found_conn != Some(here)
-            || self.last && session.last_conn != Some(here)
+        (self.found_rows || may_leave) && session.past.found_conn != Some(here)
+    }
+
+    /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
+    /// all the session's own.
+    fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
+        conn.flavor == Flavor::MySql
+            || session.last_conn != Some(here)
+            || conn.keeps_others_conditions()
+            || self.lacks_found_rows(session, here, conn.flavor)
     }
 }
 
-/// Sets this session's own last id, which clears warnings and counts: on MySQL with any `SET`, on
-/// MariaDB with one that uses a table. Anything else keeps the warnings of the statement before.
-fn add_last_insert_id(sync: &mut Sync, value: u64, flavor: Flavor) {
+/// Sets this session's own last id; without a value it is what the connection has. That clears
+/// warnings and counts: on MySQL with any `SET`, on MariaDB with one that uses a table (`clears`).
+/// Anything else keeps the warnings of the statement before.
+fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clears: bool) {
     let text = sync.set.get_or_insert_with(Vec::new);
     let lead = if text.is_empty() { "SET " } else { "," };
+    let value = value.map_or_else(|| "LAST_INSERT_ID()".to_owned(), |value| value.to_string());
     let value = match flavor {
-        Flavor::MySql => value.to_string(),
-        Flavor::MariaDb => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
+        Flavor::MariaDb if clears => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
+        Flavor::MariaDb | Flavor::MySql => value,
     };
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }

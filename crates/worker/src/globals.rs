@@ -80,8 +80,9 @@ fn set_autocommit(analysis: &Analysis) -> Option<bool> {
 }
 
 impl Worker {
-    /// A server has run a text that may set defaults of new sessions.
-    pub(crate) fn learn_globals(&mut self, conn_id: ConnId, analysis: &Analysis) {
+    /// A server has run a text that may set defaults of new sessions. `has_failed`: it answered
+    /// with an error, so that what a single statement says does not hold.
+    pub(crate) fn learn_globals(&mut self, conn_id: ConnId, analysis: &Analysis, has_failed: bool) {
         if set_globals(analysis).next().is_none() && !sets_isolation(analysis) {
             return;
         }
@@ -93,7 +94,8 @@ impl Worker {
         if let Some(slot) = self.pool.slot(slot) {
             slot.server.health.retire_connections();
         }
-        if let Some(is_on) = set_autocommit(analysis) {
+        let holds = !has_failed || analysis.statements > 1;
+        if let Some(is_on) = set_autocommit(analysis).filter(|_| holds) {
             self.shared.set_autocommit_off(hostgroup, !is_on);
         }
         self.shared.set_globals();

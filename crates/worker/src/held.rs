@@ -333,7 +333,7 @@ impl Worker {
         }
         // As behind any `SET`, nothing of the statements before is left to be read.
         session.last_conn = None;
-        session.past.learn(statement, &silent, self.greeting.flavor(), None);
+        session.past.learn(statement, &silent, self.greeting.flavor(), None, false);
         self.stats.counters.statements_answered += 1;
         self.sample(id, statement, None, None, None);
         self.answer_ok(id);

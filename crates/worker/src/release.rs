@@ -179,9 +179,10 @@ impl Worker {
             && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
         let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
         let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
+        let is_there = here.is_some() && session.last_conn == here;
         match reads_warnings {
-            true => session.past.learn_counts(statement, outcome, flavor, here),
-            false => session.past.learn(statement, outcome, flavor, here),
+            true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),
+            false => session.past.learn(statement, outcome, flavor, here, is_there),
         }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;
@@ -238,6 +239,7 @@ impl Worker {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             let here = Some((conn_id, conn.turn));
             if !reads_warnings {
+                conn.outdate_conditions(outcome, session.last_conn == here);
                 session.last_conn = here;
             }
             let is_here = session.insert_conn == here;
@@ -266,7 +268,7 @@ impl Worker {
         }
         self.note_pins(id, conn_id, statement);
         if let Some(analysis) = analysis.filter(|_| has_run) {
-            self.learn_globals(conn_id, analysis);
+            self.learn_globals(conn_id, analysis, outcome.error.is_some());
         }
         if let Some(before) = before {
             self.remember_set(id, conn_id, statement, outcome, &before);

@@ -52,6 +52,9 @@ pub(crate) enum Trace {
 pub(crate) struct Past {
     /// What `ROW_COUNT()` gives.
     row_count: i64,
+    /// Whether the connection of the last statement has another row count, for what counted last
+    /// was answered by the proxy or ran elsewhere.
+    is_row_count_apart: bool,
     /// What `FOUND_ROWS()` gives.
     found_rows: Option<u64>,
     /// The connection that has it too, and its turn then.
@@ -108,15 +111,19 @@ impl Past {
     }
 
     /// Takes over what a statement left that did not itself ask for what was left before. `here`
-    /// is the connection that ran it, if the session had that to itself, and its turn.
+    /// is the connection that ran it, if the session had that to itself, and its turn; `is_there`:
+    /// it ran the statement before, too.
     pub(crate) fn learn(
         &mut self,
         statement: &Statement,
         outcome: &Outcome,
         flavor: Flavor,
         here: Option<(ConnId, u64)>,
+        is_there: bool,
     ) {
-        self.learn_counts(statement, outcome, flavor, here);
+        // What is only prepared counts nothing, where another session has counted perhaps.
+        let counts = self.learn_counts(statement, outcome, flavor, here);
+        self.is_row_count_apart = !counts && (self.is_row_count_apart || !is_there);
         if let Some(gtid) = reported_gtid(outcome) {
             self.last_gtid = gtid;
         }
@@ -125,6 +132,32 @@ impl Past {
         self.error = outcome.error.clone().map(Box::new);
         self.fetched = None;
         self.awaits_warnings = None;
+    }
+
+    /// Takes over what a statement changed that asked for warnings, and left them as they are.
+    /// `here` as in [`Past::learn`]; `is_there`: that connection has the warnings too.
+    pub(crate) fn learn_of_look(
+        &mut self,
+        statement: &Statement,
+        outcome: &Outcome,
+        flavor: Flavor,
+        here: Option<(ConnId, u64)>,
+        is_there: bool,
+    ) {
+        if self.learn_counts(statement, outcome, flavor, here) {
+            self.is_row_count_apart = !is_there;
+        }
+    }
+
+    /// What a reset of the session leaves of it: `FOUND_ROWS()`, as both servers do.
+    pub(crate) fn after_reset(&self) -> Self {
+        Self { found_rows: self.found_rows, ..Self::default() }
+    }
+
+    /// `ROW_COUNT()` is this, whatever the connection of the last statement says.
+    pub(crate) fn counts_rows_apart(&mut self, count: i64) {
+        self.row_count = count;
+        self.is_row_count_apart = true;
     }
 
     /// Takes over what a statement says of the last insert id. `is_here`: the session's last one
@@ -177,6 +210,7 @@ impl Past {
     /// The proxy has answered a command with an error of its own: a server would tell of that one.
     pub(crate) fn failed(&mut self, code: u16, sqlstate: &[u8; 5], text: &str) {
         self.row_count = -1;
+        self.is_row_count_apart = false;
         self.warnings = 0;
         self.again = None;
         let message = text.as_bytes().into();

@@ -140,6 +140,7 @@ fn steps(
         if queue.is_empty() || rng.chance(1, 6) {
             let line = line(rng, &topics, total, wish);
             let text = grammar.fill(line, rng);
+            let text = if wish.takes_line(&text) { text } else { ".ping".to_owned() };
             queue.extend(text.split(";;").map(|one| one.trim().to_owned()));
         }
         let Some(text) = queue.pop_front() else { continue };
@@ -147,13 +148,24 @@ fn steps(
         let text = text.replace("<other>", &other.to_string());
         if let Ok(act) = act_of(&text) {
             let act = match act {
-                Act::Query(text) if rng.chance(1, 10) => Act::Prepared(text),
+                Act::Query(text) if rng.chance(1, 10) => prepared(text, wish),
                 act => act,
             };
             steps.push(Step { session, act });
         }
     }
     steps
+}
+
+/// The same prepared, where it can be: the proxy does not prepare a `KILL`, and a prepared `GET
+/// DIAGNOSTICS` is told of its connection.
+fn prepared(text: Vec<u8>, wish: &Wish) -> Act {
+    let is_left = text.starts_with(b"KILL") || text.starts_with(b"GET");
+    let act = Act::Prepared(text.clone());
+    match is_left || !wish.takes_line(&act.to_string()) {
+        true => Act::Query(text),
+        false => act,
+    }
 }
 
 fn line(rng: &mut Rng, topics: &[&Topic], total: u64, wish: &Wish) -> &'static str {

@@ -7,6 +7,7 @@ use trunkline_protocol::{
 };
 use trunkline_sql::{
     analysis::Depends,
+    diagnostics::{StatementArea, assign_diagnostics},
     recall::{self, Recalled},
 };
 use trunkline_topology::HostgroupId;
@@ -113,6 +114,9 @@ impl Worker {
                     };
                     let asks = reads(Depends::DIAGNOSTICS)
                         && session.past.run_again(self.shared.catalog()).is_none();
+                    if asks && assign_numbers(session, &mut statement, text_len, &known) {
+                        return self.follow(id, route, statement);
+                    }
                     if asks && session.past.has_conditions() {
                         return self.show_past(id, route, statement, text_len, &known);
                     }
@@ -201,6 +205,7 @@ impl Worker {
                 self.buffers.give(statement.frames);
                 self.stats.counters.statements_answered += 1;
                 self.write_client(id, |out| out.extend_from_slice(&reply));
+                self.has_shown_past(id);
             }
             None if self.put_recalled(id, &mut statement, text_len, known) => {
                 self.follow(id, route, statement);
@@ -210,6 +215,14 @@ impl Worker {
                 let what = "diagnostics of a statement whose connection has served others since";
                 self.not_supported(id, what);
             }
+        }
+    }
+
+    /// The proxy has told of warnings itself.
+    pub(super) fn has_shown_past(&mut self, id: ClientId) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.past.counts_rows_apart(-1);
         }
     }
 
@@ -256,6 +269,10 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
 pub(super) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId, u64)> {
     let reads = |what| depends.contains(what);
     let found = session.past.found_conn;
+    if session.past.is_row_count_apart && reads(Depends::ROW_COUNT) && !reads(Depends::DIAGNOSTICS)
+    {
+        return None;
+    }
     match (reads(Depends::FOUND_ROWS), reads(Depends::ROW_COUNT) || reads(Depends::DIAGNOSTICS)) {
         (true, false) => found,
         (true, true) => session.last_conn.filter(|last| Some(*last) == found),
@@ -282,6 +299,25 @@ pub(super) fn route_hostgroup(route: &Route) -> HostgroupId {
         }
         Route::Error(_) | Route::Limited(_) | Route::Ok(_) => HostgroupId::default(),
     }
+}
+
+/// Makes an assignment of numbers of a `GET DIAGNOSTICS`; false when it is another statement.
+fn assign_numbers(
+    session: &Session,
+    statement: &mut Statement,
+    text_len: usize,
+    known: &Recalled,
+) -> bool {
+    let (Some(row_count), Some(number)) = (known.row_count, known.warning_count) else {
+        return false;
+    };
+    let area = StatementArea { row_count, number };
+    let text = text_of(&statement.frames, text_len);
+    let Some(text) = text.and_then(|text| assign_diagnostics(text, &session.modes, area)) else {
+        return false;
+    };
+    put_text(&mut statement.frames, text_len, &text);
+    true
 }
 
 /// The text at the end of a command in one packet.

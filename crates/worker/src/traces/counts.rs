@@ -175,14 +175,14 @@ pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
 
 impl Past {
     /// Takes over what a statement did to `ROW_COUNT()` and `FOUND_ROWS()`. `here` as for
-    /// [`Past::learn`].
+    /// [`Past::learn`]. False where it leaves the row count.
     pub(crate) fn learn_counts(
         &mut self,
         statement: &Statement,
         outcome: &Outcome,
         flavor: Flavor,
         here: Option<(trunkline_pool::ConnId, u64)>,
-    ) {
+    ) -> bool {
         // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
         let leaves_count = statement.purpose == Purpose::Prepare || gets_diagnostics(statement);
         match &outcome.error {
@@ -191,6 +191,7 @@ impl Past {
             None => self.row_count = outcome.row_count,
         }
         self.learn_found_rows(statement, outcome, flavor, here);
+        outcome.error.is_some() || !leaves_count
     }
 
     /// Takes over what a statement did to `FOUND_ROWS()`. `here` is the connection that ran it, if
