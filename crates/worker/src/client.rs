@@ -181,8 +181,8 @@ pub(crate) struct Session {
     pub soiled: Vec<ConnId>,
     /// Whether its command under way has waited for what its names mean.
     pub has_asked_names: bool,
-    /// Its transaction, which only reads, has left a reader and begins anew before the next
-    /// statement.
+    /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
+    /// the statement under way.
     pub begins_read_only: bool,
     /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
     pub prepares_definitions: bool,

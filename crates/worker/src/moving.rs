@@ -62,7 +62,6 @@ struct MovedSession {
     status: u16,
     next_flag: u32,
     accepted_sets: Vec<u64>,
-    begins_read_only: bool,
     stmts: MovedStmts,
 }
 
@@ -159,7 +158,6 @@ impl Worker {
                 status: session.status,
                 next_flag: session.next_flag,
                 accepted_sets: session.accepted_sets,
-                begins_read_only: session.begins_read_only,
                 stmts: session.prepared.pack(),
             },
         });
@@ -199,7 +197,7 @@ impl Worker {
             reading: Default::default(),
             soiled: Vec::new(),
             has_asked_names: false,
-            begins_read_only: session.begins_read_only,
+            begins_read_only: false,
             // What is prepared by a text holds a session on its connection.
             prepares_definitions: false,
             lost: None,

@@ -12,15 +12,15 @@ use trunkline_protocol::packet::status;
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
-    set::{Assignment, Value},
+    set::{Assignment, Scope, Value},
 };
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Lease, Phase},
     conn::{InFlight, Owner},
     dispatch::put_own_query,
-    proof::Proven,
     route::is_of_reads,
 };
 
@@ -30,12 +30,17 @@ impl Worker {
     /// A transaction that only reads, on a reader, ends with what begins another that may write,
     /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
     /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
-    pub(crate) fn leave_reader(&mut self, id: ClientId, analysis: &Analysis, proof: Proof) {
+    pub(crate) fn leave_reader(&mut self, id: ClientId, known: &Known, proof: Proof) {
+        let analysis = &known.analysis;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let only_reads = |status: u16| status & status::IN_TRANS_READONLY != 0;
-        let Some(session) = session.filter(|session| only_reads(session.status)) else { return };
+        let Some(session) = session else { return };
+        session.begins_read_only = false;
+        if !only_reads(session.status) {
+            return;
+        }
         let ends = ends_for_writer(analysis);
-        if !ends && !may_act(analysis, proof) {
+        if !ends && !may_act(known, proof) {
             return;
         }
         let group = self.snapshot.writer_group(session.user.default_hostgroup);
@@ -46,32 +51,18 @@ impl Worker {
                 && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
         };
         let Some(place) = session.leases.iter().position(is_left) else { return };
-        let lease = session.leases.remove(place);
-        match ends {
-            true => session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY),
-            false => session.begins_read_only = true,
+        if !ends {
+            // It goes on where it is until the writer has a connection.
+            session.begins_read_only = true;
+            return;
         }
+        let lease = session.leases.remove(place);
+        session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
         self.free_lease(&lease);
     }
 
-    /// What is proven of a statement before which a transaction begins anew: it is part of that,
-    /// so that it shares no connection and is not sent twice. What begins or ends a transaction
-    /// itself has no need of another.
-    pub(crate) fn within_transaction(
-        &mut self,
-        id: ClientId,
-        proven: Proven,
-        analysis: &Analysis,
-    ) -> Proven {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session.filter(|session| session.begins_read_only) else {
-            return proven;
-        };
-        session.begins_read_only = analysis.transaction == TransactionEffect::None;
-        Proven { proof: Proof { reads: false, ..proven.proof }, ..proven }
-    }
-
-    /// Begins the session's transaction anew before its statement on `conn_id`.
+    /// Begins the session's transaction anew before its statement on `conn_id`, which is the
+    /// writer's; where it was it is over.
     pub(crate) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
@@ -80,6 +71,10 @@ impl Worker {
         if !std::mem::take(&mut session.begins_read_only) {
             return;
         }
+        let is_left =
+            |lease: &Lease| lease.conn != conn_id && lease.pins.has(PinReason::Transaction);
+        let left = session.leases.iter().position(is_left);
+        let left = left.map(|place| session.leases.remove(place));
         if let Some(lease) = session.lease_mut(conn_id) {
             lease.pins.set(PinReason::Transaction, true);
         }
@@ -90,13 +85,17 @@ impl Worker {
         let takes_attributes = conn.takes_attributes;
         self.stats.counters.transactions_moved += 1;
         self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
+        if let Some(lease) = left {
+            self.free_lease(&lease);
+        }
     }
 }
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or
 /// leaves in the session what later writes may ask for: its place is the writer.
-fn may_act(analysis: &Analysis, proof: Proof) -> bool {
+fn may_act(known: &Known, proof: Proof) -> bool {
     use StatementKind as Kind;
+    let analysis = &known.analysis;
     if proof.reads || analysis.transaction != TransactionEffect::None {
         return false;
     }
@@ -131,12 +130,22 @@ fn may_act(analysis: &Analysis, proof: Proof) -> bool {
     changes
         || analysis.effects.iter().any(acts)
         || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
-        || analysis.kind == Kind::Select && proof.hidden.may(Hidden::WRITES)
+        || analysis.kind == Kind::Select
+            && (proof.hidden.may(Hidden::WRITES) || writes_file(&known.digest_text))
 }
 
-/// Whether a variable gets a value that only the server knows.
+/// Whether what is selected goes into a file of the server's.
+fn writes_file(digest_text: &[u8]) -> bool {
+    let mut words = digest_text.split(u8::is_ascii_whitespace);
+    words
+        .any(|word| word.eq_ignore_ascii_case(b"OUTFILE") || word.eq_ignore_ascii_case(b"DUMPFILE"))
+}
+
+/// Whether a variable gets a value that only the server knows, or one for all sessions.
 fn is_computed(assignment: &Assignment) -> bool {
-    matches!(assignment, Assignment::Variable { value, .. } if !matches!(value, Value::Literal(_)))
+    matches!(assignment, Assignment::Variable { scope, value, .. }
+        if !matches!(value, Value::Literal(_))
+            || matches!(scope, Scope::Global | Scope::Persist | Scope::PersistOnly))
 }
 
 /// Whether a text ends what is open, and what it does then may need the writer.

@@ -104,7 +104,6 @@ impl Worker {
             None => own,
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
-        let own = self.within_transaction(id, own, &known.analysis);
         self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         let mut server = None;
@@ -122,7 +121,7 @@ impl Worker {
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
             if hostgroup.is_none() && asking != Asking::Prepare {
-                self.leave_reader(id, &known.analysis, own.proof);
+                self.leave_reader(id, &known, own.proof);
             }
             self.route_decided(id, hostgroup, Some(&known), own.proof.reads)
         });
@@ -238,6 +237,7 @@ impl Worker {
             return Route::Hostgroup(self.split(session, known, reads));
         }
         if let Some(lease) = session.transaction_lease()
+            && !session.begins_read_only
             && (session.user.transaction_persistent || decided.is_none())
         {
             return Route::Lease(lease.hostgroup, lease.conn);

@@ -201,6 +201,7 @@ impl Shadow {
         Said {
             begins,
             moves_on: self.moves_on(statement),
+            leaves_reader: self.reads_only(),
             is_proxys_own,
             held: self.has_held || self.session.holds_anything() || reads_traces(&statement.act),
             ..Said::new(tag, access_of(&statement.act))

@@ -133,6 +133,9 @@ pub struct Said {
     /// It is to end a transaction that only reads by beginning something else, which may be for
     /// another server.
     pub moves_on: bool,
+    /// It is part of a transaction that only reads: what is not proven to read takes that from a
+    /// reader to the writer, once.
+    pub leaves_reader: bool,
     /// The session holds something on its connection, or did since it was reset last.
     pub held: bool,
     /// Its reply says that it has changed tables of servers.
@@ -174,6 +177,7 @@ impl Said {
             begins: None,
             ends: None,
             moves_on: false,
+            leaves_reader: false,
             held: false,
             has_changed: false,
             is_prepared: false,

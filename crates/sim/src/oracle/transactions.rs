@@ -49,6 +49,7 @@ fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -
 /// been tried elsewhere.
 fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
     let mut links: Vec<LinkId> = Vec::new();
+    let mut has_left = false;
     // What moves on is for another server, perhaps; it may have failed there.
     for place in places.iter().take_while(|place| !place.said.moves_on) {
         // Of a text that is said again, an earlier one's run may come late: it does not say where
@@ -61,6 +62,11 @@ fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violatio
         let Some(ran) = index.runs(place).next_back() else {
             continue;
         };
+        let is_elsewhere = !links.is_empty() && !links.contains(&ran.link);
+        if is_elsewhere && place.said.leaves_reader && !std::mem::replace(&mut has_left, true) {
+            links = index.runs(place).map(|ran| ran.link).collect();
+            continue;
+        }
         match links.as_slice() {
             // Where it was tried first it may have run late.
             [] => links.extend(index.runs(place).map(|ran| ran.link)),

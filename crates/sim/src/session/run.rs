@@ -515,7 +515,9 @@ fn only_reads() -> Failure {
 
 /// Whether tables stand in a statement's text, which is what makes MariaDB forget warnings.
 fn names_tables(act: &Act) -> bool {
-    let is_of_table = |setting: &Setting| matches!(setting, Setting::LastInsertIdOfTable(_));
+    let is_of_table = |setting: &Setting| {
+        matches!(setting, Setting::LastInsertIdOfTable(_) | Setting::LastInsertIdAsItIsOfTable)
+    };
     match act {
         Act::Set(settings) => settings.iter().any(is_of_table),
         Act::Read { .. }

@@ -61,6 +61,10 @@ impl ModelSession {
                 self.set_last_insert_id(*id);
                 self.found_rows = 1;
             }
+            Setting::LastInsertIdAsItIsOfTable => {
+                self.set_last_insert_id(self.last_insert_id);
+                self.found_rows = 1;
+            }
             Setting::LastInsertIdAsItIs => self.set_last_insert_id(self.last_insert_id),
             Setting::Tracker(name, value) => {
                 if !self.trackers.configure(name, value) {

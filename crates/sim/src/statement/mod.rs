@@ -403,6 +403,8 @@ pub enum Setting {
     LastInsertIdOfTable(u64),
     /// `last_insert_id = LAST_INSERT_ID()`: the proxy has the value reported.
     LastInsertIdAsItIs,
+    /// The same from a table of its own.
+    LastInsertIdAsItIsOfTable,
     /// A session tracker, by its name behind `session_track_`: the proxy's.
     Tracker(String, String),
 }

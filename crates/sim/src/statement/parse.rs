@@ -150,6 +150,19 @@ fn expression(tokens: &[Token<'_>]) -> Option<Act> {
     match tokens {
         [Y(name)] => Variable::from_name(name).map(Act::ShowVariable),
         [U(name)] => numbered(name, "u").map(Act::ShowUser),
+        // What the proxy says on MySQL, which is to warn of the question.
+        [
+            W("IF"),
+            S(b'('),
+            N(0),
+            S(b','),
+            W("FOUND_ROWS"),
+            S(b'('),
+            S(b')'),
+            S(b','),
+            answer @ ..,
+            S(b')'),
+        ] => expression(answer),
         [W(function), S(b'('), arguments @ .., S(b')')] => call(function, arguments),
         _ => None,
     }

@@ -74,24 +74,17 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     if let ("last_insert_id", [W("LAST_INSERT_ID"), S(b'('), S(b')')]) = (name, value) {
         return Some(Setting::LastInsertIdAsItIs);
     }
-    if let (
-        "last_insert_id",
-        [
-            S(b'('),
-            W("SELECT"),
-            N(id),
-            W("FROM"),
-            S(b'('),
-            W("SELECT"),
-            N(1),
-            S(b')'),
-            W("AS"),
-            W("t"),
-            S(b')'),
-        ],
-    ) = (name, value)
+    if name == "last_insert_id"
+        && let [S(b'('), W("SELECT"), selected @ .., W("AS"), W("t"), S(b')')] = value
+        && let [id @ .., W("FROM"), S(b'('), W("SELECT"), N(1), S(b')')] = selected
     {
-        return Some(Setting::LastInsertIdOfTable(*id));
+        match id {
+            [N(id)] => return Some(Setting::LastInsertIdOfTable(*id)),
+            [W("LAST_INSERT_ID"), S(b'('), S(b')')] => {
+                return Some(Setting::LastInsertIdAsItIsOfTable);
+            }
+            _ => {}
+        }
     }
     let variable = Variable::from_name(name)?;
     let value = match value {

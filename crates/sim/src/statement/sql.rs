@@ -250,6 +250,9 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
             Setting::LastInsertIdAsItIs => {
                 out.push_str("@@SESSION.last_insert_id = LAST_INSERT_ID()");
             }
+            Setting::LastInsertIdAsItIsOfTable => out.push_str(
+                "@@SESSION.last_insert_id = (SELECT LAST_INSERT_ID() FROM (SELECT 1) AS t)",
+            ),
             Setting::Tracker(name, value) => {
                 put(out, format_args!("@@SESSION.session_track_{name} = '{value}'"));
             }

@@ -155,7 +155,11 @@ impl Template {
 
 /// What the proxy makes of a statement that asks for the session's past.
 fn recalled(text: &str) -> Option<Template> {
-    let number = text.strip_prefix("SELECT ? AS tag, CAST(")?;
+    let answer = text.strip_prefix("SELECT ? AS tag, ")?;
+    let warned = answer.strip_prefix("IF(0, FOUND_ROWS(), ");
+    let warned = warned.and_then(|answer| answer.strip_suffix(") AS v"));
+    let answer = warned.map_or_else(|| answer.to_owned(), |answer| format!("{answer} AS v"));
+    let number = answer.strip_prefix("CAST(")?;
     let number = number
         .strip_suffix(" AS SIGNED) AS v")
         .or_else(|| number.strip_suffix(" AS UNSIGNED) AS v"))?;
