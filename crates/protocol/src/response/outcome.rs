@@ -44,8 +44,8 @@ pub struct Outcome {
     pub warnings: u16,
     /// Affected rows, summed over the OK packets.
     pub affected_rows: u64,
-    /// What `ROW_COUNT()` is behind the last OK or final EOF packet: -1 behind rows. An error, which
-    /// makes it -1 as well, does not change this.
+    /// What `ROW_COUNT()` is behind the last OK or final EOF packet: -1 behind rows. An error does
+    /// not change this, though it makes it -1 as well.
     pub row_count: i64,
     /// The last insert id that was not 0; 0 for none.
     pub last_insert_id: u64,
