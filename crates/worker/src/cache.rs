@@ -343,7 +343,9 @@ impl Worker {
         let Some(fill) = statement.fill.take() else {
             return;
         };
-        let reply = match was_run && statement.ending.is_none() {
+        let insists = statement.orders.cache.is_some_and(|order| order.is_always);
+        let is_proven = insists || statement.is_proven_now(self.shared.catalog());
+        let reply = match was_run && statement.ending.is_none() && is_proven {
             true => self.stored(conn_id, statement, &fill, outcome),
             false => None,
         };

@@ -86,9 +86,7 @@ pub(crate) struct AwaitNames {
 /// What is proven of a statement now that it is over. What its names meant when it was sent they
 /// may not have meant any more when it ran.
 pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
-    let is_of_now =
-        statement.proof_version.is_none_or(|version| version == shared.catalog().version());
-    match is_of_now {
+    match statement.is_proven_now(shared.catalog()) {
         true => statement.proof,
         false => Proof { reads: false, hidden: statement.proof.hidden | Hidden::UNKNOWN },
     }
@@ -108,10 +106,14 @@ fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) ->
 }
 
 impl Statement {
-    /// Whether it may be sent once more, though a server may have carried it out: what its names
-    /// mean has not changed since it was proven to be without effects.
+    /// Whether it may be sent once more, though a server may have carried it out.
     pub(crate) fn may_be_sent_twice(&self, catalog: &Catalog) -> bool {
-        self.is_read && self.proof_version.is_none_or(|version| version == catalog.version())
+        self.is_read && self.is_proven_now(catalog)
+    }
+
+    /// Whether what its names mean has not changed since what it does was proven.
+    pub(crate) fn is_proven_now(&self, catalog: &Catalog) -> bool {
+        self.proof_version.is_none_or(|version| version == catalog.version())
     }
 
     /// Takes over what is proven of it.
