@@ -184,7 +184,7 @@ async fn names_are_what_they_are(flavour: Flavour) {
     assert_eq!(waiters.len(), 1, "one client waited for all");
     for (of, kind, reading, writing) in &all {
         let found = stage.catalog.look_up(&name(of), 0);
-        let Found::Object { object, due_ms, until_ms } = found else {
+        let Found::Object { object, due_ms, until_ms, .. } = found else {
             panic!("{of} is not known: {found:?}")
         };
         assert_eq!((object.kind, due_ms, until_ms), (*kind, 5_000, 10_000), "{of}");
