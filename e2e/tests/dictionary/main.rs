@@ -204,7 +204,7 @@ async fn who_sees_less_knows_less(flavour: Flavour) {
     assert_eq!((plain.reading, plain.writing), (EMPTY, UNKNOWN));
     // Without SHOW VIEW a definition is not shown.
     let view = stage.object("reader", "a.v1", 0).await.expect("an object");
-    assert_eq!((view.kind, view.reading), (Kind::View, UNKNOWN));
+    assert_eq!((view.kind, view.reading), (Kind::View, Hidden::OPAQUE));
     assert_eq!(stage.object("reader", "b.w", 0).await, None);
     assert_eq!(stage.object("blind", "a.plain", 0).await, None);
     // What the others see is known then, and stays so.

@@ -134,6 +134,7 @@ impl Worker {
             Last::Nothing => true,
             Last::Unknown => false,
             Last::Entry(last) => {
+                let Some(last) = last.upgrade() else { return false };
                 let asking = Asking::Execute(&last.reading.schema);
                 self.proof_at(id, &last.known, asking, conn.hostgroup).proof.reads
             }

@@ -1,6 +1,6 @@
 //! What is prepared on one server connection.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use trunkline_protocol::command::execute::TYPE_LEN;
 
@@ -65,7 +65,8 @@ pub(crate) enum Last {
     /// It has prepared none.
     #[default]
     Nothing,
-    Entry(Rc<Entry>),
+    /// This one; nobody knows it any more where nobody else keeps it.
+    Entry(Weak<Entry>),
     /// What it is nobody knows.
     Unknown,
 }
@@ -203,7 +204,7 @@ impl ServerStmts {
 
     /// The server prepared a statement; it comes to the front.
     pub(crate) fn insert(&mut self, entry: &Rc<Entry>, stmt_id: u32) {
-        self.last = Last::Entry(Rc::clone(entry));
+        self.last = Last::Entry(Rc::downgrade(entry));
         // One that nobody has run is enough.
         let is_spare = |slot: &Slot| slot.bound.is_none() && Rc::ptr_eq(&slot.entry, entry);
         if let Some(place) = self.slots.iter().position(is_spare) {
@@ -421,7 +422,8 @@ mod tests {
         stmts.insert(&entries[1], 2);
         stmts.make_room(10, true);
         assert_eq!(stmts.drain_closing().collect::<Vec<_>>(), [1]);
-        assert!(matches!(stmts.last(), Last::Entry(last) if Rc::ptr_eq(last, &entries[1])));
+        let is_second = |last: &Weak<Entry>| last.ptr_eq(&Rc::downgrade(&entries[1]));
+        assert!(matches!(stmts.last(), Last::Entry(last) if is_second(last)));
     }
 
     #[test]
