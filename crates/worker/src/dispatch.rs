@@ -28,6 +28,27 @@ use crate::{
     prepared::{self, put_statement},
 };
 
+/// Remembered `SET` texts; with more of them all are proven again.
+const ACCEPTED_SETS_MAX: usize = 16_384;
+
+/// Whether a `SET` may name a variable that not every account may set. Parts of names.
+fn needs_rights(text: &[u8]) -> bool {
+    const PARTS: [&str; 10] = [
+        "log",
+        "gtid",
+        "pseudo",
+        "engine",
+        "primary_key",
+        "encryption",
+        "replication",
+        "slave",
+        "debug",
+        "bulk_insert",
+    ];
+    let text = String::from_utf8_lossy(text);
+    PARTS.iter().any(|part| text.contains(part))
+}
+
 /// Appends a `COM_INIT_DB` packet.
 pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
     let mut payload = Vec::with_capacity(schema.len() + 1);
@@ -188,7 +209,7 @@ impl Worker {
 
     /// Whether the statement must not go out before the state is confirmed. A read may: its
     /// reply is dropped if the state was refused. So may any statement behind a `SET` that the
-    /// server has accepted on this connection before.
+    /// server has accepted before, on this connection if it takes rights.
     fn waits_for_sync(
         &self,
         id: ClientId,
@@ -206,7 +227,12 @@ impl Worker {
         };
         // The one that it had before its reset is still its, and can't be refused.
         let chooses_schema = sync.schema.is_some() && sync.schema != conn.kept_schema;
-        let is_proven = proof.is_none_or(|proof| conn.accepted_sets.contains(&proof));
+        // Another connection may have logged in with fewer rights.
+        let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
+        let is_proven = proof.is_none_or(|proof| {
+            conn.accepted_sets.contains(&proof)
+                || self.accepted_sets.contains(&(conn.slot, proof)) && is_for_all()
+        });
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
@@ -262,9 +288,13 @@ impl Worker {
         };
         if set == RESET_PROOF {
             self.resetting.insert(conn.slot);
-        } else {
-            conn.remember_set(set);
+            return;
         }
+        conn.remember_set(set);
+        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.accepted_sets.clear();
+        }
+        self.accepted_sets.insert((conn.slot, set));
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.

@@ -214,6 +214,8 @@ impl Worker {
         self.stats.counters.sessions_not_synchronised += 1;
         if let (Some(conn), Some(set)) = (self.conns.get_mut(conn_id), set) {
             conn.accepted_sets.retain(|known| *known != set);
+            let slot = conn.slot;
+            self.accepted_sets.remove(&(slot, set));
         }
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
         let had_state = session.is_some_and(|session| {
@@ -317,6 +319,7 @@ impl Worker {
     pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
         if self.pool.sweep(slot) {
             self.resetting.remove(&slot);
+            self.accepted_sets.retain(|(known, _)| *known != slot);
         }
     }
 }

@@ -123,6 +123,8 @@ pub struct Worker {
     pub(crate) unanswered: HashSet<Name, FixedState>,
     /// Definitions whose answers nobody awaits.
     pub(crate) orphans: Vec<Orphan>,
+    /// Hashes of `SET` texts that a server has accepted on some connection.
+    pub(crate) accepted_sets: HashSet<(SlotId, u64), FixedState>,
     /// Servers that have carried out a reset.
     pub(crate) resetting: HashSet<SlotId, FixedState>,
     /// Other workers that asked for an idle connection to a server.
@@ -227,6 +229,7 @@ impl Worker {
             schemas: HashMap::with_hasher(FixedState::default()),
             unanswered: HashSet::with_hasher(FixedState::default()),
             orphans: Vec::new(),
+            accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),
             asked: VecDeque::new(),
             asked_peers_ms: HashMap::with_hasher(FixedState::default()),
