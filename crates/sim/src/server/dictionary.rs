@@ -174,7 +174,7 @@ mod tests {
             let view = object(shown, "audited").expect("it is there");
             assert_eq!((view.kind, view.reading), (Kind::View, Hidden::OPAQUE));
             let view = object(hidden, "audited").expect("it is there");
-            assert_eq!(view.reading, Hidden::UNKNOWN);
+            assert_eq!(view.reading, Hidden::OPAQUE);
             for table in ["marked0", "refused1", "guarded4"] {
                 let shown = object(shown, table).expect("it is there");
                 assert!(shown.reading.is_empty() && shown.writing.has(Hidden::STAYS), "{table}");

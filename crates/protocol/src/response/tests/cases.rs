@@ -176,6 +176,7 @@ fn the_outcome_sums_up_all_results() {
             status: Some(status::AUTOCOMMIT | tracked),
             warnings: 2,
             affected_rows: 600,
+            row_count: 300,
             last_insert_id: 70_000,
             rows: 3,
             result_sets: 2,
