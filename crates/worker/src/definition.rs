@@ -1,7 +1,7 @@
 //! Statements that define what names mean: while one runs, its names are known to nobody.
 
 use trunkline_catalog::DefinitionTicket;
-use trunkline_pool::ConnId;
+use trunkline_pool::{ConnId, ConnState};
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
@@ -153,12 +153,14 @@ impl Worker {
         self.orphans.push(Orphan { _ticket: ticket, conn, until_ms });
     }
 
-    /// Gives up orphans whose time is over and whose connection awaits no answer any more.
+    /// Gives up orphans whose time is over and whose server has answered: until then their
+    /// connection waits to be reset.
     pub(crate) fn sweep_orphans(&mut self) {
         let now_ms = self.now.ms();
         let conns = &self.conns;
         self.orphans.retain(|orphan| {
-            let is_awaited = conns.get(orphan.conn).is_some_and(|it| !it.in_flight.is_empty());
+            let is_awaited =
+                conns.get(orphan.conn).is_some_and(|it| it.list == ConnState::Resetting);
             is_awaited || orphan.until_ms > now_ms
         });
     }

@@ -23,6 +23,7 @@ use crate::Name;
 const SLOTS: usize = 16_384;
 /// Different words that one definition marks; with more of them it marks everything.
 const WORDS_MAX: usize = 2_048;
+
 #[derive(Debug)]
 pub(super) struct Definitions {
     words: Box<[Slot]>,
