@@ -3,10 +3,13 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use trunkline_testkit::{Signal, is_listening, wait_until};
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{
+    AuthPlugin, Flavour::MariaDb, Signal, Trunkline, is_listening, wait_until,
+};
 
 use crate::backends::{self, Config, PASSWORD, TIMEOUT, proxy_for, status, wait_metric};
+use crate::stage::{self, is_available, new_schema, one_server, shared_server, text};
 use crate::wire::{Outcome, Shape, Wire, code};
 
 #[test]
@@ -229,5 +232,52 @@ fn workers_stay_on_their_cpus() -> Result<()> {
         }
     }
     assert_eq!(seen, 2, "two workers");
+    Ok(())
+}
+
+/// The former server has a table where the new one has a view that sets a variable: nobody reads
+/// it by what the former one said.
+#[test]
+fn a_server_that_takes_anothers_place_is_asked_what_its_names_mean() -> Result<()> {
+    const TABLE: &str = "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)";
+    const ROUTINE: &str =
+        "CREATE FUNCTION f() RETURNS INT NO SQL BEGIN SET @left = 42; RETURN 2; END";
+    if !is_available(MariaDb, "replaced") {
+        return Ok(());
+    }
+    let Some(before) = backends::mariadb("replaced")? else { return Ok(()) };
+    // Another test may have made it.
+    drop(before.create_user(stage::USER, stage::PASSWORD, AuthPlugin::ServerDefault));
+    let after = shared_server(MariaDb)?;
+    let schema = new_schema(after, "SELECT 1")?;
+    let mut root = after.root()?;
+    for sql in [&*format!("USE {schema}"), ROUTINE, "CREATE VIEW t AS SELECT f() AS a"] {
+        root.sql(sql)?;
+    }
+    before.sql(&format!("DROP DATABASE IF EXISTS {schema}; CREATE DATABASE {schema}"))?;
+    before.sql(&format!("USE {schema}; {TABLE}"))?;
+    let config =
+        |server| format!("connect_timeout_server_max = 500\n{}", one_server(server, 1, 1));
+    let proxy = Trunkline::start(&config(before))?;
+    let mut one = stage::client(&proxy, &schema)?;
+    let mut two = stage::client(&proxy, &schema)?;
+    // It is known to be a table when its reads leave nothing that is reset.
+    let resets = || {
+        let name = "trunkline_backend_connections_reset_total";
+        proxy.metric(name, "reason=\"unknown\"")
+    };
+    wait_until("the table is known", TIMEOUT, || {
+        let count = resets()?;
+        ensure!(text(&mut one, "SELECT a FROM t")? == "1");
+        ensure!(text(&mut two, "SELECT a FROM t")? == "1");
+        ensure!(text(&mut one, "SELECT a FROM t")? == "1");
+        Ok((resets()? == count).then_some(()))
+    })?;
+    let mark = proxy.reload(&config(after))?;
+    proxy.wait_log(mark, "in force", TIMEOUT)?;
+    ensure!(text(&mut one, "SELECT a FROM t")? == "2");
+    // The first one may keep the only connection.
+    let seen = text(&mut two, "SELECT COALESCE(@left, 'nothing')");
+    ensure!(seen.as_ref().map_or(true, |seen| seen == "nothing"), "{seen:?}");
     Ok(())
 }

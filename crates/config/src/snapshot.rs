@@ -205,6 +205,12 @@ impl Snapshot {
         self.hostgroups.values().flat_map(|hostgroup| &hostgroup.servers)
     }
 
+    /// Whether a hostgroup has a server that it did not have `before`.
+    pub fn has_new_servers(&self, before: &Snapshot) -> bool {
+        let known: HashSet<_> = before.servers().map(|server| &server.key).collect();
+        self.servers().any(|server| !known.contains(&server.key))
+    }
+
     /// The servers of hostgroups that clients of MySQL's protocol may come to: all but those that
     /// only TCP listeners name.
     pub fn mysql_servers(&self) -> impl Iterator<Item = &Arc<Server>> {

@@ -595,7 +595,7 @@ impl Driver {
     fn mail(&mut self, mail: Mail) {
         let worker = &mut self.parts.worker;
         match mail {
-            Mail::Snapshot(snapshot) => {
+            Mail::Snapshot(snapshot, _others) => {
                 worker.apply_snapshot(Arc::clone(&snapshot));
                 let (relays, mut means) = self.relaying();
                 relays.configure(&snapshot, &mut means);

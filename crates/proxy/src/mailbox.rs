@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use trunkline_catalog::DefinitionTicket;
 use trunkline_config::{ListenAddress, Snapshot};
 use trunkline_net::{Listener, Stream, Tls, TlsSetup, Waker};
 use trunkline_protocol::packet::greeting::Greeting;
@@ -21,8 +22,9 @@ use crate::administrators::{TakeDigests, TellKill};
 
 /// A message to a worker.
 pub enum Mail {
-    /// Serve this configuration from now on.
-    Snapshot(Arc<Snapshot>),
+    /// Serve this configuration from now on. The ticket is dropped with the last worker's: until then names mean nothing, where
+    /// hostgroups have other servers.
+    Snapshot(Arc<Snapshot>, Option<Arc<DefinitionTicket>>),
     /// Accept clients here for the TCP listener of that configured address.
     Listen(ListenAddress, Listener),
     /// Greet new clients with this.

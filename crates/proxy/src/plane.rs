@@ -10,7 +10,7 @@ use std::{
 };
 
 use tracing::{info, warn};
-use trunkline_catalog::{Catalog, Waiter};
+use trunkline_catalog::{Catalog, DefinitionTicket, Waiter};
 use trunkline_compression::Libraries;
 use trunkline_config::{IoDriver, ListenAddress, Settings, Snapshot};
 use trunkline_crypto::PrivateKey;
@@ -220,13 +220,18 @@ impl DataPlane {
     }
 
     /// Has all workers serve a configuration. TCP listeners that can't be opened are said; they
-    /// are tried again with the next one.
-    pub fn publish(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
+    /// are tried again with the next one. Where it has new servers, `others` keeps names unknown
+    /// until all workers have it.
+    pub fn publish(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        others: Option<Arc<DefinitionTicket>>,
+    ) -> Vec<String> {
         self.shared_cache.configure(&snapshot.settings);
         configure_catalog(&self.shared, &snapshot.settings);
         self.events.configure(&snapshot.settings);
         for postbox in &self.postboxes {
-            postbox.send(Mail::Snapshot(Arc::clone(snapshot)));
+            postbox.send(Mail::Snapshot(Arc::clone(snapshot), others.clone()));
         }
         self.open_tcp(snapshot)
     }

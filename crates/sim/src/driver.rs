@@ -15,7 +15,7 @@ use std::{
 };
 
 use trunkline_cache::{SharedAsk, SharedStore};
-use trunkline_catalog::Inquiry;
+use trunkline_catalog::{DefinitionTicket, Inquiry};
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::{Flavor, Greeting, NONCE_LEN};
 use trunkline_stats::{DigestQuery, SessionQuery};

@@ -117,7 +117,17 @@ impl Catalog {
         self: &Arc<Self>,
         words: Option<impl Iterator<Item = &'a [u8]>>,
     ) -> DefinitionTicket {
-        let words = words.and_then(places_of);
+        self.definitions.count.fetch_add(1, Relaxed);
+        self.forget(words.and_then(places_of))
+    }
+
+    /// Servers are about to be replaced by others: every name is unknown until the ticket is
+    /// dropped, and asked anew then.
+    pub fn begin_other_servers(self: &Arc<Self>) -> DefinitionTicket {
+        self.forget(None)
+    }
+
+    fn forget(self: &Arc<Self>, words: Option<Vec<usize>>) -> DefinitionTicket {
         let ticket = DefinitionTicket { catalog: Arc::clone(self), words };
         ticket.slots().for_each(|slot| {
             slot.under_way.fetch_add(1, SeqCst);
@@ -126,7 +136,6 @@ impl Catalog {
         ticket.slots().for_each(|slot| {
             slot.last.fetch_max(order, SeqCst);
         });
-        self.definitions.count.fetch_add(1, Relaxed);
         self.outdate();
         ticket
     }

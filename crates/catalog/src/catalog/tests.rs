@@ -241,6 +241,20 @@ fn servers_that_changed_are_asked_again_and_what_they_said_holds_meanwhile() {
 }
 
 #[test]
+fn other_servers_are_asked_for_all_names_and_what_the_former_ones_say_late_is_void() {
+    let catalog = catalog();
+    tell(&catalog, "t", PLAIN, 0);
+    let moment = catalog.moment(0);
+    let ticket = catalog.begin_other_servers();
+    assert_eq!(catalog.look_up(&name("s", "t"), 1), Found::Unknown);
+    drop(ticket);
+    assert_eq!(catalog.look_up(&name("s", "t"), 1), Found::Unknown);
+    assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 1));
+    tell(&catalog, "t", PLAIN, 1_000);
+    assert_eq!(object(&catalog, "t", 1_001), Some(PLAIN));
+}
+
+#[test]
 fn it_stays_within_its_entries_and_keeps_those_told_last() {
     let catalog = catalog();
     catalog.configure(1_600, 10_000);

@@ -198,7 +198,12 @@ impl Desk {
         let Some(line) = &self.line else { return false };
         let health = &line.server.health;
         let is_good = line.epoch == health.epoch() && can_be_asked(&line.server);
-        is_good && line.account == *account
+        let snapshot = self.snapshots.borrow();
+        let is_of_group = || {
+            let servers = servers_of(&snapshot, self.group);
+            servers.iter().any(|server| server.key == line.server.key)
+        };
+        is_good && line.account == *account && is_of_group()
     }
 
     async fn inquire(&mut self, names: &[Name]) -> Result<Vec<(Name, Told)>, LearnError> {

@@ -5,8 +5,8 @@ use super::*;
 /// A message to a worker.
 #[derive(Debug)]
 pub enum Mail {
-    /// Serve this configuration from now on.
-    Snapshot(Arc<Snapshot>),
+    /// Serve this configuration from now on. The ticket is dropped with the last worker's.
+    Snapshot(Arc<Snapshot>, Option<Arc<DefinitionTicket>>),
     /// Greet new clients with this.
     Greeting(Arc<Greeting>),
     /// Give a copy of the numbers; nobody looks at it.
@@ -83,7 +83,7 @@ impl Driver {
     fn read_mail(&mut self, out: &mut Outside<'_>, mail: Mail) {
         let worker = &mut self.worker;
         match mail {
-            Mail::Snapshot(snapshot) => {
+            Mail::Snapshot(snapshot, _others) => {
                 self.version = snapshot.version;
                 worker.apply_snapshot(snapshot);
             }

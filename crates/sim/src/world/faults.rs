@@ -41,7 +41,11 @@ impl World<'_> {
 
     fn publish(&mut self, place: usize) {
         let now = self.now();
+        let before = self.operator.snapshot();
         let Some(snapshot) = self.operator.publish(self.plan, place) else { return };
+        let others = snapshot
+            .has_new_servers(&before)
+            .then(|| Arc::new(self.shared.catalog().begin_other_servers()));
         self.note_configuration();
         for worker in 0..self.drivers.len() {
             let at = now + self.rng.below(2_000);
@@ -49,7 +53,8 @@ impl World<'_> {
             let Some(last) = self.snapshots_at.get_mut(worker) else { return };
             let at = at.max(*last);
             *last = at;
-            self.queue.put(at, Event::Post(worker, Mail::Snapshot(Arc::clone(&snapshot))));
+            let mail = Mail::Snapshot(Arc::clone(&snapshot), others.clone());
+            self.queue.put(at, Event::Post(worker, mail));
         }
     }
 

@@ -299,10 +299,14 @@ impl Supervisor {
 
     fn publish(&mut self, next: Snapshot) {
         debug_assert!(next.version > self.parts.snapshot.version);
+        let others = next
+            .has_new_servers(&self.parts.snapshot)
+            .then(|| Arc::new(self.plane().shared().catalog().begin_other_servers()));
         self.parts.snapshot = Arc::new(next);
-        let problems = self.plane().publish(&self.parts.snapshot);
-        problems.iter().for_each(|problem| tracing::error!("{problem}"));
+        // Whoever is asked for names from now on is one of the new servers.
         self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
+        let problems = self.plane().publish(&self.parts.snapshot, others);
+        problems.iter().for_each(|problem| tracing::error!("{problem}"));
     }
 
     fn take_addresses(&mut self, resolution: &Resolution) {
