@@ -1,5 +1,6 @@
 //! Free TCP ports that no other test is given.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +15,11 @@ const LOWEST: u16 = 13_000;
 /// One past the highest when the system doesn't say where its own range begins.
 const HIGHEST: u16 = 32_000;
 
-/// Held for the life of the process, so that a port given out here is not given out elsewhere.
-static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+/// Held so that a port given out here is not given out elsewhere; the oldest goes for a new one.
+static RESERVED: Mutex<VecDeque<File>> = Mutex::new(VecDeque::new());
+
+/// Ports that one process holds at a time. What was given out so long ago is in use or free again.
+const RESERVED_MAX: usize = 2_000;
 
 /// A TCP port on loopback that was free a moment ago and is reserved for this process.
 ///
@@ -39,7 +43,12 @@ pub fn free_port() -> Result<u16> {
         let lock = File::create(folder.join(port.to_string()))
             .with_context(|| format!("cannot reserve port {port} in {}", folder.display()))?;
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(lock);
+            let mut reserved =
+                RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if reserved.len() >= RESERVED_MAX {
+                reserved.pop_front();
+            }
+            reserved.push_back(lock);
             return Ok(port);
         }
     }
