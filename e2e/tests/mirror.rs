@@ -37,11 +37,12 @@ impl Scene {
             format!("[[server]]\nhostgroup = {hostgroup}\naddress = \"{address}\"\n")
         };
         let config = format!(
-            "connect_timeout_server_max = 500\n{settings}\n{}{}{}{}{rules}",
+            "connect_timeout_server_max = 500\n{settings}\n{}{}{}{}{}{rules}",
             one_server(first, 1, 20),
             other(5, &second.address()),
             other(6, "127.0.0.1:1"),
             other(7, &first.address()),
+            other(8, &first.address().replace("127.0.0.1", "localhost")),
         );
         Ok(Some(Self { first, second, schema, proxy: Trunkline::start(&config)? }))
     }
@@ -205,5 +206,17 @@ fn no_write_is_copied_to_a_replica_of_its_server_in_whichever_hostgroup_that_is(
     scene.wait_run(1)?;
     ensure!(scene.rows(scene.first)? == "once");
     ensure!(scene.rows(scene.second)?.is_empty(), "the replica has the copy as well");
+    Ok(())
+}
+
+#[test]
+fn no_write_is_copied_to_its_own_server_by_another_name() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^INSERT'\nmirror_hostgroup = 8\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    ensure!(scene.first.address().starts_with("127.0.0.1:"), "{}", scene.first.address());
+    let mut one = scene.client()?;
+    one.sql("INSERT INTO t (a) VALUES ('once')")?;
+    ensure!(scene.counter("mirrors_skipped")? == 1);
+    ensure!(scene.rows(scene.first)? == "once");
     Ok(())
 }

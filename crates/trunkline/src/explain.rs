@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use trunkline_config::{ListenAddress, Settings, Snapshot};
 use trunkline_sql::token::Modes;
 use trunkline_topology::User;
-use trunkline_worker::{ExplainRow, Explaining};
+use trunkline_worker::{ExplainRow, Explaining, Transactions};
 
 use crate::{cli::ExplainArgs, config_file::ConfigFile, show};
 
@@ -63,7 +63,7 @@ pub fn rows(
         proxy_addr: listener.map(|addr| addr.ip()).filter(|ip| !ip.is_unspecified()),
         proxy_port: listener.map(|addr| addr.port()),
         modes: Modes::default(),
-        is_autocommit_off: false,
+        transactions: Transactions::default(),
         sql: sql.as_bytes(),
         now_ms: 0,
         catalog: None,

@@ -26,7 +26,7 @@ use trunkline_topology::{HostgroupId, ServerState, User};
 use crate::{
     ClientId, Worker,
     analysis::digest_settings,
-    split::{hinted, hinted_server, split},
+    split::{Transactions, hinted, hinted_server, split},
 };
 
 /// The setting's word for every user.
@@ -52,8 +52,8 @@ pub struct Explaining<'a> {
     pub proxy_port: Option<u16>,
     /// How the session reads texts.
     pub modes: Modes,
-    /// Whether the session has switched `autocommit` off.
-    pub is_autocommit_off: bool,
+    /// What the session has said of its transactions.
+    pub transactions: Transactions,
     /// The statement.
     pub sql: &'a [u8],
     /// Now, for servers that are shunned for a while, ms.
@@ -112,7 +112,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
         proof,
         hints: Hints::find(sent, digest.first_comment, &asking.modes),
         schema: asking.schema,
-        is_autocommit_off: asking.is_autocommit_off,
+        transactions: asking.transactions,
         now_ms,
     };
     out.push("kind", kind(&asked.analysis));
@@ -147,7 +147,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     rules::cache(&mut out, &decision.effects, &asked.hints, (&asked.analysis, asked.proof));
     let default = user.default_hostgroup;
     let named = settings.query_digests.then(|| {
-        let autocommit_off = asked.is_autocommit_off;
+        let autocommit_off = asked.transactions.autocommit_off;
         hinted_server(&asked.hints, snapshot, default, asked.proof.reads, autocommit_off, now_ms)
     });
     if let Some(key) = named.flatten() {
@@ -231,7 +231,7 @@ impl Worker {
             proxy_addr: client.peer.proxy_addr,
             proxy_port: client.peer.proxy_port,
             modes: Modes { version: self.analyses.version(), ..session.modes },
-            is_autocommit_off: session.state.is_autocommit_off(),
+            transactions: Transactions::of(&session.state),
             sql,
             now_ms: self.now.ms(),
             catalog: Some(self.shared.catalog()),
@@ -275,7 +275,7 @@ struct Asked<'a> {
     proof: Proof,
     hints: Hints,
     schema: &'a [u8],
-    is_autocommit_off: bool,
+    transactions: Transactions,
     now_ms: u64,
 }
 
@@ -351,7 +351,7 @@ fn destination(
             default,
             group,
             asked.proof.reads,
-            asked.is_autocommit_off,
+            asked.transactions.autocommit_off,
             is_online,
         )
     {
@@ -366,8 +366,8 @@ fn destination(
     if let Some(hostgroup) = decision.effects.destination_hostgroup {
         return (hostgroup, "as a rule says".to_owned());
     }
-    let (reads, autocommit_off) = (asked.proof.reads, asked.is_autocommit_off);
-    let split = split(group, Some(analysis), reads, autocommit_off, is_online);
+    let reads = asked.proof.reads;
+    let split = split(group, Some(analysis), reads, asked.transactions, is_online);
     (split.hostgroup(default), split.reason().to_owned())
 }
 

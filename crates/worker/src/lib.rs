@@ -115,6 +115,7 @@ pub use moving::MovedClient;
 pub use outbox::Outbox;
 pub use proof::by_worker;
 pub use shared::Shared;
+pub use split::Transactions;
 pub use time::Now;
 pub use trunkline_pool::ConnId;
 pub use worker::{Worker, WorkerOptions};

@@ -8,6 +8,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::BuildHasher,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -22,7 +23,7 @@ use trunkline_protocol::{
 use trunkline_rules::{Effects, Question};
 use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_stats::MirrorSample;
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{Address, HostgroupId, Server};
 
 use crate::{
     ClientId, Worker,
@@ -471,6 +472,28 @@ fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
     }
     Some(sum)
 }
+/// Whether two entries may stand for one server: an address of both, whatever they are called. A
+/// Unix socket may be that of any server on this machine.
+fn may_be_same(one: &Server, other: &Server) -> bool {
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let addresses = |server: &Server| -> Vec<(IpAddr, Option<u16>)> {
+        let Address::Tcp { port, .. } = &server.key.address else { return vec![(here, None)] };
+        let ips = server.resolved.iter().map(SocketAddr::ip).chain(server.key.address.literal());
+        let ips = ips.map(|ip| if ip.to_canonical().is_loopback() { here } else { ip });
+        ips.map(|ip| (ip, Some(*port))).collect()
+    };
+    let theirs = addresses(other);
+    let is_theirs = |(ip, port): (IpAddr, Option<u16>)| {
+        let meets = |(other, its): &(IpAddr, Option<u16>)| {
+            *other == ip && (*its == port || its.is_none() || port.is_none())
+        };
+        theirs.iter().any(meets)
+    };
+    let is_socket = |server: &Server| matches!(server.key.address, Address::Unix(_));
+    one.key.address == other.key.address
+        || !(is_socket(one) && is_socket(other)) && addresses(one).into_iter().any(is_theirs)
+}
+
 /// The hostgroups that may get a write to this one: those of its replication, those that have a
 /// server in common with any of them, and so on.
 fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
@@ -483,7 +506,7 @@ fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
     let servers = |id: HostgroupId| snapshot.hostgroup(id).map_or(&[][..], |it| &it.servers);
     let meets = |one: HostgroupId, other: HostgroupId| {
         servers(one).iter().any(|server| {
-            servers(other).iter().any(|theirs| theirs.key.address == server.key.address)
+            servers(other).iter().any(|theirs| may_be_same(theirs, server))
         })
     };
     let mut kin = vec![first];

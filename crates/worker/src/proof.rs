@@ -136,12 +136,6 @@ impl Worker {
         self.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
     }
 
-    /// The hostgroup of a session's statements that nothing sends elsewhere.
-    pub(crate) fn home_of(&self, id: ClientId) -> HostgroupId {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        session.map_or_else(HostgroupId::default, |session| session.user.default_hostgroup)
-    }
-
     /// What is proven of a statement of this session on the servers of `hostgroup`. Names that are
     /// not known there are asked for, and not waited for.
     pub(crate) fn proof_at(
@@ -213,8 +207,12 @@ impl Worker {
         let proven = self.proof_at(id, &known, asking, hostgroup);
         let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
         let Some(Phase::Running(statement)) = phase else { return false };
-        let was_read = statement.is_read;
+        let (was_read, before) = (statement.is_read, statement.proof.hidden);
         statement.prove(&known, proven);
+        if statement.definition.is_some() {
+            // Its names are unknown because of itself.
+            statement.proof.hidden.insert(before);
+        }
         statement.is_read &= was_read;
         let leaves = was_read && !statement.is_read && statement.may_leave_reader;
         if leaves {

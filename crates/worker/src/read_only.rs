@@ -116,6 +116,7 @@ fn may_act(known: &Known, proof: Proof) -> bool {
                 | Effect::CreateTemporaryTable(_)
                 | Effect::HandlerOpen(_)
                 | Effect::OtherSession(_)
+                | Effect::Savepoint
         ) || matches!(effect, Effect::Set(assignments) if assignments.iter().any(is_computed))
     };
     let changes = matches!(
@@ -131,14 +132,14 @@ fn may_act(known: &Known, proof: Proof) -> bool {
         || analysis.effects.iter().any(acts)
         || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
         || analysis.kind == Kind::Select
-            && (proof.hidden.may(Hidden::WRITES) || writes_file(&known.digest_text))
+            && (proof.hidden.may(Hidden::WRITES) || acts_by_clause(&known.digest_text))
 }
 
-/// Whether what is selected goes into a file of the server's.
-fn writes_file(digest_text: &[u8]) -> bool {
-    let mut words = digest_text.split(u8::is_ascii_whitespace);
-    words
-        .any(|word| word.eq_ignore_ascii_case(b"OUTFILE") || word.eq_ignore_ascii_case(b"DUMPFILE"))
+/// Whether what is selected goes into a file of the server's, or is locked for others to see.
+fn acts_by_clause(digest_text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 3] = [b"OUTFILE", b"DUMPFILE", b"SHARE"];
+    let mut words = digest_text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    words.any(|word| WORDS.iter().any(|acting| word.eq_ignore_ascii_case(acting)))
 }
 
 /// Whether a variable gets a value that only the server knows, or one for all sessions.

@@ -12,9 +12,10 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{
     Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change, reports_lasting,
+    runs_unseen_code,
 };
 use trunkline_sql::analysis::{Analysis, Depends, Effect};
-use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
+use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 
 use crate::{
     ClientId, Worker,
@@ -218,7 +219,11 @@ impl Worker {
         }
         let hidden = statement.proof.hidden;
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
-        if has_run && leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
+        // Of one that is only prepared, constants may have been computed.
+        let has_computed = statement.purpose == Purpose::Prepare && !statement.is_read;
+        let leaves = leaves && has_run
+            || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
+        if leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
             // A view or trigger may have set a variable or taken a lock.
             pins.pin(PinReason::Routine);
         }
@@ -247,10 +252,12 @@ impl Worker {
             if session.past.learn_insert_id(last, is_here, statement, outcome) {
                 session.insert_conn = here;
             }
-            let dirt = analysis.filter(|_| has_run && was_run).and_then(|analysis| {
+            let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
+            let dirt = dirt.and_then(|analysis| {
                 let proof = proof_of(&self.shared, statement);
                 dirt_of(analysis, proof, outcome, trust)
             });
+            let dirt = dirt.max(has_computed.then_some(Dirt::Reset(ResetReason::Routine)));
             if let Some(dirt) = dirt {
                 conn.soil(dirt);
                 if !session.soiled.contains(&conn_id) {

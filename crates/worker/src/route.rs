@@ -20,7 +20,7 @@ use crate::{
     orders::Orders,
     proof::Proven,
     rewrite::Rewritten,
-    split::{hinted, hinted_server, split},
+    split::{Transactions, hinted, hinted_server, split},
 };
 
 /// Decisions remembered per worker.
@@ -271,8 +271,8 @@ impl Worker {
         let group = self.snapshot.writer_group(default);
         let is_online = |readers| self.pool.has_online(readers, self.now.ms());
         let analysis = known.map(|known| &known.analysis);
-        let autocommit_off = session.state.is_autocommit_off();
-        split(group, analysis, reads, autocommit_off, is_online).hostgroup(default)
+        let transactions = Transactions::of(&session.state);
+        split(group, analysis, reads, transactions, is_online).hostgroup(default)
     }
 }
 

@@ -2,6 +2,7 @@
 //! `trunkline explain` ask them.
 
 use trunkline_config::{ServerEntry, Snapshot};
+use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
     analysis::{Analysis, TransactionEffect},
     hint::{Hints, RouteHint},
@@ -21,6 +22,8 @@ pub enum Split {
     MayWrite,
     /// To the writer: `autocommit` is off, so a transaction begins.
     AutocommitOff,
+    /// To the writer: what is read in the transaction is locked for others.
+    Serializable,
     /// To the writer: it could go to a reader, but none is online.
     NoReader,
     /// To these readers: it begins a transaction that only reads.
@@ -37,6 +40,7 @@ impl Split {
             | Self::RulesOnly
             | Self::MayWrite
             | Self::AutocommitOff
+            | Self::Serializable
             | Self::NoReader => default,
             Self::ReadOnlyTransaction(readers) | Self::Read(readers) => readers,
         }
@@ -49,10 +53,28 @@ impl Split {
             Self::RulesOnly => "the user's default: no rule says otherwise",
             Self::MayWrite => "the writer: it may write",
             Self::AutocommitOff => "the writer: autocommit is off",
+            Self::Serializable => "the writer: in serializable transactions reads lock",
             Self::NoReader => "the writer: no reader is online",
             Self::ReadOnlyTransaction(_) => "a reader: the transaction is read only",
             Self::Read(_) => "a reader: outside transactions it only reads",
         }
+    }
+}
+
+/// What the split asks of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Transactions {
+    /// Each statement belongs to one.
+    pub autocommit_off: bool,
+    /// What they read is locked.
+    pub serializable: bool,
+}
+
+impl Transactions {
+    /// A session's.
+    pub fn of(state: &SessionState) -> Self {
+        let (autocommit_off, serializable) = (state.is_autocommit_off(), state.is_serializable());
+        Self { autocommit_off, serializable }
     }
 }
 
@@ -64,7 +86,7 @@ pub fn split(
     group: Option<&ReplicationGroup>,
     statement: Option<&Analysis>,
     reads: bool,
-    autocommit_off: bool,
+    transactions: Transactions,
     is_online: impl FnOnce(HostgroupId) -> bool,
 ) -> Split {
     let Some(group) = group else {
@@ -83,8 +105,11 @@ pub fn split(
     if !only_reads && !begins_read_only {
         return Split::MayWrite;
     }
-    if autocommit_off && !begins_read_only {
+    if transactions.autocommit_off && !begins_read_only {
         return Split::AutocommitOff;
+    }
+    if transactions.serializable && begins_read_only {
+        return Split::Serializable;
     }
     let readers = group.reader_hostgroup;
     match (is_online(readers), begins_read_only) {
@@ -172,9 +197,10 @@ mod tests {
     fn reads_outside_transactions_go_to_readers_that_are_online() {
         let auto = group(ReadWriteSplit::Auto);
         let check = |text: &str, autocommit_off, is_online, expected| {
+            let transactions = Transactions { autocommit_off, serializable: false };
             let analysis = analyse(text.as_bytes(), &Modes::default());
             let reads = analysis.access == Access::CertainlyReads;
-            let split = split(Some(&auto), Some(&analysis), reads, autocommit_off, |_| is_online);
+            let split = split(Some(&auto), Some(&analysis), reads, transactions, |_| is_online);
             assert_eq!(split, expected, "{text}");
         };
         check("SELECT 1", false, true, Split::Read(READERS));
@@ -190,13 +216,28 @@ mod tests {
     }
 
     #[test]
-    fn without_a_group_or_a_text_nothing_is_split() {
-        let analysis = analyse(b"SELECT 1", &Modes::default());
-        assert_eq!(split(None, Some(&analysis), true, false, |_| true), Split::NoGroup);
-        let rules = group(ReadWriteSplit::Rules);
-        assert_eq!(split(Some(&rules), Some(&analysis), true, false, |_| true), Split::RulesOnly);
+    fn a_serializable_transaction_locks_what_it_reads_on_the_writer() {
         let auto = group(ReadWriteSplit::Auto);
-        assert_eq!(split(Some(&auto), None, false, false, |_| true), Split::MayWrite);
+        let serializable = Transactions { autocommit_off: false, serializable: true };
+        let check = |text: &str, reads, expected| {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            let split = split(Some(&auto), Some(&analysis), reads, serializable, |_| true);
+            assert_eq!(split, expected, "{text}");
+        };
+        check("START TRANSACTION READ ONLY", false, Split::Serializable);
+        // By itself a read locks nothing.
+        check("SELECT 1", true, Split::Read(READERS));
+    }
+
+    #[test]
+    fn without_a_group_or_a_text_nothing_is_split() {
+        const NONE: Transactions = Transactions { autocommit_off: false, serializable: false };
+        let analysis = analyse(b"SELECT 1", &Modes::default());
+        assert_eq!(split(None, Some(&analysis), true, NONE, |_| true), Split::NoGroup);
+        let rules = group(ReadWriteSplit::Rules);
+        assert_eq!(split(Some(&rules), Some(&analysis), true, NONE, |_| true), Split::RulesOnly);
+        let auto = group(ReadWriteSplit::Auto);
+        assert_eq!(split(Some(&auto), None, false, NONE, |_| true), Split::MayWrite);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::play::holds;
-use super::stand::{SPLIT, Scene};
+use super::stand::{ONE, SPLIT, Scene};
 
 #[test]
 fn a_function_that_sounds_built_in_is_the_schemas() -> Result<()> {
@@ -24,4 +24,14 @@ fn names_that_share_a_digest_are_told_apart() -> Result<()> {
 #[test]
 fn a_prepared_statements_names_are_those_of_its_own_schema() -> Result<()> {
     holds(SPLIT, include_str!("cases/prepared_elsewhere.txt"))
+}
+
+#[test]
+fn what_a_server_computes_while_it_prepares_is_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/prepared_computes.txt"))
+}
+
+#[test]
+fn what_is_called_otherwise_than_in_a_query_is_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/called_otherwise.txt"))
 }

@@ -71,6 +71,7 @@ pub struct SessionState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Switches {
     is_autocommit_off: bool,
+    is_serializable: bool,
     /// `sql_auto_is_null`, if it was set.
     finds_by_null: Option<bool>,
 }
@@ -124,6 +125,9 @@ impl SessionState {
     fn switch(&mut self) {
         self.switches = Switches {
             is_autocommit_off: self.variable("autocommit").is_some_and(is_off),
+            is_serializable: self
+                .variable("transaction_isolation")
+                .is_some_and(|level| level.eq_ignore_ascii_case(b"'SERIALIZABLE'")),
             finds_by_null: self.variable("sql_auto_is_null").map(|value| !is_off(value)),
         };
     }
@@ -207,6 +211,11 @@ impl SessionState {
     /// new sessions have `initial` for it.
     pub fn finds_inserted_by_null(&self, initial: bool) -> bool {
         self.switches.finds_by_null.unwrap_or(initial)
+    }
+
+    /// Whether its transactions were made serializable: what they read is locked.
+    pub fn is_serializable(&self) -> bool {
+        self.switches.is_serializable
     }
 
     /// Whether `autocommit` has been switched off.

@@ -197,6 +197,9 @@ fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
     if tokens.is_ambiguous() {
         analysis.doubt("text that servers may read differently");
     }
+    if tokens.finds_by_null() {
+        analysis.depends.insert(Depends::UNKNOWN_FUNCTION | Depends::LAST_INSERT_ID);
+    }
     analysis.is_complete = tokens.is_complete();
     analysis.references.is_whole &=
         analysis.is_complete && !tokens.is_ambiguous() && !tokens.versions_differ();

@@ -49,6 +49,8 @@ pub(super) enum Calls {
     JudgedInSet,
     /// As `Judged`, from the first `SELECT`; before it are definitions of columns.
     JudgedInQuery,
+    /// As `Judged`, from the clause `SET`; before it are options and columns.
+    JudgedInAssignments,
     /// Often no call: definitions of columns, options and the like.
     Ignored,
 }
@@ -245,6 +247,10 @@ impl Walk<'_, '_> {
         }
         let is_before_open = window.is_next(TokenKind::Open);
         self.clause(upper);
+        let is_clause = upper == b"SET" && !window.is_previous_word(b"CHARACTER");
+        if is_clause && self.calls == Calls::JudgedInAssignments {
+            self.calls = Calls::Judged;
+        }
         match upper {
             b"SELECT" => self.verb(Verb::Select),
             b"TABLE" | b"VALUES" => self.query_behind_with(window, Some(window.current)),
@@ -454,7 +460,10 @@ impl Walk<'_, '_> {
     /// A name that is not known stands before a parenthesis.
     fn call(&mut self, window: &Window<'_>) {
         match self.calls {
-            Calls::Ignored | Calls::JudgedAfterTarget | Calls::JudgedInQuery => {
+            Calls::Ignored
+            | Calls::JudgedAfterTarget
+            | Calls::JudgedInQuery
+            | Calls::JudgedInAssignments => {
                 self.facts.may_write = true;
                 return;
             }

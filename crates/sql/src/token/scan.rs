@@ -29,6 +29,7 @@ pub struct Tokens<'a> {
     versions_differ: bool,
     is_complete: bool,
     is_ambiguous: bool,
+    finds_by_null: bool,
     guesses_quotes: bool,
 }
 
@@ -121,6 +122,12 @@ const fn classes(encoding: Encoding) -> Classes {
     table
 }
 
+/// Whether an optimizer hint speaks of `sql_auto_is_null`, however that is written.
+fn names_auto_is_null(hint: &[u8]) -> bool {
+    let name = b"sql_auto_is_null";
+    hint.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+}
+
 /// Whether character sets may differ in how they read a text. They do not where its bytes from 0x80
 /// up stand in plain strings, none of them before a sign that some sets make a part of a character
 /// and others an escape or a quote.
@@ -163,6 +170,7 @@ impl<'a> Tokens<'a> {
             versions_differ: false,
             is_complete: !has_nul,
             is_ambiguous: modes.encoding == Encoding::Unknown && may_be_read_otherwise(text),
+            finds_by_null: false,
             guesses_quotes: false,
         }
     }
@@ -211,6 +219,12 @@ impl<'a> Tokens<'a> {
     /// quotes; a quote whose end depends on modes that are not known.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
+    }
+
+    /// Whether an optimizer hint so far sets `sql_auto_is_null`: then `IS NULL` asks for the last
+    /// insert id.
+    pub fn finds_by_null(&self) -> bool {
+        self.finds_by_null
     }
 
     /// Whether an executable comment with a version number was seen so far.
@@ -476,7 +490,11 @@ impl<'a> Tokens<'a> {
             return;
         }
         self.at = match memmem::find(self.rest(self.at + 2), b"*/") {
-            Some(len) => self.at + 2 + len + 2,
+            Some(len) => {
+                let comment = self.rest(self.at + 2).get(..len).unwrap_or_default();
+                self.finds_by_null |= comment.first() == Some(&b'+') && names_auto_is_null(comment);
+                self.at + 2 + len + 2
+            }
             None => {
                 self.is_complete = false;
                 self.text.len()

@@ -14,7 +14,7 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 use trunkline_session::tracker::{PinReason, SessionState};
-use trunkline_sql::analysis::Effect;
+use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 
 use crate::{
     ClientId, Worker,
@@ -98,6 +98,8 @@ impl Worker {
         if ends_others(&known) {
             return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
         }
+        let asking = Asking::Prepare;
+        let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
         let settings = &self.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
         let Some(stmts) = self.stmts_mut(id) else { return };
@@ -109,9 +111,8 @@ impl Worker {
             return self.refuse_prepare(id, 1461, b"42000", &text);
         }
         let stmt_id = stmts.next_id();
-        let own = self.proof_at(id, &known, Asking::Prepare, self.home_of(id));
-        let routed = self.route_text(id, &known, text, Asking::Prepare, &modes, own);
-        let Routed { route, mut orders, rewritten, server, .. } = routed;
+        let routed = self.route_text(id, &known, text, asking, &modes, own);
+        let Routed { route, mut orders, rewritten, server, proven } = routed;
         // A rule's answer, and its delay, are for those who run it.
         orders.delay_ms = 0;
         let route = match route {
@@ -127,9 +128,15 @@ impl Worker {
         };
         let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
-        // Nothing runs, so it can be tried twice.
-        statement.is_read = true;
-        statement.proof = Proof { reads: true, hidden: Hidden::empty() };
+        let is_mariadb = self.greeting.flavor() == Flavor::MariaDb;
+        match is_mariadb && may_compute(&known, proven.proof) {
+            true => statement.proof = Proof { reads: false, ..proven.proof },
+            // Nothing runs, so it can be tried twice.
+            false => {
+                statement.is_read = true;
+                statement.proof = Proof { reads: true, hidden: Hidden::empty() };
+            }
+        }
         statement.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
@@ -358,6 +365,28 @@ fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, c
 
 /// What a client is told that wants to prepare what can't be.
 const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
+
+/// Whether a server may call something while it prepares a text: MariaDB does with what is
+/// constant, as an argument of some functions, in the text or in the views that it reads.
+fn may_compute(known: &Known, proof: Proof) -> bool {
+    let analysis = &known.analysis;
+    let calls = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::UserVariableAssigned(_)
+                | Effect::LastInsertIdAssigned
+                | Effect::GetLock(_)
+                | Effect::ReleaseLock(_)
+                | Effect::ReleaseAllLocks
+        )
+    };
+    let reads = |table: &TableUse| table.access == TableAccess::Read;
+    let reads_any = !analysis.references.is_whole || analysis.references.tables.iter().any(reads);
+    analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || analysis.effects.iter().any(calls)
+        // Triggers, defaults and generated columns wait for rows.
+        || reads_any && (proof.hidden.may(Hidden::WRITES) || proof.hidden.may(Hidden::LEAVES))
+}
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
 /// any case.

@@ -2,7 +2,7 @@
 
 use super::{Body, Head};
 use crate::analysis::{
-    Effect, StatementKind,
+    Depends, Effect, StatementKind,
     cursor::Cursor,
     effect::{Effects, TableName},
     walk::Calls,
@@ -24,7 +24,7 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         b"REVOKE" => Head::quiet(StatementKind::Revoke),
         b"OPTIMIZE" => Head::committing(StatementKind::Optimize),
         b"REPAIR" | b"CHECK" | b"CACHE" | b"IMPORT" => Head::committing(StatementKind::Unknown),
-        b"PURGE" => Head::of(StatementKind::Purge),
+        b"PURGE" => Head::evaluating(StatementKind::Purge),
         b"CHANGE" => Head::committing(StatementKind::ChangeMaster),
         b"RESET" => Head::committing(match cursor.keyword().as_bytes() {
             b"MASTER" | b"BINARY" => StatementKind::ResetMaster,
@@ -88,9 +88,8 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
         b"TABLE" => Head { body: FROM_QUERY, ..Head::committing(StatementKind::CreateTable) },
         b"VIEW" => Head::quiet(StatementKind::CreateView),
         b"TRIGGER" => stored_program(StatementKind::CreateTrigger),
-        b"PROCEDURE" | b"FUNCTION" | b"EVENT" | b"PACKAGE" => {
-            stored_program(StatementKind::Unknown)
-        }
+        b"PROCEDURE" | b"FUNCTION" | b"PACKAGE" => stored_program(StatementKind::Unknown),
+        b"EVENT" => event(cursor),
         b"DATABASE" | b"SCHEMA" => {
             effects.push(Effect::SchemaDefined);
             Head::committing(StatementKind::CreateDatabase)
@@ -109,12 +108,25 @@ fn stored_program(kind: StatementKind) -> Head {
     Head { body: Body::StoredProgram, ..Head::committing(kind) }
 }
 
+/// An event, whose schedule is computed at once.
+fn event(cursor: &mut Cursor<'_>) -> Head {
+    let schedule = cursor.clone().take_while(|token| !token.is_word(b"DO"));
+    let mut is_name = false;
+    let calls = schedule.into_iter().any(|token| {
+        let is_time = [&b"NOW"[..], b"CURRENT_TIMESTAMP"].iter().any(|name| token.is_word(name));
+        std::mem::replace(&mut is_name, token.is_name() && !is_time)
+            && token.kind == TokenKind::Open
+    });
+    let depends = if calls { Depends::UNKNOWN_FUNCTION } else { Depends::empty() };
+    Head { depends, ..stored_program(StatementKind::Unknown) }
+}
+
 fn alter(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     skip_modifiers(cursor);
     match cursor.keyword().as_bytes() {
         b"TABLE" => Head::committing(StatementKind::AlterTable),
         b"VIEW" => Head::quiet(StatementKind::AlterView),
-        b"EVENT" => stored_program(StatementKind::Unknown),
+        b"EVENT" => event(cursor),
         b"DATABASE" | b"SCHEMA" => {
             effects.push(Effect::SchemaDefined);
             Head::quiet(StatementKind::Unknown)

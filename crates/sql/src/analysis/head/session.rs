@@ -38,7 +38,7 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         }
         b"HANDLER" => {
             effects.extend(handler(cursor));
-            Head::default()
+            Head::evaluating(StatementKind::Unknown)
         }
         b"LOCK" => lock(StatementKind::LockTable, Effect::LockTables, cursor, effects),
         b"UNLOCK" => lock(StatementKind::UnlockTables, Effect::UnlockTables, cursor, effects),
@@ -187,7 +187,8 @@ fn load(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     cursor.accept_any(&[b"LOW_PRIORITY", b"CONCURRENT", b"FROM"]);
     effects.push(Effect::LoadData { local: cursor.accept(b"LOCAL") });
     let assigns_user_variable = has_user_variable(cursor);
-    Head { assigns_user_variable, ..Head::of(StatementKind::Load) }
+    let body = Body::Plain(Calls::JudgedInAssignments);
+    Head { assigns_user_variable, body, ..Head::of(StatementKind::Load) }
 }
 
 /// `SET …`.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     analysis::cursor::Cursor,
-    token::{Encoding, Keyword, Token, TokenKind, Tokens},
+    token::{Encoding, Keyword, Modes, Token, TokenKind, Tokens},
 };
 
 /// The most parentheses inside one another.
@@ -350,6 +350,10 @@ impl<'a, 'r> Scan<'a, 'r> {
 
     pub(super) fn is_mariadb(&self) -> bool {
         self.cursor.modes().flavor_mariadb
+    }
+
+    pub(super) fn modes(&self) -> &Modes {
+        self.cursor.modes()
     }
 
     pub(super) fn encoding(&self) -> Encoding {

@@ -1,7 +1,7 @@
 //! The forms of statements whose names are found.
 
 use super::{References, frame::State, scan::Scan};
-use crate::token::{TokenKind, Tokens};
+use crate::token::{Token, TokenKind, Tokens};
 
 /// A statement whose names are all known.
 #[derive(Debug, Clone, Copy)]
@@ -28,10 +28,36 @@ pub(super) fn read(tokens: &Tokens<'_>, found: &mut References) -> Option<Read> 
             scan.part(&token)?;
             return if scan.peek().is_none() { moves } else { None };
         }
+        b"PREPARE" => return prepare(&mut scan),
+        b"EXECUTE" => {
+            scan.advance();
+            return if scan.accept(b"IMMEDIATE") { literal(&mut scan) } else { None };
+        }
         _ => {}
     }
     statement(&mut scan)?;
     stays
+}
+
+/// `PREPARE name FROM 'text'`.
+fn prepare(scan: &mut Scan<'_, '_>) -> Option<Read> {
+    scan.advance();
+    scan.advance().filter(Token::is_name)?;
+    if scan.accept(b"FROM") { literal(scan) } else { None }
+}
+
+/// A text in a string, the names of which are those of the statement that runs it.
+fn literal(scan: &mut Scan<'_, '_>) -> Option<Read> {
+    let token = scan.advance().filter(|token| token.kind == TokenKind::String)?;
+    // What an escape stands for depends on the server's mode.
+    let is_plain = !token.text.contains(&b'\\');
+    let ends = scan.peek().is_none_or(|token| token.is_word(b"USING"));
+    if !is_plain || !ends {
+        return None;
+    }
+    let text = token.unquoted();
+    let modes = *scan.modes();
+    read(&Tokens::new(&text, &modes), scan.found)
 }
 
 /// A statement that is neither `SET` nor `USE`.
@@ -84,6 +110,11 @@ fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
             scan.accept(b"CURRENT");
             if scan.accept(b"DIAGNOSTICS") { scan.skip_rest() } else { None }
         }
+        b"LOAD" => {
+            scan.advance();
+            load(scan)
+        }
+        b"CREATE" => rows_of_query(scan),
         b"UNLOCK" => {
             scan.advance();
             if scan.accept(b"TABLES") || scan.accept(b"TABLE") { without_names(scan) } else { None }
@@ -100,6 +131,33 @@ fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
         }
         _ => None,
     }
+}
+
+/// Behind `LOAD`: `DATA … INTO TABLE name …`, or `XML`.
+fn load(scan: &mut Scan<'_, '_>) -> Option<()> {
+    if !scan.accept_any(&[b"DATA", b"XML"]) {
+        return None;
+    }
+    while !scan.accept(b"INTO") {
+        scan.advance()?;
+    }
+    if !scan.accept(b"TABLE") {
+        return None;
+    }
+    let name = scan.name()?;
+    scan.use_table(name, super::TableAccess::Write)?;
+    scan.set_state(State::Rest);
+    scan.run()
+}
+
+/// The query whose rows a table is made of: its names are found, and the new table's is not known
+/// to anybody.
+fn rows_of_query(scan: &mut Scan<'_, '_>) -> Option<()> {
+    while !scan.is_next(b"SELECT") && !scan.is_next(b"WITH") {
+        scan.advance()?;
+    }
+    scan.run()?;
+    None
 }
 
 /// Words and names of savepoints.
