@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::compressed::Expected;
-use trunkline_testkit::{Flavour, Server, Trunkline};
+use trunkline_testkit::{Flavour, Flavour::MariaDb, Server, Trunkline, wait_until};
 
 use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, connections_on, is_available, new_schema, one_server,
     shared_server, start,
 };
-use crate::wire::{MODERN, Outcome, PLAIN, Wire, code, login, refused};
+use crate::wire::{MODERN, Outcome, PLAIN, Shape, Wire, code, login, refused};
 
 const ROWS: u64 = 900;
 /// Rounds of a statement that runs for some tenths of a second.
@@ -321,5 +321,66 @@ fn a_slow_statement_holds_nobody_up_for_long() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// A read that waited behind a slow one was answered elsewhere. Its first copy is run when the slow
+/// one is over; what it names is the same until then.
+#[test]
+fn no_definition_makes_something_else_of_a_read_that_was_sent_elsewhere_too() -> Result<()> {
+    if !is_available(MariaDb, "no_definition_makes_something_else") {
+        return Ok(());
+    }
+    const HITS: &str = "CREATE TABLE hits (a INT); CREATE TABLE slow (a INT); \
+                        CREATE TABLE t (a INT); INSERT INTO t VALUES (1)";
+    const WRITES: &str = "CREATE FUNCTION f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN \
+                          INSERT INTO hits VALUES (1); RETURN 2; END";
+    let server = shared_server(MariaDb)?;
+    let schema = new_schema(server, HITS)?;
+    let mut root = server.root()?;
+    for sql in [&*format!("USE {schema}"), WRITES, "CREATE VIEW v AS SELECT f() AS a"] {
+        root.sql(sql)?;
+    }
+    let shares = "[[hostgroup]]\nhostgroup_id = 0\npipeline = 4\n";
+    let proxy = Trunkline::start(&format!("{}{shares}", one_server(server, 1, 2)))?;
+    let enter = || Wire::login(&proxy, USER, PASSWORD, &schema);
+    let (mut slow, mut fast, mut definer) = (enter()?, enter()?, enter()?);
+    // One of the two connections is not to be had for a while; until the tables are known, and the
+    // other one is in the sessions' state, nobody shares that.
+    definer.one("BEGIN")?;
+    definer.one("SELECT a FROM t")?;
+    for _ in 0..30 {
+        for wire in [&mut slow, &mut fast] {
+            wire.one("SELECT a FROM slow")?;
+            wire.one("SELECT a FROM t")?;
+        }
+    }
+    root.sql("LOCK TABLES slow WRITE")?;
+    slow.send(code::QUERY, b"SELECT a FROM slow")?;
+    wait_until("the read waits", SOON, || {
+        let sql = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%slow' \
+                   AND state LIKE 'Waiting%'";
+        Ok((server.value(sql)?.as_deref() == Some("1")).then_some(()))
+    })?;
+    fast.send(code::QUERY, b"SELECT a FROM t")?;
+    wait_until("it is sent elsewhere", SOON, || {
+        Ok((metric(&proxy, "trunkline_statement_resends_total")? == 1).then_some(()))
+    })?;
+    definer.one("COMMIT")?;
+    let bytes = fast.reply_bytes(Shape::Results)?;
+    ensure!(fast.outcomes(&bytes)?[0].text_rows().len() == 1);
+    definer.send(code::QUERY, b"RENAME TABLE t TO gone, v TO t")?;
+    wait_until("the definition is held back", SOON, || {
+        Ok((metric(&proxy, "trunkline_definition_delays_total")? == 1).then_some(()))
+    })?;
+    root.sql("UNLOCK TABLES")?;
+    let bytes = slow.reply_bytes(Shape::Results)?;
+    ensure!(slow.outcomes(&bytes)?[0].error().is_none());
+    let bytes = definer.reply_bytes(Shape::Results)?;
+    ensure!(definer.outcomes(&bytes)?[0].is_ok());
+    ensure!(server.value(&format!("SELECT COUNT(*) FROM {schema}.hits"))?.as_deref() == Some("0"));
+    // From now on it is the view, once.
+    ensure!(fast.one("SELECT a FROM t")?.error().is_none());
+    ensure!(server.value(&format!("SELECT COUNT(*) FROM {schema}.hits"))?.as_deref() == Some("1"));
     Ok(())
 }

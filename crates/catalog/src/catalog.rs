@@ -21,8 +21,8 @@ use std::{
 
 use asks::Asks;
 pub use asks::{ASK_TIME_MAX_MS, ASKS_MAX, Begun, UNTOLD_MS, WAITERS_MAX};
-pub use definitions::DefinitionTicket;
 use definitions::Definitions;
+pub use definitions::{CopyTicket, DefinitionTicket};
 use foldhash::fast::FixedState;
 use shard::{Entry, Shard};
 use trunkline_topology::HostgroupId;

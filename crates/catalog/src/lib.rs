@@ -14,8 +14,8 @@ mod object;
 mod proof;
 
 pub use catalog::{
-    ASK_TIME_MAX_MS, ASKS_MAX, Begun, Catalog, DefinitionTicket, Figures, Found, Moment, Place,
-    Told, UNTOLD_MS, WAITERS_MAX, Waiter,
+    ASK_TIME_MAX_MS, ASKS_MAX, Begun, Catalog, CopyTicket, DefinitionTicket, Figures, Found,
+    Moment, Place, Told, UNTOLD_MS, WAITERS_MAX, Waiter,
 };
 pub use inquiry::{Inquiry, Query, Row, SESSION};
 pub use object::{Hidden, Kind, Name, Object};

@@ -22,8 +22,8 @@ use crate::administrators::{TakeDigests, TellKill};
 
 /// A message to a worker.
 pub enum Mail {
-    /// Serve this configuration from now on. The ticket is dropped with the last worker's: until then names mean nothing, where
-    /// hostgroups have other servers.
+    /// Serve this configuration from now on. The ticket, if hostgroups have other servers, is
+    /// dropped with the last worker's: until then no name is known.
     Snapshot(Arc<Snapshot>, Option<Arc<DefinitionTicket>>),
     /// Accept clients here for the TCP listener of that configured address.
     Listen(ListenAddress, Listener),

@@ -168,6 +168,8 @@ counters! {
             "Statements that ran out of the time that a rule, a hint or default_query_timeout set."
         statements_delayed: "trunkline_statement_delays_total";
             "Statements held back because a rule, a hint or default_query_delay said so."
+        definitions_held_back: "trunkline_definition_delays_total";
+            "Definitions (DDL) held back because a read that was sent elsewhere as well was still in flight, so that it is not run as something else."
         statements_rewritten: "trunkline_statement_rewrites_total";
             "Statements sent as rules rewrote them."
         rewrites_skipped: "trunkline_statement_rewrites_skipped_total";

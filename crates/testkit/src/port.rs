@@ -43,8 +43,7 @@ pub fn free_port() -> Result<u16> {
         let lock = File::create(folder.join(port.to_string()))
             .with_context(|| format!("cannot reserve port {port} in {}", folder.display()))?;
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            let mut reserved =
-                RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut reserved = RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if reserved.len() >= RESERVED_MAX {
                 reserved.pop_front();
             }

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use trunkline_catalog::CopyTicket;
 use trunkline_pool::{AccountId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
@@ -74,6 +75,8 @@ pub(crate) struct Conn {
     pub schemas_defined: u64,
     /// The catalog's version when it was shared last: what runs on it was proven by that.
     pub shared_version: u64,
+    /// Held while reads are in flight on it that were sent elsewhere as well.
+    pub copies: Option<CopyTicket>,
     /// Whether the last statement that was sent may leave what a reset does not take back.
     pub may_last: bool,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another

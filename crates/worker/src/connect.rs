@@ -109,6 +109,7 @@ impl Worker {
             busy_since_us: 0,
             last_client: None,
             shared_version: 0,
+            copies: None,
             may_last: false,
             accepted_sets: Vec::new(),
             dirt: None,

@@ -68,8 +68,7 @@ pub(crate) fn dirt_of(
 /// Whether a statement of which no answer is heard may leave what a reset does not take back: a
 /// role, profiles, a trace. Nobody learns then what it did.
 pub(crate) fn may_last(statement: &Statement) -> bool {
-    let is_run =
-        matches!(statement.purpose, Purpose::Query | Purpose::Execute | Purpose::Prepare);
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute | Purpose::Prepare);
     if statement.is_read || !is_run {
         return false;
     }

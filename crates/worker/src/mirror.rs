@@ -505,9 +505,9 @@ fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
     };
     let servers = |id: HostgroupId| snapshot.hostgroup(id).map_or(&[][..], |it| &it.servers);
     let meets = |one: HostgroupId, other: HostgroupId| {
-        servers(one).iter().any(|server| {
-            servers(other).iter().any(|theirs| may_be_same(theirs, server))
-        })
+        servers(one)
+            .iter()
+            .any(|server| servers(other).iter().any(|theirs| may_be_same(theirs, server)))
     };
     let mut kin = vec![first];
     loop {

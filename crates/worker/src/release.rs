@@ -11,8 +11,8 @@ use trunkline_protocol::{
     response::Outcome,
 };
 use trunkline_session::tracker::{
-    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change, reports_lasting,
-    runs_unseen_code,
+    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
+    reports_lasting, runs_unseen_code,
 };
 use trunkline_sql::analysis::{Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
@@ -221,8 +221,8 @@ impl Worker {
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
         // Of one that is only prepared, constants may have been computed.
         let has_computed = statement.purpose == Purpose::Prepare && !statement.is_read;
-        let leaves = leaves && has_run
-            || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
+        let leaves =
+            leaves && has_run || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
         if leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
             // A view or trigger may have set a variable or taken a lock.
             pins.pin(PinReason::Routine);

@@ -281,6 +281,7 @@ impl Worker {
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (clients, catalog) = (&self.clients, self.shared.catalog());
+        let ticket = catalog.begin_copies();
         let mut behind = Vec::new();
         for entry in conn.in_flight.iter_mut().skip(1) {
             if let Owner::Client(client) = entry.owner
@@ -293,6 +294,9 @@ impl Worker {
                 }
                 behind.push(client);
             }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
         }
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.close_shared(conn_id);
@@ -314,6 +318,7 @@ impl Worker {
         conn.list = ConnState::Resetting;
         let is_quiet = conn.in_flight.is_empty();
         let (clients, catalog) = (&self.clients, self.shared.catalog());
+        let ticket = catalog.begin_copies();
         let (mut behind, mut lost) = (Vec::new(), Vec::new());
         for entry in &mut conn.in_flight {
             if let Owner::Client(client) = entry.owner {
@@ -324,6 +329,9 @@ impl Worker {
                     false => lost.push(client),
                 }
             }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
         }
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.leave_shared(conn_id);

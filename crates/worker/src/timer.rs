@@ -22,6 +22,9 @@ use crate::{
 /// ms.
 const UNENDED_MS_MAX: u64 = 12_000;
 
+/// How often a definition that is held back looks whether it may go, ms.
+const COPIES_LOOK_MS: u64 = 10;
+
 /// What a statement is answered with that ran out of its time.
 const TIMED_OUT: &ErrorInstead = &ErrorInstead {
     code: 1907,
@@ -70,20 +73,59 @@ impl Worker {
         &mut self,
         id: ClientId,
         route: Route,
-        mut statement: Box<Statement>,
+        statement: Box<Statement>,
         text_len: usize,
     ) {
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
-        if statement.orders.delay_ms == 0 || !goes_to_server {
+        if !goes_to_server {
             return self.depart_now(id, route, statement, text_len);
         }
+        let delay_ms = u64::from(statement.orders.delay_ms);
+        if delay_ms == 0 {
+            let awaits_copies = statement.definition.is_some() && self.awaits_copies(&statement);
+            self.stats.counters.definitions_held_back += u64::from(awaits_copies);
+            return self.depart_alone(id, route, statement, text_len);
+        }
         self.stats.counters.statements_delayed += 1;
-        let until_ms = self.now.ms() + u64::from(statement.orders.delay_ms);
+        self.hold_for(id, route, statement, text_len, delay_ms);
+    }
+
+    fn hold_for(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Box<Statement>,
+        text_len: usize,
+        for_ms: u64,
+    ) {
+        let until_ms = self.now.ms() + for_ms;
         let awaits_cache = None;
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
         self.begin(id, statement);
         self.set_timer(id, until_ms);
+    }
+
+    /// Sets a statement on its route; a definition when no read is left that was sent elsewhere as
+    /// well: it would run, once more, as something else.
+    #[inline(always)]
+    fn depart_alone(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        statement: Box<Statement>,
+        text_len: usize,
+    ) {
+        match statement.definition.is_some() && self.awaits_copies(&statement) {
+            true => self.hold_for(id, route, statement, text_len, COPIES_LOOK_MS),
+            false => self.depart_now(id, route, statement, text_len),
+        }
+    }
+
+    fn awaits_copies(&self, statement: &Statement) -> bool {
+        let waited_us = self.now.us.saturating_sub(statement.begun_us);
+        let is_long = waited_us / 1_000 > self.snapshot.settings.catalog_age_max;
+        !is_long && self.catalog().has_copies()
     }
 
     #[inline(always)]
@@ -153,7 +195,7 @@ impl Worker {
                                 self.count_shared_timeout(&statement);
                                 self.set_off(id, route, statement, text_len);
                             }
-                            false => self.depart_now(id, route, statement, text_len),
+                            false => self.depart_alone(id, route, statement, text_len),
                         }
                     }
                 }

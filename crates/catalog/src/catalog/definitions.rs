@@ -10,7 +10,7 @@ use std::{
     iter,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence},
     },
 };
 
@@ -32,6 +32,8 @@ pub(super) struct Definitions {
     /// Marked by any definition.
     any: Slot,
     count: AtomicU64,
+    /// Connections with reads that were sent elsewhere as well.
+    copies: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,7 @@ impl Default for Definitions {
             whole: Slot::default(),
             any: Slot::default(),
             count: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
         }
     }
 }
@@ -77,6 +80,19 @@ impl Definitions {
                 self.whole.is_quiet_since(order) && is_quiet(&name.table) && is_quiet(&name.schema)
             }
         }
+    }
+}
+
+/// Reads that have been sent elsewhere as well, and may yet run where they were sent first. While
+/// there are any, a definition might make something else of them.
+#[derive(Debug)]
+pub struct CopyTicket {
+    catalog: Arc<Catalog>,
+}
+
+impl Drop for CopyTicket {
+    fn drop(&mut self) {
+        self.catalog.definitions.copies.fetch_sub(1, SeqCst);
     }
 }
 
@@ -138,6 +154,20 @@ impl Catalog {
         });
         self.outdate();
         ticket
+    }
+
+    /// Reads on a connection are about to be sent elsewhere too. Ask whether what they name is known
+    /// still behind this: a definition begins by making it unknown, and looks for copies then.
+    pub fn begin_copies(self: &Arc<Self>) -> CopyTicket {
+        self.definitions.copies.fetch_add(1, SeqCst);
+        fence(SeqCst);
+        CopyTicket { catalog: Arc::clone(self) }
+    }
+
+    /// Whether a definition that has begun has to wait for copies of reads.
+    pub fn has_copies(&self) -> bool {
+        fence(SeqCst);
+        self.definitions.copies.load(SeqCst) > 0
     }
 
     /// The DDL is over, whatever came of it: its names may be asked for again.
