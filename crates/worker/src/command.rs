@@ -1,6 +1,6 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
-use trunkline_catalog::Proof;
+use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
@@ -287,7 +287,10 @@ impl Worker {
             }
             Command::StmtClose { stmt_id } => self.close_stmt(id, stmt_id),
             Command::Statistics => self.plain(id, frames, ResponseShape::Text),
-            Command::FieldList { .. } => self.plain(id, frames, ResponseShape::FieldList),
+            Command::FieldList { table, .. } => {
+                let proof = self.proof_of_description(id, table);
+                self.describe(id, frames, proof);
+            }
             Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
             Command::ProcessKill(number) => {
                 self.kill(id, KillScope::Session, Some(number.into()));
@@ -463,7 +466,16 @@ impl Worker {
 
     /// A command without a text that a server answers.
     fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
-        let statement = self.statement(frames, shape, Purpose::Other);
+        let mut statement = self.statement(frames, shape, Purpose::Other);
+        statement.proof.hidden = Hidden::empty();
+        let route = self.route_plain(id);
+        self.follow(id, route, statement);
+    }
+
+    /// `COM_FIELD_LIST`.
+    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
+        let mut statement = self.statement(frames, ResponseShape::FieldList, Purpose::Other);
+        statement.proof = proof;
         let route = self.route_plain(id);
         self.follow(id, route, statement);
     }

@@ -219,8 +219,12 @@ impl Worker {
         }
         let hidden = statement.proof.hidden;
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
-        // Of one that is only prepared, constants may have been computed.
-        let has_computed = statement.purpose == Purpose::Prepare && !statement.is_read;
+        // Of what is only prepared or described, constants may have been computed.
+        let has_computed = match statement.purpose {
+            Purpose::Prepare => !statement.is_read,
+            Purpose::Other => !hidden.is_empty(),
+            _ => false,
+        };
         let leaves =
             leaves && has_run || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
         if leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
@@ -257,7 +261,11 @@ impl Worker {
                 let proof = proof_of(&self.shared, statement);
                 dirt_of(analysis, proof, outcome, trust)
             });
-            let dirt = dirt.max(has_computed.then_some(Dirt::Reset(ResetReason::Routine)));
+            let computed = match hidden.has(Hidden::STAYS) {
+                true => Dirt::Ends,
+                false => Dirt::Reset(ResetReason::Routine),
+            };
+            let dirt = dirt.max(has_computed.then_some(computed));
             if let Some(dirt) = dirt {
                 conn.soil(dirt);
                 if !session.soiled.contains(&conn_id) {

@@ -156,8 +156,8 @@ impl Catalog {
         ticket
     }
 
-    /// Reads on a connection are about to be sent elsewhere too. Ask whether what they name is known
-    /// still behind this: a definition begins by making it unknown, and looks for copies then.
+    /// Reads on a connection are about to be sent elsewhere too. Ask behind this whether what they
+    /// name is still known: a definition begins by making it unknown, and looks for copies then.
     pub fn begin_copies(self: &Arc<Self>) -> CopyTicket {
         self.definitions.copies.fetch_add(1, SeqCst);
         fence(SeqCst);

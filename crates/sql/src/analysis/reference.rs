@@ -22,7 +22,7 @@ pub const REFERENCES_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct References {
     /// Each name once for each kind of use, in order of appearance. Names of common table
-    /// expressions are not among them. What `SHOW` describes is not used.
+    /// expressions are not among them. What `SHOW` describes is used on MariaDB only.
     pub tables: Vec<TableUse>,
     /// The text is of a form whose every name is certainly found: a table that it uses is in
     /// `tables`. False for any form that is not on the list of those that are understood.

@@ -128,8 +128,7 @@ impl Worker {
         };
         let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
-        let is_mariadb = self.greeting.flavor() == Flavor::MariaDb;
-        match is_mariadb && may_compute(&known, proven.proof) {
+        match may_compute(&known, proven.proof, self.greeting.flavor()) {
             true => statement.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
             false => {
@@ -367,9 +366,14 @@ fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, c
 const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
 
 /// Whether a server may call something while it prepares a text: MariaDB does with what is
-/// constant, as an argument of some functions, in the text or in the views that it reads.
-fn may_compute(known: &Known, proof: Proof) -> bool {
+/// constant, as an argument of some functions, in the text or in the views that it reads. MySQL
+/// assigns user variables.
+fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
     let analysis = &known.analysis;
+    if flavor == Flavor::MySql {
+        let assigns = |effect: &Effect| matches!(effect, Effect::UserVariableAssigned(_));
+        return analysis.effects.iter().any(assigns);
+    }
     let calls = |effect: &Effect| {
         matches!(
             effect,

@@ -115,6 +115,7 @@ fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
             load(scan)
         }
         b"CREATE" => rows_of_query(scan),
+        b"CHECK" => checked(scan),
         b"UNLOCK" => {
             scan.advance();
             if scan.accept(b"TABLES") || scan.accept(b"TABLE") { without_names(scan) } else { None }
@@ -211,8 +212,12 @@ fn explain(scan: &mut Scan<'_, '_>) -> Option<()> {
     scan.peek().is_none().then_some(())
 }
 
-/// Behind `SHOW`: only its condition can use tables.
+/// Behind `SHOW`: only its condition can use tables. MariaDB opens what it describes, and computes
+/// what is constant in a view.
 fn show(scan: &mut Scan<'_, '_>) -> Option<()> {
+    if scan.modes().flavor_mariadb {
+        described(scan)?;
+    }
     while let Some(token) = scan.advance() {
         if scan.is_part(&token) {
             continue;
@@ -227,6 +232,43 @@ fn show(scan: &mut Scan<'_, '_>) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Uses the table whose columns, indexes or definition are shown, if it is one's.
+fn described(scan: &mut Scan<'_, '_>) -> Option<()> {
+    while scan.accept_any(&[b"FULL", b"EXTENDED"]) {}
+    if scan.accept(b"CREATE") {
+        if !scan.accept_any(&[b"TABLE", b"VIEW"]) {
+            return Some(());
+        }
+        while scan.accept_any(&[b"IF", b"NOT", b"EXISTS"]) {}
+    } else {
+        let parts: [&[u8]; 5] = [b"COLUMNS", b"FIELDS", b"INDEX", b"INDEXES", b"KEYS"];
+        if !scan.accept_any(&parts) || !scan.accept_any(&[b"FROM", b"IN"]) {
+            return Some(());
+        }
+    }
+    let mut name = scan.name()?;
+    if scan.accept_any(&[b"FROM", b"IN"]) {
+        let token = scan.advance()?;
+        name.schema = Some(scan.part(&token)?);
+    }
+    scan.use_table(name, super::TableAccess::Read)
+}
+
+/// Tables that are looked at as a whole: found, and what becomes of them is not understood.
+fn checked(scan: &mut Scan<'_, '_>) -> Option<()> {
+    scan.advance();
+    if scan.accept_any(&[b"TABLE", b"TABLES", b"VIEW"]) {
+        loop {
+            let name = scan.name()?;
+            scan.use_table(name, super::TableAccess::Read)?;
+            if !scan.accept_kind(TokenKind::Comma) {
+                break;
+            }
+        }
+    }
+    None
 }
 
 /// Behind `SET`.

@@ -340,10 +340,7 @@ fn other_statements_are_listed_or_not_understood() {
         ("ANALYZE FORMAT=JSON UPDATE t1 SET a = 1", "t1!"),
         ("ANALYZE TABLE t1", "?"),
         ("SHOW TABLES", ""),
-        ("SHOW FULL COLUMNS FROM t1 FROM d", ""),
-        ("SHOW CREATE TABLE t1", ""),
         ("SHOW TABLES WHERE EXISTS (SELECT 1 FROM t1)", "t1"),
-        ("SHOW COLUMNS FROM t1 WHERE field IN (SELECT a FROM t2, t3)", "t2 t3"),
         ("SHOW VARIABLES LIKE 'a%'", ""),
         ("SHOW COUNT(*) WARNINGS", ""),
         ("SHOW STATUS WHERE a FROM t1", "?"),
@@ -561,4 +558,20 @@ proptest! {
     fn no_bytes_are_too_odd(text in prop::collection::vec(any::<u8>(), 0..60)) {
         analyse(&text, &Modes::default());
     }
+}
+
+#[test]
+fn mariadb_opens_what_it_describes() {
+    let cases = [
+        ("SHOW FULL COLUMNS FROM t1 FROM d", "d.t1"),
+        ("SHOW FIELDS IN t1", "t1"),
+        ("SHOW KEYS FROM d.t1", "d.t1"),
+        ("SHOW CREATE TABLE t1", "t1"),
+        ("SHOW CREATE VIEW d.t1", "d.t1"),
+        ("SHOW CREATE PROCEDURE p", ""),
+        ("SHOW COLUMNS FROM t1 WHERE field IN (SELECT a FROM t2, t3)", "t1 t2 t3"),
+    ];
+    check(&Modes { flavor_mariadb: true, ..Modes::default() }, &cases);
+    let without = cases.map(|(text, _)| (text, if text.contains("t2") { "t2 t3" } else { "" }));
+    check(&Modes { flavor_mariadb: false, ..Modes::default() }, &without);
 }
