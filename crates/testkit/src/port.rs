@@ -14,8 +14,9 @@ const LOWEST: u16 = 13_000;
 /// One past the highest when the system doesn't say where its own range begins.
 const HIGHEST: u16 = 32_000;
 
-/// Held for the life of the process, so that a port given out here is not given out elsewhere.
-static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+/// Held for the life of the process or until [`release_port`], so that a port given out here is not
+/// given out elsewhere.
+static RESERVED: Mutex<Vec<(u16, File)>> = Mutex::new(Vec::new());
 
 /// A TCP port on loopback that was free a moment ago and is reserved for this process.
 ///
@@ -39,11 +40,18 @@ pub fn free_port() -> Result<u16> {
         let lock = File::create(folder.join(port.to_string()))
             .with_context(|| format!("cannot reserve port {port} in {}", folder.display()))?;
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(lock);
+            RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((port, lock));
             return Ok(port);
         }
     }
     bail!("no free port between {LOWEST} and {highest}")
+}
+
+/// Gives back a port whose listener is about to end: a process that starts thousands of them would
+/// run out of ports. It is given out again when all others have been.
+pub(crate) fn release_port(port: u16) {
+    let mut reserved = RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    reserved.retain(|(other, _)| *other != port);
 }
 
 /// Whether some process listens on this TCP port, on any address.
