@@ -1,6 +1,6 @@
 //! Whether two answers are the same to a client that may not know what is behind them.
 
-use crate::client::Answer;
+use crate::client::{Answer, Rows};
 use crate::plan::Act;
 
 /// Errors of a connection that has ended.
@@ -9,8 +9,19 @@ const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
 /// What some servers say of a statement whose connection is killed.
 const INTERRUPTED: u16 = 1317;
 
-/// How what the proxy sets in front of a statement begins.
-const PROXYS_SET: &str = "SET @@SESSION.last_insert_id=";
+/// How what the proxy runs in front of a statement begins.
+const PROXYS: [&str; 4] = [
+    "SET @@SESSION.last_insert_id=",
+    "SELECT FOUND_ROWS()",
+    "SELECT 1 FROM (SELECT 1) AS t",
+    "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE",
+];
+
+/// The character set and the type at the end of what is compared of a column.
+const TYPE_LEN: usize = 3;
+
+/// What stands before the number of a session in the text of an error.
+const THREAD: &[u8] = b"owner of thread ";
 
 /// What of two answers is compared, as text; `None` when they are the same.
 pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(String, String)> {
@@ -58,6 +69,36 @@ enum Mask {
     Rows,
 }
 
+/// Whether it shows warnings or errors: where the proxy does, columns are UTF-8.
+fn shows_conditions(act: &Act) -> bool {
+    let (Act::Query(text) | Act::Prepared(text)) = act else { return false };
+    text.starts_with(b"SHOW WARNINGS") || text.starts_with(b"SHOW ERRORS")
+}
+
+/// Leaves out the types of user variables that are NULL: one that is not set has the type that its
+/// name got first on the connection.
+fn leave_null_types(act: &Act, rows: &mut Rows) {
+    let texts = rows.text();
+    let is_binary = matches!(act, Act::Prepared(_));
+    for (at, column) in rows.columns.iter_mut().enumerate() {
+        let is_variable = column.windows(2).any(|part| part == b".@");
+        let is_null = |row: &Vec<Option<String>>| row.get(at).is_some_and(Option::is_none);
+        if is_variable && (is_binary || texts.iter().all(is_null)) {
+            column.truncate(column.len().saturating_sub(TYPE_LEN));
+        }
+    }
+}
+
+/// Leaves out the number of a session in the text of an error, which is the proxy's there.
+fn hide_thread(row: &mut Vec<u8>) {
+    if let Some(at) = row.windows(THREAD.len()).position(|part| part == THREAD) {
+        row.retain(|byte| !byte.is_ascii_digit());
+        // The lengths before the texts count the digits.
+        let from = row.windows(THREAD.len()).position(|part| part == THREAD).unwrap_or(at);
+        row.drain(..from);
+    }
+}
+
 fn mask_of(act: &Act) -> Mask {
     let (Act::Query(text) | Act::Prepared(text) | Act::Strike(text)) = act else {
         return Mask::Nothing;
@@ -65,6 +106,8 @@ fn mask_of(act: &Act) -> Mask {
     let text = String::from_utf8_lossy(text).trim_start().to_ascii_uppercase();
     let begins = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
     match () {
+        // MariaDB shows freed memory as the text of a prepared one.
+        () if begins(&["SHOW PROFILES"]) && matches!(act, Act::Prepared(_)) => Mask::Rows,
         () if begins(&["SHOW PROFILES"]) => Mask::Profiles,
         () if begins(&["EXPLAIN", "ANALYZE SELECT", "ANALYZE FORMAT", "DESC SELECT"]) => Mask::Rows,
         () => Mask::Nothing,
@@ -82,12 +125,18 @@ fn masked(act: &Act, answers: &[Answer]) -> Vec<Answer> {
         Answer::Rows(rows) => {
             let mut rows = rows.clone();
             rows.columns = rows.essence();
+            if shows_conditions(act) {
+                rows.columns.clear();
+            }
+            leave_null_types(act, &mut rows);
             match mask {
-                Mask::Nothing => {}
+                Mask::Nothing => rows.rows.iter_mut().for_each(hide_thread),
                 Mask::Rows => rows.rows.clear(),
                 Mask::Profiles => {
                     let texts = rows.text().into_iter().filter_map(|row| row.into_iter().nth(2)?);
-                    let sessions = texts.filter(|text| !text.starts_with(PROXYS_SET));
+                    let is_proxys =
+                        |text: &String| PROXYS.iter().any(|begin| text.starts_with(begin));
+                    let sessions = texts.filter(|text| !is_proxys(text));
                     rows.rows = sessions.map(String::into_bytes).collect();
                 }
             }

@@ -10,7 +10,7 @@ use crate::client::Answer;
 use crate::compare::{self, has_lost, shown, was_struck};
 use crate::data;
 use crate::plan::{Act, Plan, Step};
-use crate::session::{Session, act, asks_for_conditions, leaves_conditions};
+use crate::session::{Session, act, asks_for_conditions, leaves_conditions, shows_profiles};
 use crate::stage::Stage;
 
 /// How long a statement that sleeps is looked for.
@@ -18,6 +18,8 @@ const SLEEPER_MAX: Duration = Duration::from_millis(500);
 /// A wait for a lock that ended, as answers show it: a session's locks are not on the reader, so a
 /// read there goes on.
 const LOCK_WAIT: &str = "error 1205 ";
+/// What the proxy says to a `GET DIAGNOSTICS CONDITION` whose connection has served others since.
+const UNSUPPORTED_CONDITIONS: &str = "'diagnostics of a statement whose connection has served";
 /// How long a proxied session's end may take to be seen.
 const END_MAX: Duration = Duration::from_secs(2);
 
@@ -97,6 +99,9 @@ fn play(
             return Ok(Verdict::GivenUp(format!("the replica waits before step {at}")));
         }
         if let Some((proxied, direct)) = scene.step(step)? {
+            if proxied.contains(UNSUPPORTED_CONDITIONS) {
+                return Ok(Verdict::GivenUp(format!("refused conditions at step {at}")));
+            }
             if plan.profile.has_reader() && direct.contains(LOCK_WAIT) {
                 return Ok(Verdict::GivenUp(format!("a lock is not the reader's at step {at}")));
             }
@@ -148,6 +153,9 @@ impl Scene<'_> {
         if asks && may_be_older && !session.has_conditions {
             return Ok(None);
         }
+        if shows_profiles(&step.act) && session.has_changed_user {
+            return Ok(None);
+        }
         let proxied = act(&mut session.proxied, &step.act, ids.0);
         let direct = act(&mut session.direct, &step.act, ids.1);
         if !asks {
@@ -157,7 +165,16 @@ impl Scene<'_> {
         match step.act {
             _ if differs.is_some() => {}
             _ if has_lost(&direct) => self.begin_anew(step.session)?,
-            Act::ChangeUser(_) => self.session(step.session)?.forget_past(),
+            Act::ChangeUser(_) => {
+                let keeps_role = self.stage.family == Flavour::MariaDb;
+                let session = self.session(step.session)?;
+                session.has_changed_user = true;
+                if keeps_role {
+                    session.direct.query(b"SET ROLE NONE");
+                }
+                session.forget_past();
+            }
+            Act::Reset => self.session(step.session)?.forget_past(),
             _ => {}
         }
         Ok(differs)

@@ -15,6 +15,8 @@ pub struct Session {
     pub direct: Client,
     /// Whether the last statement left warnings or an error, those that ask for them left out.
     pub has_conditions: bool,
+    /// Whether it has changed its user: MariaDB keeps the profiles of the one before.
+    pub has_changed_user: bool,
 }
 
 impl Session {
@@ -23,7 +25,8 @@ impl Session {
         let login = |port| Client::login(port, name, name, SCHEMA);
         let proxied = login(proxy.port()).context("through the proxy")?;
         let direct = login(stage.direct_port())?;
-        let mut session = Session { proxied, direct, has_conditions: false };
+        let mut session =
+            Session { proxied, direct, has_conditions: false, has_changed_user: false };
         if stage.family == Flavour::MariaDb {
             session.forget_past();
         }
@@ -31,8 +34,8 @@ impl Session {
     }
 
     /// Both find the same number of rows last, and have no conditions. A new session of MariaDB has
-    /// in `FOUND_ROWS()` what an ended one has left there, and behind a change of user both
-    /// families keep it.
+    /// in `FOUND_ROWS()` what an ended one has left there, and behind a change of user or a reset
+    /// both families keep it.
     pub fn forget_past(&mut self) {
         for client in [&mut self.proxied, &mut self.direct] {
             client.query(b"SELECT 1 FROM (SELECT 1) AS t");
@@ -47,6 +50,11 @@ pub fn asks_for_conditions(act: &Act) -> bool {
     let words =
         ["SHOW WARNINGS", "SHOW ERRORS", "SHOW COUNT", "@@warning_count", "GET DIAGNOSTICS"];
     words.iter().any(|word| text.contains(word))
+}
+
+/// Whether a text shows the profiles of earlier statements.
+pub fn shows_profiles(act: &Act) -> bool {
+    matches!(act, Act::Query(text) | Act::Prepared(text) if text.starts_with(b"SHOW PROFILES"))
 }
 
 /// Whether answers leave conditions behind.

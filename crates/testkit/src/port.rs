@@ -1,6 +1,5 @@
 //! Free TCP ports that no other test is given.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
@@ -15,11 +14,9 @@ const LOWEST: u16 = 13_000;
 /// One past the highest when the system doesn't say where its own range begins.
 const HIGHEST: u16 = 32_000;
 
-/// Held so that a port given out here is not given out elsewhere; the oldest goes for a new one.
-static RESERVED: Mutex<VecDeque<File>> = Mutex::new(VecDeque::new());
-
-/// Ports that one process holds at a time. What was given out so long ago is in use or free again.
-const RESERVED_MAX: usize = 2_000;
+/// Held for the life of the process or until [`release_port`], so that a port given out here is not
+/// given out elsewhere.
+static RESERVED: Mutex<Vec<(u16, File)>> = Mutex::new(Vec::new());
 
 /// A TCP port on loopback that was free a moment ago and is reserved for this process.
 ///
@@ -43,15 +40,18 @@ pub fn free_port() -> Result<u16> {
         let lock = File::create(folder.join(port.to_string()))
             .with_context(|| format!("cannot reserve port {port} in {}", folder.display()))?;
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            let mut reserved = RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if reserved.len() >= RESERVED_MAX {
-                reserved.pop_front();
-            }
-            reserved.push_back(lock);
+            RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((port, lock));
             return Ok(port);
         }
     }
     bail!("no free port between {LOWEST} and {highest}")
+}
+
+/// Gives back a port whose listener is about to end: a process that starts thousands of them would
+/// run out of ports. It is given out again when all others have been.
+pub(crate) fn release_port(port: u16) {
+    let mut reserved = RESERVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    reserved.retain(|(other, _)| *other != port);
 }
 
 /// Whether some process listens on this TCP port, on any address.

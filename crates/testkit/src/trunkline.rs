@@ -11,7 +11,7 @@ use crate::accounting;
 use crate::folder::TempFolder;
 use crate::http::http_get;
 use crate::namespace::{Overlay, overlaid};
-use crate::port::{free_port, is_listening};
+use crate::port::{free_port, is_listening, release_port};
 use crate::process::{Process, Signal};
 use crate::sql::SqlClient;
 use crate::wait::wait_until;
@@ -55,6 +55,14 @@ pub struct Trunkline {
     admin_port: Option<u16>,
     binary: PathBuf,
     folder: TempFolder,
+}
+
+impl Drop for Trunkline {
+    fn drop(&mut self) {
+        for port in [Some(self.port), Some(self.http_port), self.admin_port].into_iter().flatten() {
+            release_port(port);
+        }
+    }
 }
 
 impl Trunkline {

@@ -186,7 +186,8 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let reads = may_read_past(statement, session, self.shared.finds_by_null());
+        let flavor = self.greeting.flavor();
+        let reads = may_read_past(statement, session, flavor, self.shared.finds_by_null());
         let Some((conn_id, turn)) = reads.place(session) else {
             return false;
         };

@@ -99,10 +99,10 @@ impl Worker {
             return self.lose_conn(conn_id, "drained");
         }
         let is_dump = statement.purpose == Purpose::Dump;
-        let reads = may_read_past(statement, session, self.shared.finds_by_null());
+        let reads = may_read_past(statement, session, conn.flavor, self.shared.finds_by_null());
         let here = (conn_id, conn.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
-        let needs_trace = is_others || reads.is_elsewhere(session, here, conn.flavor);
+        let needs_trace = is_others || reads.is_elsewhere(session, here);
         let has_id = session.insert_conn == Some(here);
         if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
             return;
@@ -143,8 +143,11 @@ impl Worker {
             let clears = reads.clears_first(session, here, conn);
             let insert_id = (!has_id).then_some(session.last_insert_id);
             add_last_insert_id(&mut sync, insert_id, conn.flavor, clears);
-            if clears {
+            if clears && conn.flavor == Flavor::MariaDb {
                 session.past.found_rows_overwritten(here);
+            }
+            if reads.runs_code {
+                session.past.row_count_overwritten(here);
             }
             if !has_id {
                 session.past.insert_id_is_set();
@@ -308,6 +311,7 @@ impl Worker {
         }
         self.make_way(id, conn_id);
         self.run_again(id, conn_id);
+        self.put_counts(id, conn_id);
         self.begin_read_only(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -482,6 +486,8 @@ pub(crate) struct PastReads {
     pub found_rows: bool,
     /// It may leave `FOUND_ROWS()` as it is, which only the server knows.
     pub may_leave_found_rows: bool,
+    /// It runs code that may read any of it.
+    pub runs_code: bool,
     /// Of that, warnings and errors.
     pub diagnostics: bool,
 }
@@ -502,19 +508,17 @@ impl PastReads {
 
     /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
     /// the session may have left it elsewhere before, and another session its own here.
-    fn is_elsewhere(self, session: &Session, here: (ConnId, u64), flavor: Flavor) -> bool {
+    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
         // What is not known yet is found out where it was left.
         let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
         needs_id && session.insert_conn != Some(here)
-            || self.lacks_found_rows(session, here, flavor)
+            || self.lacks_found_rows(session, here)
             || self.last && session.last_conn != Some(here)
     }
 
     /// Whether another session may have found what this statement would be told of.
-    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64), flavor: Flavor) -> bool {
-        // What is set on a MariaDB overwrites what another session has found there.
-        let may_leave = self.may_leave_found_rows && flavor == Flavor::MariaDb;
-        (self.found_rows || may_leave) && session.past.found_conn != Some(here)
+    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
+        (self.found_rows || self.may_leave_found_rows) && session.past.found_conn != Some(here)
     }
 
     /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
@@ -523,7 +527,7 @@ impl PastReads {
         conn.flavor == Flavor::MySql
             || session.last_conn != Some(here)
             || conn.keeps_others_conditions()
-            || self.lacks_found_rows(session, here, conn.flavor)
+            || self.lacks_found_rows(session, here)
     }
 }
 

@@ -24,8 +24,14 @@ use crate::{
     dispatch::text_hash,
 };
 
-/// What the status flags of a reply say of a session's pins.
-pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcome: &Outcome) {
+/// What the status flags of a reply say of a session's pins. `reads`: it is proven to have no
+/// effects.
+pub(crate) fn follow_status(
+    pins: &mut Pins,
+    analysis: Option<&Analysis>,
+    reads: bool,
+    outcome: &Outcome,
+) {
     let Some(flags) = outcome.status.filter(|_| outcome.error.is_none()) else {
         return;
     };
@@ -37,7 +43,11 @@ pub(crate) fn follow_status(pins: &mut Pins, analysis: Option<&Analysis>, outcom
     }
     // What certainly only reads changes the session by a function that a view hides.
     let is_unsaid = outcome.changes.is_empty() && reports_change(outcome);
-    if is_unsaid && analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads) {
+    // The variables of a `SET STATEMENT` are reported too, and have their old values again.
+    let is_told = |analysis: &Analysis| reads && !analysis.set_for_statement.is_empty();
+    let is_unsaid_by =
+        |analysis: &Analysis| analysis.access == Access::CertainlyReads && !is_told(analysis);
+    if is_unsaid && analysis.is_some_and(is_unsaid_by) {
         pins.pin(PinReason::ServerState);
     }
 }

@@ -5,6 +5,7 @@
 //! session's, and no other's.
 
 use trunkline_catalog::Hidden;
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::tracker::{PinReason, Pins, SessionState};
 use trunkline_sql::analysis::{Access, Analysis, Depends};
 
@@ -19,6 +20,7 @@ use crate::{
 pub(crate) fn may_read_past(
     statement: &Statement,
     session: &Session,
+    flavor: Flavor,
     finds_by_null: bool,
 ) -> PastReads {
     let Some(known) = statement.known.as_ref() else {
@@ -42,8 +44,9 @@ pub(crate) fn may_read_past(
             || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
         may_leave_id: leaves_id_when_failed(statement),
         last,
-        found_rows: is_routine || depends(Depends::FOUND_ROWS),
-        may_leave_found_rows: !counts && known.found_rows.may_stay(),
+        found_rows: is_routine || may_look || depends(Depends::FOUND_ROWS),
+        may_leave_found_rows: !counts && known.found_rows.may_stay(flavor),
+        runs_code: is_routine || may_look,
         diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
     }
 }
@@ -58,7 +61,7 @@ pub(crate) fn looks_at_nothing(
     analysis.depends == Depends::empty()
         && !runs_a_routine(analysis)
         && !may_leave_insert_id
-        && !found_rows.may_stay()
+        && !found_rows.may_stay(Flavor::MariaDb)
 }
 
 /// A session for which `IS NULL` finds the row that it inserted last stays where it has written:

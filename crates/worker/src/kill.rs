@@ -256,7 +256,12 @@ impl Worker {
         };
         client.phase = Phase::Idle;
         match answer {
-            KillAnswer::Done => self.answer_ok(id),
+            KillAnswer::Done => {
+                if let Some(session) = client.session.as_mut() {
+                    session.past.counts_rows_apart(0);
+                }
+                self.answer_ok(id);
+            }
             KillAnswer::Unknown => {
                 self.answer_error(id, 1094, b"HY000", &unknown(number.into()));
             }

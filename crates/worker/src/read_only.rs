@@ -8,7 +8,7 @@
 
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::ConnId;
-use trunkline_protocol::packet::status;
+use trunkline_protocol::packet::{greeting::Flavor, status};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
@@ -39,8 +39,9 @@ impl Worker {
         if !only_reads(session.status) {
             return;
         }
-        let ends = ends_for_writer(analysis);
-        if !ends && !may_act(known, proof) {
+        let flavor = self.greeting.flavor();
+        let ends = ends_for_writer(analysis, flavor);
+        if !ends && !may_act(known, proof) && !may_write_behind(analysis) {
             return;
         }
         let group = self.snapshot.writer_group(session.user.default_hostgroup);
@@ -149,25 +150,44 @@ fn is_computed(assignment: &Assignment) -> bool {
             || matches!(scope, Scope::Global | Scope::Persist | Scope::PersistOnly))
 }
 
+/// Whether one of several statements begins a transaction, so that others may write in it.
+fn may_write_behind(analysis: &Analysis) -> bool {
+    let begins =
+        |effect: &Effect| matches!(effect, Effect::Transaction(TransactionEffect::Begin { .. }));
+    analysis.statements > 1 && analysis.effects.iter().any(begins) && !only_names_reads(analysis)
+}
+
+/// Whether all tables of a text are known, and only read.
+fn only_names_reads(analysis: &Analysis) -> bool {
+    let references = &analysis.references;
+    references.is_whole && references.tables.iter().all(|table| table.access == TableAccess::Read)
+}
+
 /// Whether a text ends what is open, and what it does then may need the writer.
-fn ends_for_writer(analysis: &Analysis) -> bool {
+fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
     use TransactionEffect as Tx;
+    // Measured on MySQL 9.7: within a transaction that only reads, another one that does not say
+    // how it begins only reads too. On MariaDB 10.11 it may write.
+    let begins_to_write = |transaction: Tx| match transaction {
+        Tx::Begin { read_only, read_write, .. } => match flavor {
+            Flavor::MySql => read_write,
+            Flavor::MariaDb => !read_only,
+        },
+        _ => false,
+    };
     if analysis.effects.contains(&Effect::LockTables) {
         return true;
     }
     if analysis.statements == 1 {
         let transaction = analysis.transaction;
-        return matches!(transaction, Tx::Begin { read_only: false, .. } | Tx::ImplicitCommit);
+        return begins_to_write(transaction) || transaction == Tx::ImplicitCommit;
     }
     // Of several statements those behind the end may write, unless all are known to read.
-    let references = &analysis.references;
-    let reads = references.tables.iter().all(|table| table.access == TableAccess::Read);
+    let reads = only_names_reads(analysis);
     analysis.effects.iter().any(|effect| match effect {
-        Effect::Transaction(Tx::Begin { read_only, .. }) => !read_only,
+        Effect::Transaction(begin @ Tx::Begin { .. }) => begins_to_write(*begin),
         Effect::Transaction(Tx::ImplicitCommit | Tx::SetAutocommit(_)) => true,
-        Effect::Transaction(Tx::Commit { .. } | Tx::Rollback { .. }) => {
-            !references.is_whole || !reads
-        }
+        Effect::Transaction(Tx::Commit { .. } | Tx::Rollback { .. }) => !reads,
         _ => false,
     })
 }

@@ -210,7 +210,7 @@ impl Worker {
         if has_plant!(self, TemporaryTableNotPinned) {
             pins.unpin(PinReason::TemporaryTable);
         }
-        crate::held::follow_status(pins, analysis, outcome);
+        crate::held::follow_status(pins, analysis, statement.proof.reads, outcome);
         let state = applied.as_ref().and_then(|applied| applied.state.as_ref());
         let state = state.unwrap_or(&session.state);
         crate::hidden::hold(pins, state, analysis, self.shared.finds_by_null());

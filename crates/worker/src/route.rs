@@ -302,9 +302,9 @@ fn next_chance(mut number: u64) -> u64 {
 
 /// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
 /// where its last statement ran, for one that reads what that left; else where there is what it
-/// gives back, a lock; else where its next transaction is spoken of; else the first that holds more
-/// than what reads left there. What may write follows nothing to one of the `readers`, whatever
-/// holds the session there.
+/// gives back, a lock; else where its next transaction is spoken of; else the writer, where it
+/// holds more than what reads left there; else the first that does. What may write follows nothing
+/// to one of the `readers`, whatever holds the session there.
 fn held_lease<'a>(
     session: &'a Session,
     known: Option<&Known>,
@@ -327,7 +327,11 @@ fn held_lease<'a>(
     // What `SET TRANSACTION` said is of the next one, wherever else the session is held.
     let awaits = |lease: &&Lease| lease.pins.has(PinReason::NextTransaction);
     let next = session.leases.iter().find(awaits).filter(may_follow);
-    last.or(ended).or(next).or_else(|| session.leases.iter().find(binds))
+    // A transaction may be open on the writer that no reply told of: a `CALL` that failed.
+    let holds_writer =
+        |lease: &&Lease| Some(lease.hostgroup) != readers && !holds_reads_only(lease);
+    let writer = || session.leases.iter().find(holds_writer);
+    last.or(ended).or(next).or_else(writer).or_else(|| session.leases.iter().find(binds))
 }
 
 /// What a statement gives back, or asks for.

@@ -43,6 +43,8 @@ const WARNINGS_LEN_MAX: usize = 256 * 1024;
 pub(crate) enum Trace {
     /// The rows of `SHOW WARNINGS`.
     Warnings,
+    /// The value of `FOUND_ROWS()`.
+    FoundRows,
     /// The value of `LAST_INSERT_ID()`.
     InsertId,
 }
@@ -70,6 +72,7 @@ pub(crate) struct Past {
     insert_id: InsertId,
     /// The connections that they are being fetched from.
     awaits_warnings: Option<ConnId>,
+    awaits_found_rows: Option<ConnId>,
     awaits_insert_id: Option<ConnId>,
 }
 
@@ -107,6 +110,7 @@ impl Past {
             && self.fetched.is_none()
             && self.insert_id == InsertId::Sure
             && self.awaits_warnings.is_none()
+            && self.awaits_found_rows.is_none()
             && self.awaits_insert_id.is_none()
     }
 
@@ -151,7 +155,8 @@ impl Past {
 
     /// What a reset of the session leaves of it: `FOUND_ROWS()`, as both servers do.
     pub(crate) fn after_reset(&self) -> Self {
-        Self { found_rows: self.found_rows, ..Self::default() }
+        let Self { found_rows, found_conn, awaits_found_rows, .. } = *self;
+        Self { found_rows, found_conn, awaits_found_rows, ..Self::default() }
     }
 
     /// `ROW_COUNT()` is this, whatever the connection of the last statement says.
@@ -266,6 +271,7 @@ impl Past {
     fn awaits(&self, depends: Depends, is_routine: bool) -> bool {
         let reads = |what| is_routine || depends.contains(what);
         self.awaits_warnings.is_some() && reads(Depends::DIAGNOSTICS)
+            || self.awaits_found_rows.is_some() && reads(Depends::FOUND_ROWS)
             || self.awaits_insert_id.is_some() && reads(Depends::LAST_INSERT_ID)
     }
 }
@@ -292,6 +298,11 @@ impl Worker {
             && session.last_conn == here
             && past.has_conditions()
             && past.fetched.is_none();
+        let found_rows = is_other && past.found_conn == here && past.found_rows.is_none();
+        if found_rows {
+            past.awaits_found_rows = Some(conn_id);
+            past.found_conn = None;
+        }
         let insert_id = session.insert_conn == here
             && past.insert_id != InsertId::Sure
             && conn.format.session_track;
@@ -305,6 +316,9 @@ impl Worker {
         if warnings {
             self.fetch_trace(conn_id, last, Trace::Warnings);
         }
+        if found_rows {
+            self.fetch_trace(conn_id, last, Trace::FoundRows);
+        }
         if insert_id {
             self.fetch_trace(conn_id, last, Trace::InsertId);
         }
@@ -316,10 +330,11 @@ impl Worker {
         };
         let text: &[u8] = match trace {
             Trace::Warnings => b"SHOW WARNINGS",
+            Trace::FoundRows => b"SELECT FOUND_ROWS()",
             // The session tracker reports the value; the statement has no other effect.
             Trace::InsertId => b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()",
         };
-        let captures = trace == Trace::Warnings;
+        let captures = trace != Trace::InsertId;
         let takes_attributes = conn.takes_attributes;
         let captured = warnings::captured_format(conn.format);
         let relay = Relay::new(ResponseShape::Query, conn.format, captured, captures);
@@ -370,7 +385,7 @@ impl Worker {
             return;
         };
         let captured = match trace {
-            Trace::Warnings => std::mem::take(&mut conn.captured),
+            Trace::Warnings | Trace::FoundRows => std::mem::take(&mut conn.captured),
             Trace::InsertId => Vec::new(),
         };
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
@@ -379,10 +394,14 @@ impl Worker {
                 Trace::Warnings if session.past.awaits_warnings == Some(conn_id) => {
                     session.past.fetched = Warnings::read(&captured).map(Box::new);
                 }
+                Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
+                    let rows = Warnings::read(&captured);
+                    session.past.found_rows = rows.and_then(|rows| rows.number());
+                }
                 Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
                     take_insert_id(session, conn_id, reported_insert_id(outcome));
                 }
-                Trace::Warnings | Trace::InsertId => {}
+                Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
             }
         }
         if self.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Resetting) {
@@ -405,6 +424,7 @@ impl Worker {
         };
         let awaits = match trace {
             Trace::Warnings => &mut session.past.awaits_warnings,
+            Trace::FoundRows => &mut session.past.awaits_found_rows,
             Trace::InsertId => &mut session.past.awaits_insert_id,
         };
         if *awaits == Some(conn_id) {

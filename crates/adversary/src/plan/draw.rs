@@ -151,7 +151,13 @@ fn steps(
                 Act::Query(text) if rng.chance(1, 10) => prepared(text, wish),
                 act => act,
             };
+            let is_global = matches!(&act, Act::Query(text) | Act::Prepared(text)
+                if text.starts_with(b"SET GLOBAL"));
             steps.push(Step { session, act });
+            if is_global {
+                // Sessions that are older follow their connections.
+                steps.extend((0..sessions).map(|session| Step { session, act: Act::Reconnect }));
+            }
         }
     }
     steps

@@ -47,12 +47,15 @@ pub struct Outcome {
     /// What `ROW_COUNT()` is behind the last OK or final EOF packet: -1 behind rows. An error does
     /// not change this, though it makes it -1 as well.
     pub row_count: i64,
+    /// How many rows an `UPDATE` found, changed or not: `Rows matched` in the last OK packet, 0
+    /// for none, and the greatest number for more.
+    pub matched_rows: u32,
     /// The last insert id that was not 0; 0 for none.
     pub last_insert_id: u64,
     /// Rows over all result sets.
     pub rows: u64,
-    /// Result sets begun.
-    pub result_sets: u32,
+    /// Result sets begun, as far as it can count.
+    pub result_sets: u16,
     /// Bytes that the server sent, framing included.
     pub bytes: u64,
     /// The error that ended the response.
@@ -73,6 +76,7 @@ impl Outcome {
             true => -1,
             false => i64::try_from(ok.affected_rows).unwrap_or(i64::MAX),
         };
+        self.matched_rows = matched_rows(ok.info);
         self.status = Some(ok.status);
         self.warnings = ok.warnings;
         self.affected_rows = self.affected_rows.saturating_add(ok.affected_rows);
@@ -95,6 +99,15 @@ impl Outcome {
         let ErrPacket { code, sqlstate, .. } = *error;
         self.error = Some(ServerError { code, sqlstate, message: message.into() });
     }
+}
+
+/// The number in `Rows matched: 1  Changed: 0  Warnings: 0`.
+fn matched_rows(info: &[u8]) -> u32 {
+    let Some(rest) = info.strip_prefix(b"Rows matched: ") else { return 0 };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0_u32, |sum, digit| {
+        sum.saturating_mul(10).saturating_add(u32::from(digit.wrapping_sub(b'0')))
+    })
 }
 
 /// An error that a client is given in place of a server's.

@@ -263,9 +263,12 @@ impl ModelSession {
     }
 
     fn begin(&mut self, form: BeginForm, data: &mut dyn Data) {
+        // MySQL's begins as the one that it ends, unless it says how.
+        let was_read_only = self.transaction.as_ref().is_some_and(|open| open.read_only);
         self.end_transaction(data, true);
         self.table_lock = None;
-        let read_only = self.reads_only() || form == BeginForm::ReadOnly;
+        let is_kept = self.flavor == Flavor::MySql && was_read_only;
+        let read_only = self.reads_only() || is_kept || form == BeginForm::ReadOnly;
         self.use_next();
         self.open_transaction(read_only);
     }

@@ -214,7 +214,7 @@ fn the_real_analysis_sees_what_stays_in_the_session() {
     ));
     assert_eq!(
         analysed(Act::Begin(BeginForm::ReadOnly)).transaction,
-        TransactionEffect::Begin { read_only: true, consistent_snapshot: false }
+        TransactionEffect::Begin { read_only: true, read_write: false, consistent_snapshot: false }
     );
     assert_eq!(analysed(Act::LastInsertId).depends, Depends::LAST_INSERT_ID);
     assert_eq!(analysed(Act::ShowWarnings).depends, Depends::DIAGNOSTICS);

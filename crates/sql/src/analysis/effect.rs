@@ -310,6 +310,8 @@ pub enum TransactionEffect {
     Begin {
         /// `READ ONLY` was written.
         read_only: bool,
+        /// `READ WRITE` was written.
+        read_write: bool,
         /// `WITH CONSISTENT SNAPSHOT` was written.
         consistent_snapshot: bool,
     },

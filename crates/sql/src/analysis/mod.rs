@@ -265,8 +265,8 @@ const COMPARISONS_MAX: usize = 10_000;
 /// A transaction that may or may not be begun is none that only reads.
 fn writing(transaction: TransactionEffect) -> TransactionEffect {
     match transaction {
-        TransactionEffect::Begin { consistent_snapshot, .. } => {
-            TransactionEffect::Begin { read_only: false, consistent_snapshot }
+        TransactionEffect::Begin { read_write, consistent_snapshot, .. } => {
+            TransactionEffect::Begin { read_only: false, read_write, consistent_snapshot }
         }
         TransactionEffect::None
         | TransactionEffect::Commit { .. }
@@ -310,10 +310,11 @@ fn merge(code: TransactionEffect, skipped: TransactionEffect) -> Option<Transact
     use TransactionEffect as Tx;
     match (code, skipped) {
         (
-            Tx::Begin { read_only, consistent_snapshot },
-            Tx::Begin { read_only: also, consistent_snapshot: other },
+            Tx::Begin { read_only, read_write, consistent_snapshot },
+            Tx::Begin { read_only: also, read_write: writes, consistent_snapshot: other },
         ) => Some(Tx::Begin {
             read_only: read_only && also,
+            read_write: read_write || writes,
             consistent_snapshot: consistent_snapshot || other,
         }),
         (code, skipped) if skipped == code => Some(code),

@@ -32,7 +32,8 @@ pub(super) fn all_variables() -> Depends {
 }
 
 /// What the variables tell of whose names match the pattern of a `LIKE`, written as in the text.
-/// Everything, if the pattern is not a plain one.
+/// Everything, if the pattern is not a plain one. Measured on MariaDB 10.11 and MySQL 9.7: counts
+/// of warnings and errors are 0 there, whatever was before.
 pub(super) fn of_pattern(literal: &[u8]) -> Depends {
     let pattern = match literal {
         [b'\'' | b'"', inner @ .., b'\'' | b'"'] => inner,
@@ -46,7 +47,8 @@ pub(super) fn of_pattern(literal: &[u8]) -> Depends {
     let trackers = recall::TRACKERS.iter().map(|name| (name.as_bytes(), Depends::TRACKERS));
     let known = VARIABLES.iter().copied().chain(trackers);
     let matching = known.filter(|(name, _)| is_like(name, &pattern));
-    matching.fold(Depends::empty(), |all, (_, depends)| all | depends)
+    let told = matching.filter(|(_, depends)| *depends != Depends::DIAGNOSTICS);
+    told.fold(Depends::empty(), |all, (_, depends)| all | depends)
 }
 
 /// `name LIKE pattern`. The time is linear in the pattern for each byte of the name.

@@ -89,7 +89,13 @@ fn kinds_have_the_names_of_the_admin_table() {
 #[test]
 fn transaction_effects_are_found() {
     use TransactionEffect as Tx;
-    let begin = |read_only, consistent_snapshot| Tx::Begin { read_only, consistent_snapshot };
+    let begin = |read_only, consistent_snapshot| Tx::Begin {
+        read_only,
+        read_write: false,
+        consistent_snapshot,
+    };
+    let (read_only, consistent_snapshot) = (false, false);
+    let begin_to_write = Tx::Begin { read_only, read_write: true, consistent_snapshot };
     let commit = |chain, release| Tx::Commit { chain, release };
     let rollback = |chain, release| Tx::Rollback { chain, release };
     for (text, expected) in [
@@ -99,7 +105,7 @@ fn transaction_effects_are_found() {
         ("BEGIN NOT ATOMIC SELECT 1; END", Tx::None),
         ("START TRANSACTION", begin(false, false)),
         ("START TRANSACTION READ ONLY", begin(true, false)),
-        ("START TRANSACTION READ WRITE", begin(false, false)),
+        ("START TRANSACTION READ WRITE", begin_to_write),
         ("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", begin(true, true)),
         ("START SLAVE", Tx::ImplicitCommit),
         ("COMMIT", commit(false, false)),
@@ -176,7 +182,7 @@ fn dependencies_are_found() {
         ("SELECT @@last_gtid, @@in_transaction", Depends::PAST | Depends::LAST_GTID),
         ("SHOW VARIABLES LIKE 'last_insert_id'", Depends::LAST_INSERT_ID),
         ("SHOW VARIABLES LIKE 'LAST\\_INSERT%'", past::all_variables()),
-        ("SHOW LOCAL VARIABLES LIKE 'warn%'", Depends::DIAGNOSTICS),
+        ("SHOW LOCAL VARIABLES LIKE 'warn%'", Depends::empty()),
         ("SHOW VARIABLES LIKE 'sql_mode'", Depends::empty()),
         ("SHOW VARIABLES LIKE 'session_track%'", Depends::TRACKERS),
         ("SHOW GLOBAL VARIABLES", Depends::empty()),
@@ -392,7 +398,8 @@ fn set_is_parsed_into_the_effects() {
 #[test]
 fn effects_of_several_statements_keep_their_order() {
     let analysis = analysed("BEGIN; SELECT GET_LOCK('a', 1); COMMIT; USE d");
-    let begin = TransactionEffect::Begin { read_only: false, consistent_snapshot: false };
+    let (read_only, read_write, consistent_snapshot) = (false, false, false);
+    let begin = TransactionEffect::Begin { read_only, read_write, consistent_snapshot };
     let commit = TransactionEffect::Commit { chain: false, release: false };
     assert_eq!(
         analysis.effects,

@@ -87,6 +87,11 @@ impl Worker {
             };
             let shows = text_of(&statement.frames, text_len)
                 .is_some_and(|text| recall::show_diagnostics(text, &session.modes).is_some());
+            let is_apart = session.past.is_row_count_apart && reads(Depends::DIAGNOSTICS);
+            let numbers = session.past.recalled();
+            if is_apart && assign_numbers(session, &mut statement, text_len, &numbers) {
+                return self.follow(id, route, statement);
+            }
             let place = match place {
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(Route::Lease(hostgroup, _))
@@ -311,13 +316,20 @@ fn assign_numbers(
     let (Some(row_count), Some(number)) = (known.row_count, known.warning_count) else {
         return false;
     };
-    let area = StatementArea { row_count, number };
+    // So many are kept, however many were counted.
+    let max = session.state.variable("max_error_count").and_then(parsed);
+    let area = StatementArea { row_count, number: number.min(max.unwrap_or(number)) };
     let text = text_of(&statement.frames, text_len);
     let Some(text) = text.and_then(|text| assign_diagnostics(text, &session.modes, area)) else {
         return false;
     };
     put_text(&mut statement.frames, text_len, &text);
     true
+}
+
+/// A number as it stands in a text.
+fn parsed(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
 /// The text at the end of a command in one packet.

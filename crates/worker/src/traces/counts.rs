@@ -1,14 +1,29 @@
 //! What statements do to `FOUND_ROWS()`, and which of them may fail with a last insert id left.
 //!
-//! Measured on MariaDB 10.11 and MySQL 9.7: it is what the last `SELECT` of a session found, also
-//! one within another statement; what selects nothing leaves it as it is, and so does what fails.
-//! MySQL's `UPDATE`, `DO` and `DELETE` of several tables leave what no reply tells.
+//! Measured on MariaDB 10.11 and MySQL 9.7: it is what the last `SELECT` of a session found, on
+//! MariaDB also one within another statement, but for stored routines and triggers. What selects
+//! nothing leaves it as it is, and on MySQL so does what fails. MySQL's `UPDATE` counts the rows
+//! that it matched, its `DO` is a `SELECT` of one row.
 
-use trunkline_protocol::{packet::greeting::Flavor, response::Outcome};
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    packet::greeting::Flavor,
+    response::{Outcome, Relay, ResponseShape},
+};
 use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
 use super::Past;
-use crate::client::{Purpose, Statement};
+use crate::{
+    ClientId, Worker,
+    analysis::Known,
+    client::{Phase, Purpose, Statement},
+    conn::{InFlight, Owner},
+    dispatch::put_own_query,
+    hidden::may_read_past,
+};
+
+/// More rows than these are not given to a connection for `FOUND_ROWS()`.
+const FOUND_ROWS_PUT_MAX: u64 = 1_000_000;
 
 /// What becomes of `FOUND_ROWS()` by statements of one digest that succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +32,12 @@ pub(crate) enum FoundRows {
     Answer,
     /// It stays.
     Stays,
-    /// It stays on MariaDB; MySQL changes it, and does not tell.
-    StaysOnMariaDb,
+    /// It stays on MariaDB; on MySQL it is the number of rows that matched.
+    Matched,
+    /// It stays on MariaDB; on MySQL it is 1.
+    One,
+    /// It stays on MySQL; on MariaDB the server alone knows.
+    StaysOnMySql,
     /// It changes, to what the server alone knows.
     Counted,
     /// MySQL changes it; on MariaDB it changes or stays.
@@ -28,9 +47,21 @@ pub(crate) enum FoundRows {
 }
 
 impl FoundRows {
-    /// Whether only the server knows if it stays, on MariaDB at least.
-    pub(crate) fn may_stay(self) -> bool {
-        matches!(self, Self::CountedOnMySql | Self::Untold)
+    /// Whether only the server knows if it stays.
+    pub(crate) fn may_stay(self, flavor: Flavor) -> bool {
+        match self {
+            Self::Untold => true,
+            Self::CountedOnMySql | Self::StaysOnMySql => flavor == Flavor::MariaDb,
+            Self::Answer | Self::Stays | Self::Matched | Self::One | Self::Counted => false,
+        }
+    }
+
+    /// Whether it has been something else behind a statement that failed with this error on a
+    /// MariaDB, whatever it was before.
+    fn changes_by_error(self, code: u16) -> bool {
+        let selects = !matches!(self, Self::Stays | Self::Matched | Self::One);
+        // More rows than one: of a subquery, or for `INTO`.
+        selects && matches!(code, 1172 | 1242)
     }
 
     /// By what a statement is. `digest_text` is `None` when it is not the whole text.
@@ -57,22 +88,43 @@ impl FoundRows {
             Kind::Show => Self::Answer,
             // `ANALYZE` runs what it explains.
             Kind::Explain if says(&[b"ANALYZE"]) => Self::Untold,
+            // MariaDB runs what is selected from.
+            Kind::Explain if digest_text.is_none_or(selects_within) => Self::StaysOnMySql,
             Kind::Explain => Self::Stays,
-            Kind::Insert | Kind::Replace | Kind::Set if !selects() => Self::Stays,
+            Kind::Set if !analysis.set_for_statement.is_empty() => {
+                match digest_text.is_some_and(sets_for_select) {
+                    true => Self::Answer,
+                    false => Self::Untold,
+                }
+            }
+            Kind::Set if selects() => Self::StaysOnMySql,
+            Kind::Set => Self::Stays,
+            Kind::Insert | Kind::Replace if !selects() => Self::Stays,
             Kind::Insert | Kind::Replace => Self::Counted,
-            Kind::Update if !selects() => Self::StaysOnMariaDb,
+            Kind::Update if analysis.references.tables.len() != 1 && !selects() => Self::Counted,
+            Kind::Update if !selects() => Self::Matched,
             Kind::Update => Self::CountedOnMySql,
             Kind::Delete if digest_text.is_some_and(deletes_from_one) => match selects() {
                 true => Self::Untold,
                 false => Self::Stays,
             },
-            Kind::Delete => Self::CountedOnMySql,
+            Kind::Delete => Self::Counted,
             Kind::Unknown if digest_text.is_some_and(|text| has_first(text, b"DO")) => {
                 match selects() {
                     true => Self::CountedOnMySql,
-                    false => Self::StaysOnMariaDb,
+                    false => Self::One,
                 }
             }
+            Kind::Unknown if digest_text.is_some_and(|text| has_first_of(text, &ANSWERS)) => {
+                Self::Answer
+            }
+            Kind::Unknown
+                if digest_text.is_some_and(|text| has_first_of(text, &SELECTS_NOTHING)) =>
+            {
+                Self::Stays
+            }
+            Kind::CreateTable | Kind::CreateTemporary if selects() => Self::StaysOnMySql,
+            Kind::AnalyzeTable if selects() => Self::Untold,
             Kind::Begin
             | Kind::StartTransaction
             | Kind::Commit
@@ -84,8 +136,35 @@ impl FoundRows {
             | Kind::Prepare
             | Kind::Deallocate
             | Kind::LockTable
-            | Kind::UnlockTables => Self::Stays,
-            _ => Self::Untold,
+            | Kind::UnlockTables
+            | Kind::AlterTable
+            | Kind::AlterView
+            | Kind::AnalyzeTable
+            | Kind::ChangeMaster
+            | Kind::CreateDatabase
+            | Kind::CreateIndex
+            | Kind::CreateTable
+            | Kind::CreateTemporary
+            | Kind::CreateTrigger
+            | Kind::CreateUser
+            | Kind::CreateView
+            | Kind::DropDatabase
+            | Kind::DropIndex
+            | Kind::DropTable
+            | Kind::DropTrigger
+            | Kind::DropUser
+            | Kind::DropView
+            | Kind::Grant
+            | Kind::Flush
+            | Kind::Kill
+            | Kind::Optimize
+            | Kind::Purge
+            | Kind::RenameTable
+            | Kind::ResetMaster
+            | Kind::ResetSlave
+            | Kind::Revoke
+            | Kind::TruncateTable => Self::Stays,
+            Kind::Call | Kind::Execute | Kind::Load | Kind::Unknown => Self::Untold,
         }
     }
 }
@@ -98,6 +177,25 @@ fn gets_diagnostics(statement: &Statement) -> bool {
             && has_first(&known.digest_text, b"GET")
     })
 }
+
+/// Statements that answer with the rows that they find.
+const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
+
+/// Statements that select nothing, nor do what is in them.
+const SELECTS_NOTHING: [&[u8]; 12] = [
+    b"ALTER",
+    b"CHECK",
+    b"CHECKSUM",
+    b"CREATE",
+    b"DROP",
+    b"GET",
+    b"HANDLER",
+    b"HELP",
+    b"REPAIR",
+    b"RESIGNAL",
+    b"SIGNAL",
+    b"XA",
+];
 
 /// What is shown without the rows of a table of `information_schema`.
 const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
@@ -128,6 +226,28 @@ fn deletes_from_one(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(b"FROM"))
         && !has_word(text, &[b"USING"])
+}
+
+/// Whether a `SET STATEMENT` is one for a `SELECT`.
+fn sets_for_select(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let is_for = words.any(|word| word.eq_ignore_ascii_case(b"FOR"));
+    let rest = words.next().unwrap_or_default();
+    is_for && (rest.eq_ignore_ascii_case(b"SELECT") || rest.eq_ignore_ascii_case(b"WITH"))
+}
+
+/// Whether a `SELECT` is within another one.
+fn selects_within(text: &[u8]) -> bool {
+    let is_select = |part: &&[u8]| {
+        let mut words = [&b"SELECT"[..], b"TABLE", b"WITH"].into_iter();
+        words.any(|word| part.eq_ignore_ascii_case(word))
+    };
+    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').filter(is_select).count() > 1
+}
+
+/// Whether a text begins with one of these words.
+fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|word| has_first(text, word))
 }
 
 /// Whether a text begins with this word.
@@ -181,7 +301,7 @@ impl Past {
         statement: &Statement,
         outcome: &Outcome,
         flavor: Flavor,
-        here: Option<(trunkline_pool::ConnId, u64)>,
+        here: Option<(ConnId, u64)>,
     ) -> bool {
         // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
         let leaves_count = statement.purpose == Purpose::Prepare || gets_diagnostics(statement);
@@ -201,7 +321,7 @@ impl Past {
         statement: &Statement,
         outcome: &Outcome,
         flavor: Flavor,
-        here: Option<(trunkline_pool::ConnId, u64)>,
+        here: Option<(ConnId, u64)>,
     ) {
         let Some(known) = statement
             .known
@@ -210,35 +330,118 @@ impl Past {
         else {
             return;
         };
-        let rule = match (&outcome.error, known.analysis.statements) {
-            (None, _) => known.found_rows,
-            (Some(_), 1) if known.found_rows != FoundRows::Untold => FoundRows::Stays,
-            (Some(_), _) => FoundRows::Untold,
+        let rule = match &outcome.error {
+            None => known.found_rows,
+            Some(error) => self.rule_of_failed(known, error.code, flavor, here),
         };
+        let is_mariadb = flavor == Flavor::MariaDb;
         self.found_rows = match rule {
             FoundRows::Stays => return,
-            FoundRows::StaysOnMariaDb if flavor == Flavor::MariaDb => return,
+            FoundRows::Matched | FoundRows::One if is_mariadb => return,
+            FoundRows::StaysOnMySql if !is_mariadb => return,
+            FoundRows::Matched => Some(outcome.matched_rows.into()),
+            FoundRows::One => Some(1),
             FoundRows::Answer if outcome.result_sets > 0 => Some(outcome.rows),
             FoundRows::Answer => Some(outcome.affected_rows),
-            // Nothing of the proxy's overwrites what another session has left on a MySQL.
-            FoundRows::Untold if flavor == Flavor::MySql && self.found_conn != here => {
-                self.found_conn = None;
-                self.found_rows.get_or_insert(0);
-                return;
-            }
-            FoundRows::StaysOnMariaDb
+            FoundRows::StaysOnMySql
             | FoundRows::Counted
             | FoundRows::CountedOnMySql
             | FoundRows::Untold => None,
         };
         self.found_conn = here;
+        self.awaits_found_rows = None;
+    }
+
+    /// What becomes of it by a statement that failed.
+    fn rule_of_failed(
+        &self,
+        known: &Known,
+        code: u16,
+        flavor: Flavor,
+        here: Option<(ConnId, u64)>,
+    ) -> FoundRows {
+        let rule = known.found_rows;
+        if known.analysis.statements != 1 || rule == FoundRows::Untold {
+            return FoundRows::Untold;
+        }
+        let selects = !matches!(rule, FoundRows::Stays | FoundRows::Matched | FoundRows::One);
+        let is_own = here.is_some() && self.found_conn == here;
+        match flavor {
+            Flavor::MariaDb if rule.changes_by_error(code) => FoundRows::Counted,
+            // The server says what it is: on another connection that might be another session's.
+            Flavor::MariaDb if selects && is_own => FoundRows::Untold,
+            Flavor::MariaDb | Flavor::MySql => FoundRows::Stays,
+        }
+    }
+
+    /// The statements that give a connection what `FOUND_ROWS()` and `ROW_COUNT()` are for this
+    /// session, as far as any without effects can.
+    pub(crate) fn counting(&self) -> Vec<Vec<u8>> {
+        let count = self.found_rows.unwrap_or_default().min(FOUND_ROWS_PUT_MAX);
+        let mut texts = Vec::new();
+        texts.push(match count {
+            0 => b"SELECT 1 FROM (SELECT 1) AS t WHERE 0".to_vec(),
+            _ => b"SELECT 1 FROM (SELECT 1) AS t".to_vec(),
+        });
+        if count > 1 {
+            let more = count - 1;
+            let text = format!(
+                "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE(CONCAT('[1',REPEAT(',1',{more}),']'),\
+                 '$[*]' COLUMNS(x INT PATH '$')) AS t LIMIT 0"
+            );
+            texts.push(text.into_bytes());
+        }
+        if self.row_count != -1 {
+            // It leaves the rows found, and 0 as the row count: another number takes a change.
+            texts.push(b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()".to_vec());
+        }
+        texts
+    }
+
+    /// The proxy is about to run a `SET` there, which leaves 0 as the row count: a `SELECT` behind
+    /// it makes it -1 again.
+    pub(crate) fn row_count_overwritten(&mut self, here: (ConnId, u64)) {
+        if self.row_count == -1 && self.found_conn == Some(here) && self.found_rows.is_some() {
+            self.found_conn = None;
+        }
     }
 
     /// The proxy has run a statement there that selects.
-    pub(crate) fn found_rows_overwritten(&mut self, here: (trunkline_pool::ConnId, u64)) {
+    pub(crate) fn found_rows_overwritten(&mut self, here: (ConnId, u64)) {
         if self.found_conn == Some(here) {
             self.found_conn = None;
         }
+    }
+}
+
+impl Worker {
+    /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or leave
+    /// it as it is: gives the connection the session's, in place of another's.
+    pub(crate) fn put_counts(&mut self, id: ClientId, conn_id: ConnId) {
+        let finds_by_null = self.shared.finds_by_null();
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_mut())
+        else {
+            return;
+        };
+        if !matches!(statement.purpose, Purpose::Query | Purpose::Execute) {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(conn_id) else { return };
+        let reads = may_read_past(statement, session, conn.flavor, finds_by_null);
+        let here = Some((conn_id, conn.turn));
+        if !(reads.runs_code || reads.may_leave_found_rows) || session.past.found_conn == here {
+            return;
+        }
+        session.past.found_conn = here;
+        let takes_attributes = conn.takes_attributes;
+        for text in session.past.counting() {
+            let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+            conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
+            let out = conn.outbox.buf(&mut self.buffers);
+            put_own_query(out, &text, takes_attributes);
+        }
+        self.touch_server(conn_id);
     }
 }
 
@@ -265,16 +468,25 @@ mod tests {
         assert_eq!(of("SHOW WARNINGS"), FoundRows::Stays);
         assert_eq!(of("SELECT @@warning_count INTO @a"), FoundRows::Counted);
         assert_eq!(of("SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"), FoundRows::Counted);
-        for text in ["SET @x = (SELECT 1)", "DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()"] {
+        for text in ["DROP TABLE t", "SIGNAL SQLSTATE '45000'", "CREATE VIEW v AS SELECT 1"] {
+            assert_eq!(of(text), FoundRows::Stays, "{text}");
+        }
+        assert_eq!(of("SET @x = (SELECT 1)"), FoundRows::StaysOnMySql);
+        assert_eq!(of("CREATE TABLE t SELECT 1"), FoundRows::StaysOnMySql);
+        assert_eq!(of("EXPLAIN SELECT * FROM (SELECT 1) AS t"), FoundRows::StaysOnMySql);
+        assert_eq!(of("VALUES ROW(1), ROW(2)"), FoundRows::Answer);
+        assert_eq!(of("SET STATEMENT timestamp = 1 FOR SELECT NOW()"), FoundRows::Answer);
+        for text in ["DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()", "SELECT 1; SELECT 2"] {
             assert_eq!(of(text), FoundRows::Untold, "{text}");
         }
         assert_eq!(of("INSERT INTO t SELECT 1"), FoundRows::Counted);
-        assert_eq!(of("UPDATE t SET a = 1"), FoundRows::StaysOnMariaDb);
-        assert_eq!(of("DO 1"), FoundRows::StaysOnMariaDb);
+        assert_eq!(of("UPDATE t SET a = 1"), FoundRows::Matched);
+        assert_eq!(of("UPDATE t, u SET t.a = u.a"), FoundRows::Counted);
+        assert_eq!(of("DO 1"), FoundRows::One);
         assert_eq!(of("DO (SELECT 1)"), FoundRows::CountedOnMySql);
         assert_eq!(of("UPDATE t SET a = (SELECT 1)"), FoundRows::CountedOnMySql);
         assert_eq!(of("DELETE FROM t"), FoundRows::Stays);
-        assert_eq!(of("DELETE t FROM t, u"), FoundRows::CountedOnMySql);
+        assert_eq!(of("DELETE t FROM t, u"), FoundRows::Counted);
     }
 
     #[test]

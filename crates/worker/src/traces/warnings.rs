@@ -50,6 +50,12 @@ impl Warnings {
         (self.rows.len() as u64, errors as u64)
     }
 
+    /// The number that is the answer to a `SELECT` of one.
+    pub(super) fn number(&self) -> Option<u64> {
+        let bytes = Reader::new(self.rows.first()?).lenenc_bytes("number").ok()?;
+        std::str::from_utf8(bytes).ok()?.parse().ok()
+    }
+
     /// Says that codes are numbers of 32 bits, where they were texts.
     fn number_codes(&mut self) {
         // The collation, a width and the type are followed by flags, decimals and two unused bytes.

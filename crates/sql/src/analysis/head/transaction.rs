@@ -37,21 +37,25 @@ fn begin(cursor: &mut Cursor<'_>) -> Head {
         // `BEGIN NOT ATOMIC`, or a block in MariaDB's sql_mode=ORACLE.
         return Head { body: Body::Compound, ..Head::default() };
     }
-    let transaction = TransactionEffect::Begin { read_only: false, consistent_snapshot: false };
+    let (read_only, read_write, consistent_snapshot) = (false, false, false);
+    let transaction = TransactionEffect::Begin { read_only, read_write, consistent_snapshot };
     Head { transaction, ..Head::of(StatementKind::Begin) }
 }
 
 fn start(cursor: &mut Cursor<'_>) -> Head {
     let mut read_only = false;
+    let mut read_write = false;
     let mut consistent_snapshot = false;
     while let Some(token) = cursor.next() {
         if token.is_word(b"READ") && cursor.accept(b"ONLY") {
             read_only = true;
+        } else if token.is_word(b"READ") && cursor.accept(b"WRITE") {
+            read_write = true;
         } else if token.is_word(b"CONSISTENT") && cursor.accept(b"SNAPSHOT") {
             consistent_snapshot = true;
         }
     }
-    let transaction = TransactionEffect::Begin { read_only, consistent_snapshot };
+    let transaction = TransactionEffect::Begin { read_only, read_write, consistent_snapshot };
     Head { transaction, ..Head::of(StatementKind::StartTransaction) }
 }
 
