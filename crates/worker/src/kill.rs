@@ -322,11 +322,16 @@ impl Worker {
                 }
             },
             Phase::Forward(conn) => (*conn, None),
-            Phase::Login(_)
-            | Phase::Idle
-            | Phase::AwaitKill(_)
-            | Phase::AwaitNames(_)
-            | Phase::Closing => {
+            Phase::AwaitNames(_) => {
+                self.set_timer(id, 0);
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.phase = Phase::Idle;
+                }
+                self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                self.answer_kill(asker, KillAnswer::Done);
+                return self.drain_inbox(id);
+            }
+            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
                 return self.answer_kill(asker, KillAnswer::Done);
             }
         };

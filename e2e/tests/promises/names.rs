@@ -35,3 +35,8 @@ fn what_a_server_computes_while_it_prepares_is_its_sessions_own() -> Result<()> 
 fn what_is_called_otherwise_than_in_a_query_is_its_sessions_own() -> Result<()> {
     holds(ONE, include_str!("cases/called_otherwise.txt"))
 }
+
+#[test]
+fn a_prepared_texts_variables_have_the_types_of_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/prepared_variables.txt"))
+}

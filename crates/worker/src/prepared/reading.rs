@@ -82,10 +82,11 @@ impl Reading {
 /// would be the same.
 ///
 /// What was prepared without a schema names every schema that it needs, so any will do: a chosen
-/// one can't be given back.
+/// one can't be given back. With `by_values` the types of user variables' values have a part too.
 pub(crate) fn state_for(
     reading: &SessionState,
     has_literals: bool,
+    by_values: bool,
     session: &SessionState,
     server: &SessionState,
 ) -> Option<SessionState> {
@@ -93,7 +94,8 @@ pub(crate) fn state_for(
     if wanted.schema == Schema::None {
         wanted.schema = server.schema.clone();
     }
-    if reading_of(server, has_literals) == wanted {
+    let has_values = !by_values || server.user_variables() == session.user_variables();
+    if has_values && reading_of(server, has_literals) == wanted {
         return None;
     }
     let mut state = session.clone();
@@ -158,20 +160,20 @@ mod tests {
     fn a_connection_is_brought_to_the_reading_and_nothing_else_is_lost() {
         let then = reading(&state("app", &[("sql_mode", "'ANSI'")]), false);
         let now = state("shop", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
-        let wanted = state_for(&then, false, &now, &now).expect("read otherwise");
+        let wanted = state_for(&then, false, false, &now, &now).expect("read otherwise");
         let expected = state("app", &[("sql_mode", "'ANSI'"), ("time_zone", "'+01:00'")]);
         assert_eq!(wanted, expected);
-        assert_eq!(state_for(&then, false, &now, &expected), None);
+        assert_eq!(state_for(&then, false, false, &now, &expected), None);
         let plain = reading(&state("app", &[]), true);
         let there = state("app", &[("time_zone", "'+01:00'")]);
-        assert_eq!(state_for(&plain, true, &now, &there), Some(state("app", &[])));
-        assert_eq!(state_for(&plain, false, &now, &there), None);
+        assert_eq!(state_for(&plain, true, false, &now, &there), Some(state("app", &[])));
+        assert_eq!(state_for(&plain, false, false, &now, &there), None);
     }
 
     #[test]
     fn any_schema_will_do_for_a_text_that_was_prepared_without() {
         let then = reading(&state("", &[]), false);
         let now = state("shop", &[]);
-        assert_eq!(state_for(&then, false, &now, &now), None);
+        assert_eq!(state_for(&then, false, false, &now, &now), None);
     }
 }

@@ -17,6 +17,7 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, Schema, difference};
+use trunkline_sql::analysis::Depends;
 
 use crate::{
     ClientId, Worker,
@@ -120,7 +121,9 @@ impl Worker {
             && stmt.long.is_none()
             && stmt.types.is_some()
             && execution_in(&statement.frames, stmt.entry.params).is_some();
-        let state = state_for(&entry.reading, entry.has_literals, &session.state, &conn.state);
+        let by_values = entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
+        let (has_literals, session_state) = (entry.has_literals, &session.state);
+        let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
         let state = state.map(|state| self.states.intern(state));
         let entry = Rc::clone(entry);
         let follows = follows && self.last_is_harmless(id, conn_id);
