@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
@@ -68,7 +69,7 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.replace(slot, conn, hostgroup, account, id);
             }
-            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease(id, conn),
+            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(id, conn),
             Choice::Wait(RefusalCause::AllAtMaxConnections)
                 if has_plant!(self, CapOffByOne) && self.opens_beyond(id, hostgroup, account) => {}
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
@@ -186,7 +187,11 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let flavor = self.greeting.flavor();
+        // Reading it off the greeting takes longer.
+        let flavor = match session.modes.flavor_mariadb {
+            true => Flavor::MariaDb,
+            false => Flavor::MySql,
+        };
         let reads = may_read_past(statement, session, flavor, self.shared.finds_by_null());
         let Some((conn_id, turn)) = reads.place(session) else {
             return false;
@@ -249,6 +254,11 @@ impl Worker {
             self.requeue(id);
             return self.offer(conn_id);
         }
+        self.lease_proven(id, conn_id);
+    }
+
+    /// The same for one that has been proven just now.
+    pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
         let now_ms = self.now.ms();
         let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
         // On a shared connection nothing is kept for anybody.

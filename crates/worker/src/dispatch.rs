@@ -303,16 +303,7 @@ impl Worker {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.now.us;
-        let is_next = self.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement) if sets_next_transaction(statement))
-        });
-        if is_next {
-            self.track_transactions(conn_id);
-        }
-        self.make_way(id, conn_id);
-        self.run_again(id, conn_id);
-        self.put_counts(id, conn_id);
-        self.begin_read_only(id, conn_id);
+        self.send_ahead(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -378,14 +369,29 @@ impl Worker {
     }
 
     /// What is prepared on the connection and not needed goes before the statement.
-    fn make_way(&mut self, id: ClientId, conn_id: ConnId) {
-        let prepares = self.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.purpose == Purpose::Prepare)
-        });
+    fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let is_next = sets_next_transaction(statement);
+        let prepares = statement.purpose == Purpose::Prepare;
+        let known = statement.known.as_ref();
+        let looks_back = !statement.is_read || known.is_none_or(|known| !known.looks_at_nothing);
+        let begins_read_only = session.begins_read_only;
+        if is_next {
+            self.track_transactions(conn_id);
+        }
         match prepares {
             true => self.make_room_for_stmt(conn_id),
             false => self.close_surplus(conn_id),
+        }
+        if looks_back {
+            self.run_again(id, conn_id);
+            self.put_counts(id, conn_id);
+        }
+        if begins_read_only {
+            self.begin_read_only(id, conn_id);
         }
     }
 

@@ -39,7 +39,10 @@ impl Worker {
         if !only_reads(session.status) {
             return;
         }
-        let flavor = self.greeting.flavor();
+        let flavor = match session.modes.flavor_mariadb {
+            true => Flavor::MariaDb,
+            false => Flavor::MySql,
+        };
         let ends = ends_for_writer(analysis, flavor);
         if !ends && !may_act(known, proof) && !may_write_behind(analysis) {
             return;

@@ -62,13 +62,7 @@ impl Worker {
                 }
             }
             if fed.ended {
-                let entry = self.conns.get_mut(id).and_then(|conn| {
-                    let entry = conn.in_flight.pop_front();
-                    if conn.in_flight.is_empty() {
-                        conn.copies = None;
-                    }
-                    entry
-                });
+                let entry = self.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
                 if let Some(InFlight { relay, is_statement, .. }) = entry {
                     let service_us = if is_statement { self.count_answered(id) } else { 0 };
                     self.answered(id, owner, relay.into_outcome(), service_us);

@@ -507,6 +507,7 @@ impl Worker {
     /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
     /// variables and statements.
     pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
+        self.end_copies(conn_id);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

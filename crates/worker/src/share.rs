@@ -128,7 +128,7 @@ impl Worker {
                 }
                 self.join(id, conn);
             }
-            Some(Choice::Idle(_, conn)) => self.lease(id, conn),
+            Some(Choice::Idle(_, conn)) => self.lease_proven(id, conn),
             Some(Choice::Open(slot)) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
@@ -244,6 +244,7 @@ impl Worker {
             }
         }
         if is_quiet {
+            self.end_copies(conn_id);
             self.soil_outdated(conn_id);
         }
         if is_quiet && self.may_be_hit(conn_id) {
@@ -252,6 +253,14 @@ impl Worker {
             self.offer(conn_id);
         } else if !self.pool.waiters(hostgroup).is_empty() {
             self.fill(conn_id);
+        }
+    }
+
+    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
+    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some()) {
+            debug_assert!(conn.in_flight.is_empty());
+            conn.copies = None;
         }
     }
 
