@@ -4,8 +4,10 @@
 //! that the binary the end-to-end tests start is made of the same objects as the tests.
 
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -51,6 +53,11 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let whole = arguments.rest.first().is_none_or(|first| first == "--");
     if whole {
         test.arg("--workspace");
+    }
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        // End-to-end tests wait for servers more than they compute.
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        test.env("RUST_TEST_THREADS", (cores + cores.div_ceil(2)).to_string());
     }
     println!("== testing");
     test.args(&arguments.rest).stdin(Stdio::null()).stdout(Stdio::piped());
