@@ -9,6 +9,7 @@ pub(super) fn access_of(act: &Act) -> Access {
         | Act::CountLog { .. }
         | Act::Numbers { .. }
         | Act::CalcFoundRows { .. }
+        | Act::CountTo(_)
         | Act::FoundRows
         | Act::RowCount
         | Act::LastInsertId

@@ -79,7 +79,7 @@ impl ModelSession {
             Answer::Rows(rows) => {
                 self.row_count = -1;
                 self.found_rows = match &statement.act {
-                    Act::CalcFoundRows { rows, .. } => *rows,
+                    Act::CalcFoundRows { rows, .. } | Act::CountTo(rows) => *rows,
                     _ => u64::try_from(rows.rows.len()).unwrap_or(u64::MAX),
                 };
             }
@@ -112,6 +112,12 @@ impl ModelSession {
                 let row = |n: u64| vec![Some(tag.to_string()), Some(n.to_string())];
                 let rows = (0..*rows.min(limit)).map(row).collect();
                 Ok(Answer::Rows(Rows { columns: &["tag", "n"], rows, warnings: 0 }))
+            }
+            Act::CountTo(_) => {
+                Ok(Answer::Rows(Rows { columns: &["1"], rows: Vec::new(), warnings: 0 }))
+            }
+            Act::FoundRows if statement.tag.is_none() => {
+                Ok(one_row(&["FOUND_ROWS()"], vec![Some(self.found_rows.to_string())]))
             }
             Act::FoundRows => show(Some(self.found_rows.to_string())),
             Act::RowCount => show(Some(self.row_count.to_string())),
@@ -528,6 +534,7 @@ fn names_tables(act: &Act) -> bool {
         | Act::CountLog { .. }
         | Act::Numbers { .. }
         | Act::CalcFoundRows { .. }
+        | Act::CountTo(_)
         | Act::UnknownTable
         | Act::Insert
         | Act::InsertKey { .. }

@@ -160,6 +160,8 @@ pub enum Act {
         /// How many are returned.
         limit: u64,
     },
+    /// What the proxy runs so that `FOUND_ROWS()` is this: no client says it.
+    CountTo(u64),
     /// `FOUND_ROWS()`.
     FoundRows,
     /// `ROW_COUNT()`.

@@ -11,6 +11,12 @@ use super::{
 pub fn parse(text: &str) -> Vec<Statement> {
     let mut statements = Vec::new();
     let mut rest = Some(text);
+    if let Some(rows) = counted(text) {
+        return vec![Statement { tag: None, act: Act::CountTo(rows) }];
+    }
+    if text == "SELECT FOUND_ROWS()" {
+        return vec![Statement { tag: None, act: Act::FoundRows }];
+    }
     while let Some(text) = rest.filter(|text| !text.trim_ascii().is_empty()) {
         let Some(words) = words(text) else {
             statements.push(Statement { tag: None, act: Act::Unknown(text.to_owned()) });
@@ -25,6 +31,19 @@ pub fn parse(text: &str) -> Vec<Statement> {
         statements.push(statement);
     }
     statements
+}
+
+/// The rows that are found by what the proxy runs for `FOUND_ROWS()`, if it is that.
+fn counted(text: &str) -> Option<u64> {
+    let repeated = "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE(CONCAT('[1',REPEAT(',1',";
+    match text {
+        "SELECT 1 FROM (SELECT 1) AS t WHERE 0" => Some(0),
+        "SELECT 1 FROM (SELECT 1) AS t" => Some(1),
+        _ => {
+            let (more, _) = text.strip_prefix(repeated)?.split_once(')')?;
+            more.parse::<u64>().ok()?.checked_add(1)
+        }
+    }
 }
 
 use Token::{
