@@ -10,7 +10,9 @@ use trunkline_testkit::{
     Flavour, Options, Server, TempFolder, Trunkline, find_program, wait_until,
 };
 
-use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, is_available, new_schema, one_server, start};
+use crate::stage::{
+    FLAVOURS, PASSWORD, SOON, USER, is_available, new_schema, one_server, start, wait_pins,
+};
 use crate::wire::{Endpoint, MODERN, Outcome, PLAIN, Shape, Wire, code, login};
 
 fn start_loading(flavour: Flavour) -> Result<Server> {
@@ -328,4 +330,26 @@ fn a_local_file_is_loaded_compressed_on_either_side() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A lock that a function takes for a column's value is its session's, and a session that has
+/// loaded into a plain table is free.
+#[test]
+fn what_a_load_calls_is_its_sessions_own() -> Result<()> {
+    on_both("what_a_load_calls_is_its_sessions_own", |server, proxy, schema| {
+        let function =
+            format!("CREATE FUNCTION l() RETURNS INT NO SQL RETURN GET_LOCK('{schema}', 0)");
+        let mut root = server.root()?;
+        root.sql(&format!("USE {schema}"))?;
+        root.sql(&function)?;
+        let mut loader = connect(proxy, schema, MODERN)?;
+        let mut other = connect(proxy, schema, MODERN)?;
+        load(&mut loader, LOAD, b"1\ta\n", 100)?;
+        wait_pins(proxy, &[])?;
+        let calls = format!("{LOAD} (a) SET b = l()");
+        load(&mut loader, &calls, b"1\n", 100)?;
+        let lock = format!("SELECT GET_LOCK('{schema}', 0)");
+        ensure!(other.value(&lock)?.as_deref() == Some("0"), "the other has the lock");
+        Ok(())
+    })
 }

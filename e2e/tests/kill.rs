@@ -424,3 +424,33 @@ fn commands_sent_behind_a_kill_wait_for_it() -> Result<()> {
     }
     Ok(())
 }
+
+/// The dictionary is slow to answer, as the table is locked: who waits for that can be ended.
+#[test]
+fn a_statement_that_waits_for_its_names_ends_by_kill_query() -> Result<()> {
+    on_both("a_statement_that_waits_for_its_names", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT)")?;
+        let config = format!("catalog_wait_ms = 10000\n{}", one_server(server, 1, 4));
+        let proxy = Trunkline::start(&config)?;
+        let mut victim = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+        let number = victim.value("SELECT CONNECTION_ID()")?.context("a number")?;
+        let mut killer = client(&proxy, &schema)?;
+        let mut root = server.root()?;
+        root.sql(&format!("USE {schema}"))?;
+        root.sql("LOCK TABLES t WRITE")?;
+        victim.send(code::QUERY, b"INSERT INTO t VALUES (1)")?;
+        let waits = || {
+            let waits = proxy.metric("trunkline_statement_catalog_waits_total", "")?;
+            Ok((waits == Some(1.0)).then_some(()))
+        };
+        wait_until("it waits for its names", SOON, waits)?;
+        killer.sql(&format!("KILL QUERY {number}"))?;
+        let bytes = victim.reply_bytes(Shape::Results)?;
+        let code = victim.outcomes(&bytes)?[0].error().map(|error| error.code);
+        root.sql("UNLOCK TABLES")?;
+        // On a server that answers all the same, the table's lock held it.
+        ensure!(code == Some(1317), "{code:?}");
+        ensure!(text(&mut killer, "SELECT COUNT(*) FROM t")? == "0");
+        Ok(())
+    })
+}

@@ -7,11 +7,11 @@ mod savepoints;
 use anyhow::{Context, Result, ensure};
 use mysql_async::prelude::Queryable;
 use trunkline_protocol::Capabilities;
-use trunkline_testkit::{Flavour, Server, Trunkline};
+use trunkline_testkit::{Flavour, Server, Trunkline, wait_until};
 
 use crate::stage::{
-    FLAVOURS, PASSWORD, USER, before, client, fails, is_available, new_schema, pins, shared_server,
-    status, text, wait_pins,
+    FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, pins,
+    shared_server, status, text, wait_pins,
 };
 use crate::wire::{MODERN, Shape, Wire, code, login};
 
@@ -566,6 +566,42 @@ fn a_connection_that_was_reset_knows_its_schema() -> Result<()> {
         let mut two = client(&proxy, &schema)?;
         let found = text(&mut two, "SELECT @@character_set_database")?;
         ensure!(found == "ascii", "{flavour:?}: {found}");
+    }
+    Ok(())
+}
+
+/// MariaDB leaves a prepared transaction in a connection that is reset: nobody else gets that.
+#[test]
+fn what_follows_xa_prepare_leaves_nothing_to_others() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "what_follows_xa_prepare") {
+            continue;
+        }
+        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
+        let schema = new_schema(&server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        let proxy = before(&server, 1, 2)?;
+        let mut other = client(&proxy, &schema)?;
+        for (row, is_reset) in [(1, true), (2, false)] {
+            let mut one = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+            let insert = format!("INSERT INTO t VALUES ({row})");
+            for statement in ["XA START 'x'", &insert, "XA END 'x'", "XA PREPARE 'x'"] {
+                ensure!(one.one(statement)?.is_ok(), "{statement}");
+            }
+            match is_reset {
+                true => ensure!(one.single(code::RESET_CONNECTION, b"")?.is_ok()),
+                false => one.change_user(USER, PASSWORD, &schema)?,
+            }
+            for _ in 0..3 {
+                ensure!(text(&mut other, "SELECT COUNT(*) FROM t WHERE a = 3")? == "0");
+                other.sql("INSERT INTO t VALUES (4)")?;
+            }
+            // The session itself has what the server makes of that.
+            drop(one);
+            let given_up = || Ok(other.sql("XA COMMIT 'x'").is_ok().then_some(()));
+            wait_until("the transaction is given up", SOON, given_up)?;
+            let count = format!("SELECT COUNT(*) FROM t WHERE a = {row}");
+            ensure!(text(&mut other, &count)? == "1");
+        }
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ pub fn point_select(calls: u64) -> Result<()> {
     run(Capabilities::EMPTY, calls)
 }
 
-/// The same from the result cache: no server is asked.
+/// A point select that the result cache answers: no server is asked.
 pub fn point_select_cache_hit(calls: u64) -> Result<()> {
     let rule = "[[rule]]\nid = 21\nmatch_digest = \"^SELECT c\"\ncache_ttl = 3600000\n";
     let mut stage = Stage::with(rule)?;
@@ -194,7 +194,7 @@ struct Stage {
 struct Played {
     format: ReplyFormat,
     reply: Vec<u8>,
-    /// The same within a transaction.
+    /// The reply to a statement within a transaction.
     reply_within: Vec<u8>,
     is_in_transaction: bool,
 }

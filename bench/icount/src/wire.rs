@@ -67,7 +67,7 @@ pub fn reply(format: ReplyFormat, rows: usize) -> Vec<u8> {
     reply_with(format, rows, status::AUTOCOMMIT)
 }
 
-/// The same with these status flags.
+/// The reply of a server to a select of one text column, with these status flags.
 pub fn reply_with(format: ReplyFormat, rows: usize, status: u16) -> Vec<u8> {
     let mut reply = Vec::new();
     let rows = vec![vec![Some(vec![b'7'; VALUE_LEN])]; rows];

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
-use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
@@ -187,12 +186,8 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        // Reading it off the greeting takes longer.
-        let flavor = match session.modes.flavor_mariadb {
-            true => Flavor::MariaDb,
-            false => Flavor::MySql,
-        };
-        let reads = may_read_past(statement, session, flavor, self.shared.finds_by_null());
+        let finds_by_null = self.shared.finds_by_null();
+        let reads = may_read_past(statement, session, session.flavor(), finds_by_null);
         let Some((conn_id, turn)) = reads.place(session) else {
             return false;
         };

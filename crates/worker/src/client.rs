@@ -8,7 +8,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::HEADER_LEN,
     command::execute::CURSOR_FLAGS,
-    packet::told::Told,
+    packet::{greeting::Flavor, told::Told},
     response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
@@ -206,6 +206,14 @@ pub(crate) struct Lease {
 const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Session {
+    /// The family of its servers. Reading it off the greeting takes longer.
+    pub(crate) fn flavor(&self) -> Flavor {
+        match self.modes.flavor_mariadb {
+            true => Flavor::MariaDb,
+            false => Flavor::MySql,
+        }
+    }
+
     pub(crate) fn lease_mut(&mut self, conn: ConnId) -> Option<&mut Lease> {
         self.leases.iter_mut().find(|lease| lease.conn == conn)
     }

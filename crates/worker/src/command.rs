@@ -288,8 +288,8 @@ impl Worker {
             Command::StmtClose { stmt_id } => self.close_stmt(id, stmt_id),
             Command::Statistics => self.plain(id, frames, ResponseShape::Text),
             Command::FieldList { table, .. } => {
-                let proof = self.proof_of_description(id, table);
-                self.describe(id, frames, proof);
+                let proof = self.proof_of_description(id, table, frames);
+                proof.into_iter().for_each(|proof| self.describe(id, frames, proof));
             }
             Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
             Command::ProcessKill(number) => {

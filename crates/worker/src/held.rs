@@ -38,8 +38,10 @@ pub(crate) fn follow_status(
     match flags & status::IN_TRANS != 0 {
         // It has taken over what was set for the next transaction.
         true => pins.unpin(PinReason::NextTransaction),
-        // MySQL lets go of an XA transaction once it is prepared.
-        false => pins.unpin(PinReason::Xa),
+        // MySQL lets go of an XA transaction once it is prepared. A reset says the same of one
+        // that MariaDB has left in the connection.
+        false if analysis.is_some() => pins.unpin(PinReason::Xa),
+        false => {}
     }
     // What certainly only reads changes the session by a function that a view hides.
     let is_unsaid = outcome.changes.is_empty() && reports_change(outcome);

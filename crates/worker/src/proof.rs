@@ -159,15 +159,20 @@ impl Worker {
     }
 
     /// What may happen when a table's columns are described: MariaDB computes constants of views.
-    pub(crate) fn proof_of_description(&mut self, id: ClientId, table: &[u8]) -> Proof {
+    /// `None` when the command waits for what the name means.
+    pub(crate) fn proof_of_description(
+        &mut self,
+        id: ClientId,
+        table: &[u8],
+        frames: &[u8],
+    ) -> Option<Proof> {
         let Some(modes) = self.modes(id).filter(|modes| modes.flavor_mariadb) else {
-            return Proof { reads: false, hidden: Hidden::empty() };
+            return Some(Proof { reads: false, hidden: Hidden::empty() });
         };
         let name = String::from_utf8_lossy(table).replace('`', "``");
         let known = self.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let home = session.map(|session| session.user.default_hostgroup).unwrap_or_default();
-        self.proof_at(id, &known, Asking::Query, home).proof
+        let proven = self.prove_at_home(id, &known, Asking::Query, frames)?;
+        Some(proven.proof)
     }
 
     /// A proof that is remembered of a statement, or needs no names.

@@ -39,11 +39,7 @@ impl Worker {
         if !only_reads(session.status) {
             return;
         }
-        let flavor = match session.modes.flavor_mariadb {
-            true => Flavor::MariaDb,
-            false => Flavor::MySql,
-        };
-        let ends = ends_for_writer(analysis, flavor);
+        let ends = ends_for_writer(analysis, session.flavor());
         if !ends && !may_act(known, proof) && !may_write_behind(analysis) {
             return;
         }

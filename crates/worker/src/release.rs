@@ -326,15 +326,11 @@ impl Worker {
             Purpose::Reset if succeeded => {
                 self.forget_state(id);
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-                let lease = session.and_then(|session| session.lease_mut(conn_id));
-                let had_xa = lease.as_ref().is_some_and(|lease| lease.pins.has(PinReason::Xa));
-                if let Some(lease) = lease {
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.reset();
                 }
                 if let Some(conn) = self.conns.get_mut(conn_id) {
                     conn.was_reset();
-                    // MariaDB leaves its prepared transaction in the connection.
-                    conn.is_doomed |= had_xa;
                 }
                 self.forget_stmts(conn_id);
                 self.forget_conn_state(conn_id);

@@ -362,6 +362,11 @@ fn command(wire: &mut Wire, text: &str, schema: &str) -> Result<String> {
         "ping" => wire.single(code::PING, b""),
         "reset" => wire.single(code::RESET_CONNECTION, b""),
         "flags" => return flags(wire),
+        "fields" => {
+            let body = [argument.as_bytes(), b"\0"].concat();
+            wire.exchange(code::FIELD_LIST, &body, Shape::UntilEof)?;
+            return Ok("described".to_owned());
+        }
         "init_db" => wire.single(code::INIT_DB, argument.as_bytes()),
         "change_user" => {
             let (letter, password) = argument.split_once(' ').unwrap_or((argument, PASSWORD));

@@ -90,7 +90,7 @@ pub fn make(
     finish(rows, &ready, loading, without_effect(store, loading)?)
 }
 
-/// The same for one user: all else is as it runs.
+/// Makes a configuration with one user as MEMORY has it: all else is as it runs.
 ///
 /// # Errors
 /// As [`make`], and when MEMORY has no such user.

@@ -85,9 +85,9 @@ pub struct Desk {
     loading: tokio::sync::Mutex<()>,
     /// What was counted until the digests were last reset.
     digests_before: Mutex<HashMap<DigestKey, DigestSums>>,
-    /// The same for servers, by hostgroup and address.
+    /// What servers had counted until that was last reset, by hostgroup and address.
     servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
-    /// The same for errors.
+    /// Errors that were counted until they were last reset.
     errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
     /// What the scheduler runs.
     jobs: watch::Sender<Vec<Job>>,

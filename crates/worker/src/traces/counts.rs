@@ -393,7 +393,7 @@ impl Past {
             );
             texts.push(text.into_bytes());
         }
-        if self.row_count != -1 {
+        if max > 1 && self.row_count != -1 {
             // It leaves the rows found, and 0 as the row count: another number takes a change.
             texts.push(b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()".to_vec());
         }
@@ -444,6 +444,7 @@ impl Worker {
         let is_whole = session.past.found_rows.is_none_or(|count| count <= max);
         session.past.found_conn = here.filter(|_| is_whole);
         let takes_attributes = conn.takes_attributes;
+        self.stats.counters.counts_given += 1;
         for text in session.past.counting(max) {
             let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
             conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
