@@ -96,6 +96,25 @@ fn load(wire: &mut Wire, statement: &str, file: &[u8], len: usize) -> Result<Vec
 }
 
 #[test]
+fn what_a_file_generates_is_the_last_insert_id() -> Result<()> {
+    on_both("what_a_file_generates_is_the_last_insert_id", |server, proxy, schema| {
+        server.sql(&format!(
+            "CREATE TABLE {schema}.ids (id INT AUTO_INCREMENT PRIMARY KEY, b TEXT); \
+             CREATE TABLE {schema}.other (id INT AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 100"
+        ))?;
+        let mut one = connect(proxy, schema, MODERN)?;
+        let mut two = connect(proxy, schema, MODERN)?;
+        one.one("INSERT INTO other VALUES (NULL)")?;
+        let statement = LOAD.replace("TABLE t", "TABLE ids (b)");
+        load(&mut one, &statement, b"a\nb\n", 3)?;
+        two.one("INSERT INTO other VALUES (NULL), (NULL)")?;
+        let found = one.value("SELECT LAST_INSERT_ID()")?;
+        ensure!(found.as_deref() == Some("1"), "{found:?}");
+        Ok(())
+    })
+}
+
+#[test]
 fn a_local_file_is_loaded_as_directly() -> Result<()> {
     on_both("a_local_file_is_loaded_as_directly", |server, proxy, schema| {
         for capabilities in [MODERN, PLAIN] {

@@ -262,7 +262,7 @@ impl Inquiry {
         let uses = self.names_of(name, verdict.uses);
         let facts = self.facts.entry(name.clone()).or_default();
         facts.has_triggers = true;
-        facts.writing.insert(verdict.hidden);
+        facts.writing.insert(verdict.hidden | Hidden::GIVES_VALUES);
         facts.triggered.extend(uses);
     }
 

@@ -65,6 +65,8 @@ impl Hidden {
     pub const VARIES: Self = Self(1 << 4);
     /// It was something else a moment ago, and may be that still on servers that replicate.
     pub const CHANGED: Self = Self(1 << 6);
+    /// It may give a column of the written row its value: by a trigger.
+    pub const GIVES_VALUES: Self = Self(1 << 7);
     /// What it does can't be seen: it may do all of the above.
     pub const UNKNOWN: Self = Self(1 << 5);
 
@@ -72,13 +74,14 @@ impl Hidden {
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
         (Self::READS_SESSION, "READS_SESSION"),
         (Self::VARIES, "VARIES"),
         (Self::CHANGED, "CHANGED"),
+        (Self::GIVES_VALUES, "GIVES_VALUES"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 

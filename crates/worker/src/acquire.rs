@@ -66,7 +66,9 @@ impl Worker {
             }
             Choice::Replace(slot, conn) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.replace(slot, conn, hostgroup, account, id);
+                if !self.fetch_before_parting(conn) {
+                    self.replace(slot, conn, hostgroup, account, id);
+                }
             }
             Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(id, conn),
             Choice::Wait(RefusalCause::AllAtMaxConnections)
@@ -314,6 +316,9 @@ impl Worker {
         });
         let ends = self.conns.get(conn_id).is_some_and(|conn| conn.dirt == Some(Dirt::Ends));
         if !is_of_use || ends || self.stopping.is_some() && !self.anyone_waits() {
+            if self.fetch_before_parting(conn_id) {
+                return;
+            }
             self.discard_idle(conn_id);
             // Its place under the cap is somebody else's now.
             return if ends {
@@ -334,7 +339,10 @@ impl Worker {
             return self.lease(waiter.client, conn_id);
         }
         if self.rests_enough(slot) {
-            return self.discard_idle(conn_id);
+            if !self.fetch_before_parting(conn_id) {
+                self.discard_idle(conn_id);
+            }
+            return;
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -404,6 +412,7 @@ impl Worker {
                     }
                 }
                 Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
+                Choice::Replace(_, conn) if self.fetch_before_parting(conn) => {}
                 Choice::Replace(slot, conn) => {
                     if self.replace(slot, conn, hostgroup, account, client).is_none() {
                         break;

@@ -171,11 +171,11 @@ impl Analyses {
         let is_remembered = is_plain && !analysis.depends_on_literals();
         let pace = Pace::default();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
-        let computes_values = !gives_values || computes_values(digest.text);
         let whole = (digest.text.len() < self.settings.max_digest_length
             && text.len() <= self.settings.max_query_length)
             .then_some(digest.text);
-        let may_leave_insert_id = may_leave_insert_id(&analysis, digest.text);
+        let computes_values = !gives_values || whole.is_none_or(computes_values);
+        let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
         let found_rows = FoundRows::of(&analysis, whole);
         let known = Rc::new(Known {
             digest: digest.hash,
@@ -232,9 +232,10 @@ fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
     })
 }
 
-/// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, an `INSERT` that answers
-/// with rows, and one of several statements.
-fn may_leave_insert_id(analysis: &Analysis, digest_text: &[u8]) -> bool {
+/// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, a file that is loaded, an
+/// `INSERT` that answers with rows, and one of several statements. `digest_text` is `None` when it
+/// is not the whole text.
+fn may_leave_insert_id(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
     let leaves = |effect: &Effect| match effect {
         Effect::LastInsertIdAssigned | Effect::Call | Effect::ExecuteStatement(_) => true,
         Effect::OtherSession(_) => true,
@@ -245,10 +246,11 @@ fn may_leave_insert_id(analysis: &Analysis, digest_text: &[u8]) -> bool {
         _ => false,
     };
     let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
-    let is_returning = |part: &[u8]| part.eq_ignore_ascii_case(b"RETURNING");
+    let returns = |text: &[u8]| text.windows(9).any(|it| it.eq_ignore_ascii_case(b"RETURNING"));
     analysis.statements > 1
+        || analysis.kind == StatementKind::Load
         || analysis.effects.iter().any(leaves)
-        || gives_values && digest_text.windows(9).any(is_returning)
+        || gives_values && digest_text.is_none_or(returns)
 }
 
 /// How the settings want digests to be made.

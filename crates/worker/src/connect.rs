@@ -168,7 +168,8 @@ impl Worker {
         })
     }
 
-    /// Logs an idle connection, already off its list, in as `account`.
+    /// Logs an idle connection, already off its list, in as `account`. What sessions left there is
+    /// fetched before: then it is offered again.
     pub(crate) fn log_in_again(
         &mut self,
         slot: SlotId,
@@ -176,6 +177,9 @@ impl Worker {
         account: AccountId,
         client: ClientId,
     ) {
+        if self.fetch_before_parting(conn_id) {
+            return;
+        }
         let Some(login) = self.server_login(client, account, slot, None) else {
             return self.discard_idle(conn_id);
         };

@@ -107,6 +107,9 @@ impl Worker {
         if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
             return;
         }
+        if reads.insert_id && !has_id && self.refuses_lost_insert_id(id) {
+            return;
+        }
         if !self.is_prepared(id, conn_id) {
             return;
         }
@@ -418,6 +421,10 @@ impl Worker {
             slot.leave(ConnState::Leased);
         }
         if !conn.in_flight.is_empty() {
+            if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
+                self.rest_when_quiet(conn_id);
+                return self.requeue(id);
+            }
             // It was reset a moment ago and is not quiet yet; a new one is as good.
             if let Some(slot) = self.pool.slot_mut(slot) {
                 slot.enter(ConnState::Leased);

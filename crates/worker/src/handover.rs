@@ -56,8 +56,11 @@ impl Worker {
             return;
         };
         let idle = self.pool.slot_mut(slot).and_then(|slot| slot.take_oldest_idle(|_| true));
-        if let Some(conn) = idle {
-            return self.give(conn, from);
+        match idle {
+            // It is offered when what sessions left there has been fetched.
+            Some(conn) if self.fetch_before_parting(conn) => {}
+            Some(conn) => return self.give(conn, from),
+            None => {}
         }
         let now_ms = self.now.ms();
         let until_ms = now_ms + ASKED_FOR_MS;
@@ -92,6 +95,9 @@ impl Worker {
         let waits_ms = self.pool.waiters(hostgroup).front().map(|waiter| waiter.since_us / 1_000);
         if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
             return false;
+        }
+        if self.fetch_before_parting(id) {
+            return true;
         }
         let is_quiet = self.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
         match self.asked.remove(place).filter(|_| is_quiet) {

@@ -264,7 +264,7 @@ impl Worker {
             self.connect_failed(id, &format!("{what} within {connect_ms} ms"));
         }
         for id in old {
-            self.drop_conn(id);
+            self.retire_idle(id);
         }
         for id in quiet {
             self.ping(id);
@@ -282,7 +282,7 @@ impl Worker {
         for (id, epoch, removed) in outdated {
             let is_old = self.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
             if is_old || removed {
-                self.drop_conn(id);
+                self.retire_idle(id);
             }
         }
     }
@@ -298,7 +298,7 @@ impl Worker {
             let slot = conn.and_then(|conn| Some((conn.epoch, self.pool.slot(conn.slot)?)));
             if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
             {
-                self.drop_conn(conn_id);
+                self.retire_idle(conn_id);
             }
         }
     }

@@ -252,8 +252,7 @@ impl Worker {
                 session.last_conn = here;
             }
             let is_here = session.insert_conn == here;
-            let last = &mut session.last_insert_id;
-            if session.past.learn_insert_id(last, is_here, statement, outcome) {
+            if session.learn_insert_id(is_here, statement, outcome) {
                 session.insert_conn = here;
             }
             let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
@@ -448,7 +447,6 @@ impl Worker {
             return;
         };
         conn.owner = None;
-        conn.last_client = None;
         let was_pinned = std::mem::take(&mut conn.is_pinned);
         let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
@@ -508,8 +506,16 @@ impl Worker {
             return;
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
+        self.fetch_traces(conn_id, None, false);
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.last_client = None;
         if conn.is_doomed || conn.dirt == Some(Dirt::Ends) {
-            return self.drop_conn(conn_id);
+            // What is fetched comes first, and then this again.
+            return if conn.in_flight.is_empty() {
+                self.drop_conn(conn_id)
+            };
         }
         if conn.kills > 0 {
             return;

@@ -23,6 +23,7 @@ use crate::{
     dispatch::LOST,
     prepared::runs_among_others,
     table::Table,
+    traces::FoundRows,
 };
 
 /// A longer command has a connection of its own, bytes.
@@ -76,6 +77,7 @@ impl Worker {
                     && runs_among_others(&self.clients, id, None))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
+            && known.found_rows != FoundRows::AnswerOnMySql
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
             && !session.state.finds_inserted_by_null(self.shared.finds_by_null())

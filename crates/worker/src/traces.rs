@@ -8,11 +8,13 @@
 mod again;
 mod ask;
 mod counts;
+mod insert_id;
 mod prepared;
 mod warnings;
 
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
+    codec::frame::put_payload,
     packet::{
         greeting::Flavor,
         track::{Change, Changes},
@@ -20,23 +22,27 @@ use trunkline_protocol::{
     response::{Outcome, Relay, ResponseShape, ServerError},
 };
 use trunkline_sql::{
-    analysis::{Depends, StatementKind},
-    recall::{self, Gtid, Recalled},
+    analysis::Depends,
+    recall::{Gtid, Recalled},
 };
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Session, Stage, Statement, Waiting},
+    client::{Phase, Statement, Waiting},
     conn::{InFlight, Owner},
     dispatch::put_own_query,
 };
 
 pub(crate) use ask::reads_past;
 pub(crate) use counts::{FoundRows, leaves_id_when_failed, may_fail_half_way};
+use insert_id::{InsertId, reported_insert_id, take_insert_id};
 use warnings::Warnings;
 
 /// The most bytes of warnings that are kept for a session; the rest of them is lost.
 const WARNINGS_LEN_MAX: usize = 256 * 1024;
+
+/// The code of `COM_PING`.
+const PING: u8 = 0x0E;
 
 /// What is fetched from a connection that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,22 +89,6 @@ struct Again {
     /// The catalog's version that it was proven by; `None` where it names no table.
     proof_version: Option<u64>,
 }
-
-/// What is known of the value that `LAST_INSERT_ID()` gives.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum InsertId {
-    /// It is the session's `last_insert_id`.
-    #[default]
-    Sure,
-    /// Replies reported these, the newest last. A value that a statement gave, instead of having
-    /// it generated, is reported as well; then it is what it was before, `base`.
-    Reported { base: u64, reported: Vec<u64> },
-    /// It is what the connection has, whose value was the session's own before the statement.
-    OnConnection,
-}
-
-/// Reported values that are told apart; older ones are taken for given ones.
-const REPORTED_MAX: usize = 8;
 
 impl Past {
     /// Whether all of it is known here, so that no connection is needed to tell it. `has_run`: a
@@ -165,48 +155,6 @@ impl Past {
         self.is_row_count_apart = true;
     }
 
-    /// Takes over what a statement says of the last insert id. `is_here`: the session's last one
-    /// was left on the same connection.
-    pub(crate) fn learn_insert_id(
-        &mut self,
-        last: &mut u64,
-        is_here: bool,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) -> bool {
-        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-        let Some(known) = statement.known.as_ref().filter(|_| is_run) else {
-            return false;
-        };
-        let id = outcome.last_insert_id;
-        // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
-        let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
-        if known.may_leave_insert_id || is_half_way {
-            self.insert_id = InsertId::OnConnection;
-        } else if id == 0 {
-            return false;
-        } else if known.computes_values || recall::mentions(&statement.frames, id) {
-            let mut reported = match std::mem::take(&mut self.insert_id) {
-                InsertId::Reported { base, reported } if is_here => (base, reported),
-                InsertId::Reported { .. } | InsertId::Sure | InsertId::OnConnection => {
-                    (*last, Vec::new())
-                }
-            };
-            if reported.1.len() >= REPORTED_MAX {
-                reported.1.remove(0);
-            }
-            reported.1.push(id);
-            self.insert_id = InsertId::Reported { base: reported.0, reported: reported.1 };
-        } else {
-            self.insert_id = InsertId::Sure;
-        }
-        if id != 0 {
-            *last = id;
-        }
-        self.awaits_insert_id = None;
-        true
-    }
-
     /// Without connections: another worker's have other keys.
     pub(crate) fn elsewhere(self) -> Self {
         Self { found_conn: None, ..self }
@@ -222,21 +170,6 @@ impl Past {
         self.error = Some(Box::new(ServerError { code, sqlstate: *sqlstate, message }));
         self.fetched = None;
         self.awaits_warnings = None;
-    }
-
-    /// The session's own last insert id was set on its connection.
-    pub(crate) fn insert_id_is_set(&mut self) {
-        self.insert_id = InsertId::Sure;
-    }
-
-    /// Whether the session's last insert id is what it has down for it.
-    pub(crate) fn knows_insert_id(&self) -> bool {
-        self.insert_id == InsertId::Sure
-    }
-
-    /// Whether the last insert id must be asked for before it is read.
-    fn is_insert_id_reported(&self) -> bool {
-        matches!(self.insert_id, InsertId::Reported { .. })
     }
 
     fn has_conditions(&self) -> bool {
@@ -268,8 +201,8 @@ impl Past {
         }
     }
 
-    fn awaits(&self, depends: Depends, is_routine: bool) -> bool {
-        let reads = |what| is_routine || depends.contains(what);
+    fn awaits(&self, depends: Depends, runs_code: bool) -> bool {
+        let reads = |what| runs_code || depends.contains(what);
         self.awaits_warnings.is_some() && reads(Depends::DIAGNOSTICS)
             || self.awaits_found_rows.is_some() && reads(Depends::FOUND_ROWS)
             || self.awaits_insert_id.is_some() && reads(Depends::LAST_INSERT_ID)
@@ -324,6 +257,49 @@ impl Worker {
         }
     }
 
+    /// The same before a connection at rest, which is on no list, goes to another account or is
+    /// closed: false where there is nothing to fetch. Else it is offered again when all has come.
+    pub(crate) fn fetch_before_parting(&mut self, conn_id: ConnId) -> bool {
+        let fetched = self.stats.counters.traces_fetched;
+        self.fetch_traces(conn_id, None, false);
+        if self.stats.counters.traces_fetched == fetched {
+            return false;
+        }
+        self.rest_when_quiet(conn_id);
+        true
+    }
+
+    /// Sees to it that a connection that is on no list, and not quiet yet, is offered when it is.
+    pub(crate) fn rest_when_quiet(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.list = ConnState::Resetting;
+        // What is there still is nobody's.
+        conn.last_client = None;
+        conn.turn += 1;
+        let relay = conn.own_relay();
+        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.enter(ConnState::Resetting);
+        }
+        self.write_server(conn_id, |out| {
+            put_payload(out, 0, &[PING]);
+        });
+    }
+
+    /// Closes an idle connection when what sessions left there has been fetched.
+    pub(crate) fn retire_idle(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get(conn_id) else {
+            return;
+        };
+        let (slot, account) = (conn.slot, conn.account);
+        let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
+        if taken && !self.fetch_before_parting(conn_id) {
+            self.discard_idle(conn_id);
+        }
+    }
+
     fn fetch_trace(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -344,23 +320,6 @@ impl Worker {
         self.write_server(conn_id, |out| {
             put_own_query(out, text, takes_attributes);
         });
-    }
-
-    /// Before a statement that reads the last insert id: asks the connection for it, where the
-    /// replies do not tell. True when the statement waits for the answer.
-    pub(crate) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
-            return false;
-        };
-        if !self.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
-            session.past.insert_id_is_set();
-            return false;
-        }
-        session.past.awaits_insert_id = Some(conn_id);
-        self.fetch_trace(conn_id, id, Trace::InsertId);
-        self.set_stage(id, Stage::Synchronising(conn_id));
-        true
     }
 
     /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
@@ -450,31 +409,6 @@ impl Worker {
     }
 }
 
-/// Whether statements of this kind generate ids.
-fn gives_values(kind: StatementKind) -> bool {
-    matches!(kind, StatementKind::Insert | StatementKind::Replace | StatementKind::Load)
-}
-
-/// Takes over what a connection gave as the last insert id.
-fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
-    let insert_id = std::mem::take(&mut session.past.insert_id);
-    let own = match (insert_id, given) {
-        // Another session may have left what is there: only what was reported to this one counts.
-        (InsertId::Reported { base, reported }, Some(given)) => {
-            Some(if reported.contains(&given) { given } else { base })
-        }
-        (InsertId::OnConnection, given) => given,
-        (InsertId::Reported { .. }, None) | (InsertId::Sure, _) => None,
-    };
-    if let Some(own) = own {
-        session.last_insert_id = own;
-    }
-    let is_there = given == Some(session.last_insert_id);
-    if !is_there && session.insert_conn.is_some_and(|(conn, _)| conn == conn_id) {
-        session.insert_conn = None;
-    }
-}
-
 /// The GTID that a reply reports.
 fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
     if outcome.changes.is_empty() {
@@ -498,14 +432,4 @@ fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
         }
     }
     found
-}
-
-/// The value that a `SET last_insert_id` reports.
-fn reported_insert_id(outcome: &Outcome) -> Option<u64> {
-    Changes::new(&outcome.changes).find_map(|change| match change {
-        Ok(Change::SystemVariable { name: b"last_insert_id", value }) => {
-            std::str::from_utf8(value).ok()?.parse().ok()
-        }
-        _ => None,
-    })
 }

@@ -162,12 +162,12 @@ fn a_write_does_what_triggers_and_those_of_their_tables_do() {
         (Topic::Triggers, "s.loop", body("DELETE FROM `loop` WHERE id = 7")),
     ];
     for (of, writing) in [
-        ("s.t", Hidden::empty()),
-        ("s.u", Hidden::OPAQUE),
-        ("s.t2", Hidden::OPAQUE),
-        ("s.v", Hidden::OPAQUE),
-        ("s.r", Hidden::empty()),
-        ("s.loop", Hidden::empty()),
+        ("s.t", Hidden::GIVES_VALUES),
+        ("s.u", Hidden::OPAQUE | Hidden::GIVES_VALUES),
+        ("s.t2", Hidden::OPAQUE | Hidden::GIVES_VALUES),
+        ("s.v", Hidden::OPAQUE | Hidden::GIVES_VALUES),
+        ("s.r", Hidden::GIVES_VALUES),
+        ("s.loop", Hidden::GIVES_VALUES),
     ] {
         let object = object(dictionary, of).expect("an object");
         assert_eq!((object.reading, object.writing), (Hidden::empty(), writing), "{of}");

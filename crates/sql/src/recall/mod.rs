@@ -7,7 +7,7 @@ mod insert_id;
 mod item;
 mod show;
 
-pub use insert_id::{computes_values, mentions};
+pub use insert_id::{computes_values, parameters_may_give, text_may_give};
 pub use show::{ShowDiagnostics, show_diagnostics};
 
 use crate::{

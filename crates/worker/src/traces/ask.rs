@@ -1,5 +1,6 @@
 //! A statement that asks for what an earlier one left: where it goes, or what it is answered.
 
+use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, put_payload},
@@ -12,7 +13,10 @@ use trunkline_sql::{
 };
 use trunkline_topology::HostgroupId;
 
-use super::warnings::put_remembered;
+use super::{
+    insert_id::{Settled, gives_values},
+    warnings::put_remembered,
+};
 use crate::{
     ClientId, Worker,
     client::{Purpose, Session, Statement, Waiting},
@@ -40,6 +44,14 @@ impl Worker {
         text_len: usize,
     ) {
         self.drop_outdated_of(id);
+        match self.settle_insert_id(id, &route, &statement) {
+            Settled::GoesOn => {}
+            Settled::Waits => {
+                statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
+                return self.begin(id, statement);
+            }
+            Settled::Lost => return self.refuse_lost_insert_id(id, *statement),
+        }
         if statement.purpose == Purpose::Execute {
             return self.follow_past_prepared(id, route, statement);
         }
@@ -56,8 +68,7 @@ impl Worker {
             return self.follow(id, route, statement);
         }
         let depends = analysis.depends;
-        let is_routine = runs_a_routine(analysis);
-        if session.past.awaits(depends, is_routine) {
+        if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
             return self.begin(id, statement);
         }
@@ -267,7 +278,14 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
         || reads(Depends::CONNECTION_ID)
         || reads(Depends::TRACKERS)
         || reads(Depends::LAST_GTID)
-        || runs_a_routine(&known.analysis)
+        || runs_code(statement)
+        || gives_values(known.analysis.kind)
+}
+
+/// Whether it runs code that may read anything of its session's past.
+pub(super) fn runs_code(statement: &Statement) -> bool {
+    statement.proof.hidden.may(Hidden::READS_SESSION)
+        || statement.known.as_ref().is_some_and(|known| runs_a_routine(&known.analysis))
 }
 
 /// The one connection that has what these read, and its turn, if one has all of it.

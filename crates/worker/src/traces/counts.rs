@@ -32,6 +32,8 @@ const FOUND_ROWS_PUT_MAX: u64 = 100;
 pub(crate) enum FoundRows {
     /// It is the number of rows in the answer, or of those that went `INTO` something.
     Answer,
+    /// The same on MySQL; on MariaDB the server alone knows.
+    AnswerOnMySql,
     /// It stays.
     Stays,
     /// It stays on MariaDB; on MySQL it is the number of rows that matched.
@@ -54,7 +56,12 @@ impl FoundRows {
         match self {
             Self::Untold => true,
             Self::CountedOnMySql | Self::StaysOnMySql => flavor == Flavor::MariaDb,
-            Self::Answer | Self::Stays | Self::Matched | Self::One | Self::Counted => false,
+            Self::Answer
+            | Self::AnswerOnMySql
+            | Self::Stays
+            | Self::Matched
+            | Self::One
+            | Self::Counted => false,
         }
     }
 
@@ -82,6 +89,8 @@ impl FoundRows {
             }
             // On MariaDB 0 without a table, and what was put there with one.
             Kind::Select if says(&[b"INTO"]) && !says(&[b"FROM"]) => Self::Counted,
+            // MariaDB counts what is beyond the limit of all, where it comes by it.
+            Kind::Select if says(&COMBINES) && says(&LIMITS) => Self::AnswerOnMySql,
             Kind::Select | Kind::SelectForUpdate | Kind::Describe | Kind::ShowTableStatus => {
                 Self::Answer
             }
@@ -179,6 +188,12 @@ fn gets_diagnostics(statement: &Statement) -> bool {
             && has_first(&known.digest_text, b"GET")
     })
 }
+
+/// What makes one answer of several.
+const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
+
+/// What leaves rows out of an answer.
+const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
 
 /// Statements that answer with the rows that they find.
 const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
@@ -343,8 +358,11 @@ impl Past {
             FoundRows::StaysOnMySql if !is_mariadb => return,
             FoundRows::Matched => Some(outcome.matched_rows.into()),
             FoundRows::One => Some(1),
-            FoundRows::Answer if outcome.result_sets > 0 => Some(outcome.rows),
-            FoundRows::Answer => Some(outcome.affected_rows),
+            FoundRows::AnswerOnMySql if is_mariadb => None,
+            FoundRows::Answer | FoundRows::AnswerOnMySql if outcome.result_sets > 0 => {
+                Some(outcome.rows)
+            }
+            FoundRows::Answer | FoundRows::AnswerOnMySql => Some(outcome.affected_rows),
             FoundRows::StaysOnMySql
             | FoundRows::Counted
             | FoundRows::CountedOnMySql
@@ -471,6 +489,8 @@ mod tests {
         for text in ["SELECT 1", "SELECT a INTO @x FROM t", "SHOW TABLES", "DESCRIBE t"] {
             assert_eq!(of(text), FoundRows::Answer, "{text}");
         }
+        assert_eq!(of("SELECT 1 UNION SELECT 2 LIMIT 1"), FoundRows::AnswerOnMySql);
+        assert_eq!(of("SELECT 1 UNION SELECT 2"), FoundRows::Answer);
         for text in ["INSERT INTO t VALUES (1)", "SET @x = 1", "SHOW CREATE TABLE t", "COMMIT"] {
             assert_eq!(of(text), FoundRows::Stays, "{text}");
         }

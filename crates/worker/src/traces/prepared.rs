@@ -12,13 +12,12 @@ use trunkline_sql::{
 };
 
 use super::{
-    ask::{Place, asked_place, is_held, route_hostgroup, unheld},
+    ask::{Place, asked_place, is_held, route_hostgroup, runs_code, unheld},
     warnings::put_remembered_binary,
 };
 use crate::{
     ClientId, Worker,
     client::{Statement, Waiting},
-    dispatch::runs_a_routine,
     prepared::{Entries, Entry, EntryKey},
     route::Route,
 };
@@ -42,7 +41,7 @@ impl Worker {
             return self.follow(id, route, statement);
         }
         let depends = known.analysis.depends;
-        if session.past.awaits(depends, runs_a_routine(&known.analysis)) {
+        if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len: 0, awaits_cache: None }));
             return self.begin(id, statement);
         }
