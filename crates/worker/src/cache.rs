@@ -505,9 +505,12 @@ pub(crate) fn is_cacheable(analysis: &Analysis, proof: Proof, order: CacheOrder)
     let varies = analysis.varies || proof.hidden.may(Hidden::VARIES);
     let calls_only = analysis.effects.is_empty()
         && (analysis.depends == Depends::UNKNOWN_FUNCTION || analysis.depends == Depends::empty());
+    // To insist stands for what is not known, not against what is.
+    let known = [Hidden::READS_SESSION, Hidden::WRITES];
+    let is_known_not_to_be = known.into_iter().any(|harm| proof.hidden.has(harm));
     match order.is_always {
         false => is_one && is_select && proof.reads && !varies,
-        true => is_one && (proof.reads || is_select && calls_only),
+        true => is_one && (proof.reads || is_select && calls_only && !is_known_not_to_be),
     }
 }
 

@@ -68,6 +68,8 @@ impl Worker {
         self.free_leases(id);
         if let Some(client) = self.clients.get_mut(id) {
             client.former = client.session.take();
+            let soiled = client.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
+            self.reset_soiled(id, soiled.unwrap_or_default());
         }
     }
 
