@@ -14,6 +14,7 @@ use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
     set::{Assignment, Scope, Value},
 };
+use trunkline_topology::HostgroupId;
 
 use crate::{
     ClientId, Worker,
@@ -30,7 +31,14 @@ impl Worker {
     /// A transaction that only reads, on a reader, ends with what begins another that may write,
     /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
     /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
-    pub(crate) fn leave_reader(&mut self, id: ClientId, known: &Known, proof: Proof) {
+    /// `decided` is the hostgroup that rules and hints name: what they send to the readers stays.
+    pub(crate) fn leave_reader(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        proof: Proof,
+        decided: Option<HostgroupId>,
+    ) {
         let analysis = &known.analysis;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let only_reads = |status: u16| status & status::IN_TRANS_READONLY != 0;
@@ -51,9 +59,13 @@ impl Worker {
                 && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
         };
         let Some(place) = session.leases.iter().position(is_left) else { return };
+        if decided.is_some() && decided == readers {
+            return;
+        }
         if !ends {
-            // It goes on where it is until the writer has a connection.
-            session.begins_read_only = true;
+            // It goes on where it is until the writer has a connection. Where rules take statements
+            // out of transactions, the transaction stays where it is.
+            session.begins_read_only = decided.is_none() || session.user.transaction_persistent;
             return;
         }
         let lease = session.leases.remove(place);

@@ -120,11 +120,13 @@ impl Worker {
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
-            if hostgroup.is_none() && asking != Asking::Prepare {
-                self.leave_reader(id, &known, own.proof);
+            if asking != Asking::Prepare {
+                self.leave_reader(id, &known, own.proof, hostgroup);
             }
             self.route_decided(id, hostgroup, Some(&known), own.proof.reads)
         });
+        // What is held elsewhere, or begins anew on the writer, does not go to that server.
+        let server = server.filter(|server| hostgroup_of(&route) == Some(server.hostgroup));
         let proven = match hostgroup_of(&route) {
             // The servers of another group may have other tables.
             Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, asking, to),
@@ -236,6 +238,11 @@ impl Worker {
         if has_plant!(self, SplitIgnoresTransaction) && reads {
             return Route::Hostgroup(self.split(session, known, reads));
         }
+        // A transaction that is to begin anew does so on the writer, wherever a rule sees it.
+        let decided = match session.begins_read_only {
+            true => Some(session.user.default_hostgroup),
+            false => decided,
+        };
         if let Some(lease) = session.transaction_lease()
             && !session.begins_read_only
             && (session.user.transaction_persistent || decided.is_none())
