@@ -48,7 +48,7 @@ impl Worker {
             return;
         }
         let ends = ends_for_writer(analysis, session.flavor());
-        if !ends && !may_act(known, proof) && !may_write_behind(analysis) {
+        if !ends && !may_act(analysis, proof) && !may_write_behind(analysis) {
             return;
         }
         let group = self.snapshot.writer_group(session.user.default_hostgroup);
@@ -105,9 +105,8 @@ impl Worker {
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or
 /// leaves in the session what later writes may ask for: its place is the writer.
-fn may_act(known: &Known, proof: Proof) -> bool {
+fn may_act(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
-    let analysis = &known.analysis;
     if proof.reads || analysis.transaction != TransactionEffect::None {
         return false;
     }
@@ -143,15 +142,13 @@ fn may_act(known: &Known, proof: Proof) -> bool {
     changes
         || analysis.effects.iter().any(acts)
         || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
-        || analysis.kind == Kind::Select
-            && (proof.hidden.may(Hidden::WRITES) || acts_by_clause(&known.digest_text))
+        || analysis.locks_or_exports
+        || acts_behind_names(proof.hidden)
 }
 
-/// Whether what is selected goes into a file of the server's, or is locked for others to see.
-fn acts_by_clause(digest_text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 3] = [b"OUTFILE", b"DUMPFILE", b"SHARE"];
-    let mut words = digest_text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    words.any(|word| WORDS.iter().any(|acting| word.eq_ignore_ascii_case(acting)))
+/// Whether what stands behind names may do so: a view that calls a function.
+fn acts_behind_names(hidden: Hidden) -> bool {
+    [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS].into_iter().any(|what| hidden.may(what))
 }
 
 /// Whether a variable gets a value that only the server knows, or one for all sessions.

@@ -24,3 +24,14 @@ const NAMED: &str = "[[rule]]\nid = 10\nmatch_pattern = \"GOTO10\"\ndestination_
 fn a_write_is_on_the_writer_behind_rules_and_hints_that_name_it() -> Result<()> {
     holds(Scene { rules: NAMED, ..SPLIT }, include_str!("cases/readers_rules.txt"))
 }
+
+#[test]
+fn what_acts_in_a_read_only_transaction_is_on_the_writer() -> Result<()> {
+    holds(SPLIT, include_str!("cases/readers_acting.txt"))
+}
+
+#[test]
+fn what_acts_is_on_the_writer_though_its_digest_is_cut() -> Result<()> {
+    let settings = "query_digests_max_digest_length = 16";
+    holds(Scene { settings, ..SPLIT }, include_str!("cases/readers_acting.txt"))
+}
