@@ -146,6 +146,21 @@ fn may_act(analysis: &Analysis, proof: Proof) -> bool {
         || acts_behind_names(proof.hidden)
 }
 
+/// Whether a statement only looks at something, be it the server or the session that it runs in:
+/// no harm is done where it runs on a reader.
+pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
+    use StatementKind as Kind;
+    let looks = matches!(
+        analysis.kind,
+        Kind::Select | Kind::Show | Kind::ShowTableStatus | Kind::Explain | Kind::Describe
+    );
+    proof.reads
+        || looks
+            && analysis.statements == 1
+            && analysis.transaction == TransactionEffect::None
+            && !may_act(analysis, proof)
+}
+
 /// Whether what stands behind names may do so: a view that calls a function.
 fn acts_behind_names(hidden: Hidden) -> bool {
     [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS].into_iter().any(|what| hidden.may(what))

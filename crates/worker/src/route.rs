@@ -110,7 +110,11 @@ impl Worker {
         if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
-            hostgroup = self.hinted(id, own.proof, hints).or(hostgroup);
+            let there = match hints.hostgroup {
+                Some(number) => self.proof_at(id, known, asking, HostgroupId(number)).proof,
+                None => own.proof,
+            };
+            hostgroup = self.hinted(id, (&known.analysis, there), hints).or(hostgroup);
             server = self.hinted_server(id, own.proof, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
@@ -200,13 +204,18 @@ impl Worker {
     }
 
     /// The hostgroup that a statement's comments name.
-    fn hinted(&self, id: ClientId, proof: Proof, hints: &Hints) -> Option<HostgroupId> {
+    fn hinted(
+        &self,
+        id: ClientId,
+        statement: (&Analysis, Proof),
+        hints: &Hints,
+    ) -> Option<HostgroupId> {
         let session = self.clients.get(id)?.session.as_ref()?;
         let default = session.user.default_hostgroup;
-        let group = self.snapshot.writer_group(default);
+        let groups = &self.snapshot.replication;
         let autocommit_off = session.state.is_autocommit_off();
         let is_online = |readers| self.pool.has_online(readers, self.now.ms());
-        hinted(hints, default, group, proof.reads, autocommit_off, is_online)
+        hinted(hints, default, groups, statement, autocommit_off, is_online)
     }
 
     /// The server that a statement's comments name.
