@@ -107,10 +107,17 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     let analysis = analyse_knowing(sent, &asking.modes, &settings.reading_routines);
     let group = user.default_hostgroup;
     let (proof, said) = proof::proof(&analysis, asking, group);
+    let hints = Hints::find(sent, digest.first_comment, &asking.modes);
+    let hinted_proof = hints.hostgroup.map_or(proof, |number| {
+        let named = HostgroupId(number);
+        let group = snapshot.reader_group(named).map_or(named, |it| it.writer_hostgroup);
+        proof::proof(&analysis, asking, group).0
+    });
     let asked = Asked {
         analysis,
         proof,
-        hints: Hints::find(sent, digest.first_comment, &asking.modes),
+        hinted_proof,
+        hints,
         schema: asking.schema,
         transactions: asking.transactions,
         now_ms,
@@ -273,6 +280,8 @@ fn after_words(text: &[u8]) -> Option<&[u8]> {
 struct Asked<'a> {
     analysis: Analysis,
     proof: Proof,
+    /// On the servers of the hostgroup that a comment names.
+    hinted_proof: Proof,
     hints: Hints,
     schema: &'a [u8],
     transactions: Transactions,
@@ -349,13 +358,18 @@ fn destination(
         && let Some(hostgroup) = hinted(
             &asked.hints,
             default,
-            group,
-            asked.proof.reads,
+            &snapshot.replication,
+            (analysis, asked.hinted_proof),
             asked.transactions.autocommit_off,
             is_online,
         )
     {
-        return (hostgroup, "as a comment says".to_owned());
+        let is_named = asked.hints.hostgroup.is_none_or(|named| named == hostgroup.0);
+        let reason = match is_named {
+            true => "as a comment says",
+            false => "the writer of what a comment names: it may write",
+        };
+        return (hostgroup, reason.to_owned());
     }
     if !decision.applied {
         let (schema, flag) = (asked.schema, decision.final_flag);

@@ -14,6 +14,7 @@ use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
     set::{Assignment, Scope, Value},
 };
+use trunkline_topology::HostgroupId;
 
 use crate::{
     ClientId, Worker,
@@ -30,7 +31,14 @@ impl Worker {
     /// A transaction that only reads, on a reader, ends with what begins another that may write,
     /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
     /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
-    pub(crate) fn leave_reader(&mut self, id: ClientId, known: &Known, proof: Proof) {
+    /// `decided` is the hostgroup that rules and hints name: what they send to the readers stays.
+    pub(crate) fn leave_reader(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        proof: Proof,
+        decided: Option<HostgroupId>,
+    ) {
         let analysis = &known.analysis;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let only_reads = |status: u16| status & status::IN_TRANS_READONLY != 0;
@@ -40,7 +48,7 @@ impl Worker {
             return;
         }
         let ends = ends_for_writer(analysis, session.flavor());
-        if !ends && !may_act(known, proof) && !may_write_behind(analysis) {
+        if !ends && !may_act(analysis, proof) && !may_write_behind(analysis) {
             return;
         }
         let group = self.snapshot.writer_group(session.user.default_hostgroup);
@@ -51,9 +59,13 @@ impl Worker {
                 && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
         };
         let Some(place) = session.leases.iter().position(is_left) else { return };
+        if decided.is_some() && decided == readers {
+            return;
+        }
         if !ends {
-            // It goes on where it is until the writer has a connection.
-            session.begins_read_only = true;
+            // It goes on where it is until the writer has a connection. Where rules take statements
+            // out of transactions, the transaction stays where it is.
+            session.begins_read_only = decided.is_none() || session.user.transaction_persistent;
             return;
         }
         let lease = session.leases.remove(place);
@@ -93,9 +105,8 @@ impl Worker {
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or
 /// leaves in the session what later writes may ask for: its place is the writer.
-fn may_act(known: &Known, proof: Proof) -> bool {
+fn may_act(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
-    let analysis = &known.analysis;
     if proof.reads || analysis.transaction != TransactionEffect::None {
         return false;
     }
@@ -131,15 +142,28 @@ fn may_act(known: &Known, proof: Proof) -> bool {
     changes
         || analysis.effects.iter().any(acts)
         || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
-        || analysis.kind == Kind::Select
-            && (proof.hidden.may(Hidden::WRITES) || acts_by_clause(&known.digest_text))
+        || analysis.locks_or_exports
+        || acts_behind_names(proof.hidden)
 }
 
-/// Whether what is selected goes into a file of the server's, or is locked for others to see.
-fn acts_by_clause(digest_text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 3] = [b"OUTFILE", b"DUMPFILE", b"SHARE"];
-    let mut words = digest_text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    words.any(|word| WORDS.iter().any(|acting| word.eq_ignore_ascii_case(acting)))
+/// Whether a statement only looks at something, be it the server or the session that it runs in:
+/// no harm is done where it runs on a reader.
+pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
+    use StatementKind as Kind;
+    let looks = matches!(
+        analysis.kind,
+        Kind::Select | Kind::Show | Kind::ShowTableStatus | Kind::Explain | Kind::Describe
+    );
+    proof.reads
+        || looks
+            && analysis.statements == 1
+            && analysis.transaction == TransactionEffect::None
+            && !may_act(analysis, proof)
+}
+
+/// Whether what stands behind names may do so: a view that calls a function.
+fn acts_behind_names(hidden: Hidden) -> bool {
+    [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS].into_iter().any(|what| hidden.may(what))
 }
 
 /// Whether a variable gets a value that only the server knows, or one for all sessions.

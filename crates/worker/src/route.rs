@@ -110,7 +110,11 @@ impl Worker {
         if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
-            hostgroup = self.hinted(id, own.proof, hints).or(hostgroup);
+            let there = match hints.hostgroup {
+                Some(number) => self.proof_at(id, known, asking, HostgroupId(number)).proof,
+                None => own.proof,
+            };
+            hostgroup = self.hinted(id, (&known.analysis, there), hints).or(hostgroup);
             server = self.hinted_server(id, own.proof, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
@@ -120,11 +124,13 @@ impl Worker {
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
-            if hostgroup.is_none() && asking != Asking::Prepare {
-                self.leave_reader(id, &known, own.proof);
+            if asking != Asking::Prepare {
+                self.leave_reader(id, &known, own.proof, hostgroup);
             }
             self.route_decided(id, hostgroup, Some(&known), own.proof.reads)
         });
+        // What is held elsewhere, or begins anew on the writer, does not go to that server.
+        let server = server.filter(|server| hostgroup_of(&route) == Some(server.hostgroup));
         let proven = match hostgroup_of(&route) {
             // The servers of another group may have other tables.
             Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, asking, to),
@@ -198,13 +204,18 @@ impl Worker {
     }
 
     /// The hostgroup that a statement's comments name.
-    fn hinted(&self, id: ClientId, proof: Proof, hints: &Hints) -> Option<HostgroupId> {
+    fn hinted(
+        &self,
+        id: ClientId,
+        statement: (&Analysis, Proof),
+        hints: &Hints,
+    ) -> Option<HostgroupId> {
         let session = self.clients.get(id)?.session.as_ref()?;
         let default = session.user.default_hostgroup;
-        let group = self.snapshot.writer_group(default);
+        let groups = &self.snapshot.replication;
         let autocommit_off = session.state.is_autocommit_off();
         let is_online = |readers| self.pool.has_online(readers, self.now.ms());
-        hinted(hints, default, group, proof.reads, autocommit_off, is_online)
+        hinted(hints, default, groups, statement, autocommit_off, is_online)
     }
 
     /// The server that a statement's comments name.
@@ -236,6 +247,11 @@ impl Worker {
         if has_plant!(self, SplitIgnoresTransaction) && reads {
             return Route::Hostgroup(self.split(session, known, reads));
         }
+        // A transaction that is to begin anew does so on the writer, wherever a rule sees it.
+        let decided = match session.begins_read_only {
+            true => Some(session.user.default_hostgroup),
+            false => decided,
+        };
         if let Some(lease) = session.transaction_lease()
             && !session.begins_read_only
             && (session.user.transaction_persistent || decided.is_none())

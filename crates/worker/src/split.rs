@@ -1,6 +1,7 @@
 //! The automatic read/write split and routing hints, as decisions by themselves: workers and
 //! `trunkline explain` ask them.
 
+use trunkline_catalog::Proof;
 use trunkline_config::{ServerEntry, Snapshot};
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
@@ -10,6 +11,8 @@ use trunkline_sql::{
 use trunkline_topology::{
     Address, HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, ServerState,
 };
+
+use crate::read_only::only_looks;
 
 /// Where the split sends a statement that no rule and no held connection decides, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,25 +122,30 @@ pub fn split(
     }
 }
 
-/// The hostgroup that a statement's comments name, for a session as in [`split`]; it goes before
-/// what rules say. `None` when they name none, or one that this statement must not go to:
-/// MaxScale's `route to slave` holds for what only reads, outside transactions.
+/// The hostgroup that a statement's comments name; it goes before what rules say. `None` when they
+/// name none, or one that this statement must not go to: MaxScale's `route to slave` holds for what
+/// only reads, outside transactions. Where the number is that of a group's readers, what may do
+/// more than look at something goes to the group's writer.
 pub fn hinted(
     hints: &Hints,
     default: HostgroupId,
-    group: Option<&ReplicationGroup>,
-    reads: bool,
+    groups: &[ReplicationGroup],
+    (analysis, proof): (&Analysis, Proof),
     autocommit_off: bool,
     is_online: impl FnOnce(HostgroupId) -> bool,
 ) -> Option<HostgroupId> {
     if let Some(number) = hints.hostgroup {
-        return Some(HostgroupId(number));
+        let named = HostgroupId(number);
+        let read_there = groups.iter().find(|group| group.reader_hostgroup == named);
+        let harmless = !autocommit_off && only_looks(analysis, proof);
+        return Some(read_there.filter(|_| !harmless).map_or(named, |it| it.writer_hostgroup));
     }
     match hints.route.as_ref()? {
         RouteHint::Master => Some(default),
         RouteHint::Slave => {
-            let readers = group?.reader_hostgroup;
-            (reads && !autocommit_off && is_online(readers)).then_some(readers)
+            let group = groups.iter().find(|group| group.writer_hostgroup == default)?;
+            let readers = group.reader_hostgroup;
+            (proof.reads && !autocommit_off && is_online(readers)).then_some(readers)
         }
         RouteHint::Server(_) => None,
     }
@@ -181,6 +189,7 @@ pub fn hinted_server<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trunkline_catalog::Hidden;
     use trunkline_sql::{
         analysis::{Access, analyse},
         token::Modes,
@@ -243,17 +252,39 @@ mod tests {
     #[test]
     fn a_hint_names_a_hostgroup_and_sends_no_write_to_a_reader() {
         let auto = group(ReadWriteSplit::Auto);
-        let check = |text: &str, expected: Option<u32>| {
+        let said = |text: &str, autocommit_off, expected: Option<u32>| {
             let modes = Modes::default();
             let analysis = analyse(text.as_bytes(), &modes);
             let comment = text.strip_prefix("/*").and_then(|rest| rest.split_once("*/"));
             let comment = comment.map(|(comment, _)| comment.as_bytes());
             let hints = Hints::find(text.as_bytes(), comment, &modes);
-            let reads = analysis.access == Access::CertainlyReads;
-            let found = hinted(&hints, HostgroupId(10), Some(&auto), reads, false, |_| true);
+            let proof =
+                Proof { reads: analysis.access == Access::CertainlyReads, hidden: Hidden::empty() };
+            let (default, groups) = (HostgroupId(10), std::slice::from_ref(&auto));
+            let statement = (&analysis, proof);
+            let found = hinted(&hints, default, groups, statement, autocommit_off, |_| true);
             assert_eq!(found, expected.map(HostgroupId), "{text}");
         };
+        let check = |text: &str, expected| said(text, false, expected);
+        said("/* hostgroup=20 */ SELECT 1", true, Some(10));
+        said("/* hostgroup=7 */ SELECT 1", true, Some(7));
+        said("SELECT 1 -- maxscale route to slave", true, None);
         check("/* hostgroup=7 */ DELETE FROM t", Some(7));
+        check("/* hostgroup=20 */ SELECT a FROM t", Some(20));
+        check("/* hostgroup=20 */ SELECT @@server_id", Some(20));
+        check("/* hostgroup=20 */ SHOW REPLICA STATUS", Some(20));
+        for text in [
+            "DELETE FROM t",
+            "SELECT a FROM t FOR SHARE",
+            "SELECT GET_LOCK('a', 0)",
+            "SELECT f()",
+            "BEGIN",
+            "CREATE TABLE t (a INT)",
+            "SELECT 1; DELETE FROM t",
+            "SET @a = 1",
+        ] {
+            check(&format!("/* hostgroup=20 */ {text}"), Some(10));
+        }
         check("SELECT 1 -- maxscale route to slave", Some(20));
         check("DELETE FROM t -- maxscale route to slave", None);
         check("SELECT 1 -- maxscale route to master", Some(10));

@@ -15,3 +15,23 @@ fn a_write_is_on_the_writer_behind_a_rule_without_multiplexing() -> Result<()> {
     let rules = "[[rule]]\nid = 10\nmatch_digest = \"^SELECT\"\nmultiplex = 0\n";
     holds(Scene { rules, ..SPLIT }, include_str!("cases/readers_held.txt"))
 }
+
+/// Rules that send what says so to the writer, or to the reader.
+const NAMED: &str = "[[rule]]\nid = 10\nmatch_pattern = \"GOTO10\"\ndestination_hostgroup = 10\n\
+                     [[rule]]\nid = 20\nmatch_pattern = \"GOTO20\"\ndestination_hostgroup = 20\n";
+
+#[test]
+fn a_write_is_on_the_writer_behind_rules_and_hints_that_name_it() -> Result<()> {
+    holds(Scene { rules: NAMED, ..SPLIT }, include_str!("cases/readers_rules.txt"))
+}
+
+#[test]
+fn what_acts_in_a_read_only_transaction_is_on_the_writer() -> Result<()> {
+    holds(SPLIT, include_str!("cases/readers_acting.txt"))
+}
+
+#[test]
+fn what_acts_is_on_the_writer_though_its_digest_is_cut() -> Result<()> {
+    let settings = "query_digests_max_digest_length = 16";
+    holds(Scene { settings, ..SPLIT }, include_str!("cases/readers_acting.txt"))
+}

@@ -61,6 +61,9 @@ pub struct Analysis {
     pub statements: u32,
     /// A literal decides what it depends on: the pattern of `SHOW VARIABLES LIKE`.
     pub asks_by_literal: bool,
+    /// What is read may be locked (`FOR UPDATE`, `FOR SHARE`, `LOCK IN SHARE MODE`), or go into a
+    /// file of the server's (`INTO OUTFILE`, `INTO DUMPFILE`).
+    pub locks_or_exports: bool,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
     pub is_complete: bool,
     /// There are more effects than [`EFFECTS_MAX`], and not all of them are named: what the text
@@ -290,6 +293,7 @@ impl Analysis {
         self.depends.insert(other.depends);
         self.varies |= other.varies;
         self.asks_by_literal |= other.asks_by_literal;
+        self.locks_or_exports |= other.locks_or_exports;
         self.is_cut |= other.is_cut;
         let is_new = |effect: &Effect| !effect.ends_something() && !self.effects.contains(effect);
         let work = self.effects.len().saturating_mul(other.effects.len());
@@ -335,6 +339,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         references: References::default(),
         statements: 0,
         asks_by_literal: false,
+        locks_or_exports: false,
         is_complete: true,
         is_cut: false,
     };
@@ -372,6 +377,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         analysis.depends.insert(statement.depends);
         analysis.varies |= statement.varies;
         analysis.asks_by_literal |= statement.asks_by_literal;
+        analysis.locks_or_exports |= statement.locks_or_exports;
         analysis.set_for_statement.extend(statement.set_for_statement);
         reads_only &= statement.reads_only;
     }

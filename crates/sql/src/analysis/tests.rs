@@ -632,3 +632,20 @@ fn issue_16_quotes_in_a_mode_that_is_not_known_are_read_both_ways() {
     let create = read("CREATE TEMPORARY TABLE \"t\" (a INT)");
     assert!(create.effects.contains(&Effect::CreateTemporaryTable(table(None, "t"))));
 }
+
+#[test]
+fn clauses_that_lock_or_export_are_seen_in_any_statement() {
+    let check = |text: &str, expected: bool| {
+        assert_eq!(analysed(text).locks_or_exports, expected, "{text}");
+    };
+    check("SELECT a FROM t FOR SHARE", true);
+    check("SELECT a FROM t LOCK IN SHARE MODE", true);
+    check("(SELECT 1) UNION (SELECT a FROM t FOR UPDATE)", true);
+    check("EXPLAIN SELECT a FROM t FOR SHARE", true);
+    check("SHOW TABLES WHERE (SELECT a FROM t FOR SHARE) = 1", true);
+    check("SET STATEMENT a = 1 FOR SELECT a FROM t LOCK IN SHARE MODE", true);
+    check("SELECT 1; SELECT 1 INTO DUMPFILE 'x'", true);
+    check("SELECT a FROM t /*!50000 INTO OUTFILE 'x' */", true);
+    check("SELECT share, outfile FROM t INTO @x", false);
+    check("SELECT t.lock FROM t FORCE INDEX FOR ORDER BY (i)", false);
+}

@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) may_write: bool,
     /// `FOR UPDATE` was seen.
     pub(super) is_for_update: bool,
+    /// As in [`Analysis`](super::Analysis).
+    pub(super) locks_or_exports: bool,
     /// A user variable gets a value.
     pub(super) assigns_user_variable: bool,
     pub(super) depends: Depends,
@@ -258,12 +260,13 @@ impl Walk<'_, '_> {
             b"REPLACE" if !is_before_open => self.write_verb(Verb::Replace),
             b"UPDATE" => self.write_verb(Verb::Update),
             b"DELETE" => self.write_verb(Verb::Delete),
-            b"INTO" | b"LOCK" => self.facts.may_write = true,
+            b"INTO" if !is_export(window) => self.facts.may_write = true,
+            b"INTO" | b"LOCK" => self.lock_or_export(),
             b"FOR" if window.is_next_word(b"UPDATE") => {
-                self.facts.may_write = true;
+                self.lock_or_export();
                 self.facts.is_for_update = true;
             }
-            b"FOR" if window.is_next_word(b"SHARE") => self.facts.may_write = true,
+            b"FOR" if window.is_next_word(b"SHARE") => self.lock_or_export(),
             b"NEXT" if window.is_next_word(b"VALUE") => self.advance_sequence(),
             b"PREVIOUS" if window.is_next_word(b"VALUE") => self.tell_of(Depends::SEQUENCE),
             // Oracle mode's `SQL%ROWCOUNT`; elsewhere it is the remainder of two columns.
@@ -313,6 +316,11 @@ impl Walk<'_, '_> {
             b"NEXTVAL" | b"CURRVAL" | b"LASTVAL" => self.facts.may_write = true,
             _ => {}
         }
+    }
+
+    fn lock_or_export(&mut self) {
+        self.facts.may_write = true;
+        self.facts.locks_or_exports = true;
     }
 
     fn advance_sequence(&mut self) {
@@ -547,6 +555,11 @@ impl Walk<'_, '_> {
             self.unknown_call();
         }
     }
+}
+
+/// Whether the current word puts what is selected into a file of the server's.
+fn is_export(window: &Window<'_>) -> bool {
+    window.is_next_word(b"OUTFILE") || window.is_next_word(b"DUMPFILE")
 }
 
 /// Whether it is an option of `SELECT` that may be a stored function's name elsewhere (MariaDB).

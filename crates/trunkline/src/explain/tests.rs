@@ -154,8 +154,10 @@ fn rewrites_shadows_fast_routing_hints_and_orders_are_told() {
                     orders      delay 20 ms, timeout 500 ms\n\
                     hostgroup   30, as fast routing says\n";
     assert!(text.contains(expected), "{text}");
-    let text = explain(&config, "app", None, "/* hostgroup=20 */ DELETE FROM t");
+    let text = explain(&config, "app", None, "/* hostgroup=20 */ SELECT a FROM t");
     assert!(text.contains("hostgroup   20, as a comment says\n"), "{text}");
+    let text = explain(&config, "app", None, "/* hostgroup=20 */ DELETE FROM t");
+    assert!(text.contains("hostgroup   10, the writer of what a comment names"), "{text}");
 }
 
 #[test]

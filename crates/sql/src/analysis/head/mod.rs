@@ -28,6 +28,7 @@ pub(super) struct Statement {
     pub(super) reads_only: bool,
     pub(super) set_for_statement: Vec<Vec<u8>>,
     pub(super) asks_by_literal: bool,
+    pub(super) locks_or_exports: bool,
 }
 
 /// What the first words told.
@@ -118,6 +119,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
         reads_only: false,
         set_for_statement: head.set_for_statement,
         asks_by_literal: head.asks_by_literal,
+        locks_or_exports: false,
     };
     let mut assigns_user_variable = head.assigns_user_variable;
     match head.body {
@@ -125,6 +127,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
             let facts = walk(tokens, calls, effects);
             statement.depends.insert(facts.depends);
             statement.varies = facts.varies;
+            statement.locks_or_exports = facts.locks_or_exports;
             statement.reads_only = head.is_read && !facts.may_write;
             assigns_user_variable |= facts.assigns_user_variable;
             if is_with {
