@@ -17,6 +17,7 @@ struct Scene {
     first: &'static Server,
     second: &'static Server,
     schema: String,
+    config: String,
     proxy: Trunkline,
 }
 
@@ -44,7 +45,8 @@ impl Scene {
             other(7, &first.address()),
             other(8, &first.address().replace("127.0.0.1", "localhost")),
         );
-        Ok(Some(Self { first, second, schema, proxy: Trunkline::start(&config)? }))
+        let proxy = Trunkline::start(&config)?;
+        Ok(Some(Self { first, second, schema, config, proxy }))
     }
 
     fn client(&self) -> Result<SqlClient> {
@@ -173,6 +175,62 @@ fn a_copy_neither_slows_nor_fails_its_original() -> Result<()> {
     wait_until("the copy has run", SOON, || {
         Ok(scene.rows(scene.second)?.contains("last").then_some(()))
     })
+}
+
+/// One copy may run at once, and that one waits for a lock.
+const ONE_AT_ONCE: &str = "mirror_max_concurrency = 1";
+
+#[test]
+fn a_copy_that_waits_is_dropped_when_its_hostgroup_has_become_another() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^INSERT'\nmirror_hostgroup = 5\n";
+    let Some(scene) = Scene::new(ONE_AT_ONCE, rules)? else { return Ok(()) };
+    let mut lock = scene.second.root()?;
+    lock.sql(&format!("USE {}; LOCK TABLES t WRITE", scene.schema))?;
+    let mut one = scene.client()?;
+    one.sql("INSERT INTO t (a) VALUES ('runs')")?;
+    one.sql("INSERT INTO t (a) VALUES ('waits')")?;
+    let moved = scene.config.replace(&scene.second.address(), &scene.first.address());
+    scene.proxy.reload(&moved)?;
+    lock.sql("UNLOCK TABLES")?;
+    wait_until("the copy that waited is over", SOON, || {
+        let over = scene.counter("mirrors_run")? + scene.counter("mirrors_skipped")?;
+        Ok((over == 2).then_some(()))
+    })?;
+    ensure!(scene.rows(scene.first)? == "runs,waits");
+    ensure!(scene.rows(scene.second)? == "runs");
+    ensure!(scene.counter("mirrors_skipped")? == 1);
+    Ok(())
+}
+
+#[test]
+fn a_copy_that_has_become_a_write_is_dropped() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^INSERT'\nmirror_hostgroup = 5\n";
+    let Some(scene) = Scene::new(ONE_AT_ONCE, rules)? else { return Ok(()) };
+    scene.first.sql(&format!(
+        "USE {}; CREATE TABLE v (a INT); INSERT INTO v VALUES (5); CREATE TABLE log (a INT)",
+        scene.schema
+    ))?;
+    let writes = "CREATE FUNCTION f() RETURNS INT DETERMINISTIC \
+                  BEGIN INSERT INTO log VALUES (1); RETURN 9; END";
+    let mut root = scene.first.root()?;
+    root.sql(&format!("USE {}", scene.schema))?;
+    root.sql(writes)?;
+    root.sql("CREATE VIEW vf AS SELECT f() AS a")?;
+    let mut lock = scene.second.root()?;
+    lock.sql(&format!("USE {}; LOCK TABLES t WRITE", scene.schema))?;
+    let mut one = scene.client()?;
+    ensure!(text(&mut one, "SELECT a FROM v")? == "5");
+    one.sql("INSERT INTO t (a) VALUES ('runs')")?;
+    ensure!(text(&mut one, "/* mirror=7 */ SELECT a FROM v")? == "5");
+    one.sql("RENAME TABLE v TO before_it, vf TO v")?;
+    lock.sql("UNLOCK TABLES")?;
+    wait_until("the copy that waited is over", SOON, || {
+        let over = scene.counter("mirrors_run")? + scene.counter("mirrors_skipped")?;
+        Ok((over == 2).then_some(()))
+    })?;
+    ensure!(root.value("SELECT COUNT(*) FROM log")?.as_deref() == Some("0"));
+    ensure!(scene.counter("mirrors_skipped")? == 1);
+    Ok(())
 }
 
 #[test]

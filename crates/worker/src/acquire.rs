@@ -41,7 +41,7 @@ impl Worker {
     /// Finds a connection for the statement that `id` has under way.
     pub(crate) fn acquire(&mut self, id: ClientId) {
         self.prove_again(id);
-        if self.acquire_last(id) {
+        if self.drops_copy(id) || self.acquire_last(id) {
             return;
         }
         let Some((hostgroup, account)) = self.wanted(id) else {
@@ -249,6 +249,9 @@ impl Worker {
     pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
         if self.prove_again(id) {
             self.requeue(id);
+            return self.offer(conn_id);
+        }
+        if self.drops_copy(id) {
             return self.offer(conn_id);
         }
         self.lease_proven(id, conn_id);

@@ -26,7 +26,7 @@ use crate::{
     cache::Fill,
     compressed::Packing,
     infile::Upload,
-    mirror::Half,
+    mirror::{CopyOf, Half},
     orders::Orders,
     outbox::Outbox,
     prepared::{ClientStmt, ClientStmts, Entry, Reading},
@@ -282,6 +282,8 @@ pub(crate) struct Statement {
     pub fill: Option<Box<Fill>>,
     /// It is the original or the copy of a mirrored statement, and this is to be compared.
     pub mirrored: Option<Box<Half>>,
+    /// Of a copy: what it is of.
+    pub copy_of: Option<Box<CopyOf>>,
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub may_leave_reader: bool,
     pub hostgroup: HostgroupId,

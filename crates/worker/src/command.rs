@@ -341,6 +341,7 @@ impl Worker {
             held_back: None,
             fill: None,
             mirrored: None,
+            copy_of: None,
             may_leave_reader: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             only_on: None,

@@ -105,6 +105,15 @@ struct Seen {
     took_us: u64,
 }
 
+/// What a copy is of.
+#[derive(Debug)]
+pub(crate) struct CopyOf {
+    /// Where its original ran.
+    original: HostgroupId,
+    /// What hostgroups were then.
+    snapshot: Arc<Snapshot>,
+}
+
 /// A copy that waits.
 #[derive(Debug)]
 struct Job {
@@ -182,6 +191,8 @@ impl Worker {
         copy.proof = statement.proof;
         copy.proof_version = statement.proof_version;
         copy.hostgroup = hostgroup;
+        let snapshot = Arc::clone(&self.snapshot);
+        copy.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
         copy.orders.timeout_ms = statement.orders.timeout_ms;
         if order.compares {
             let ticket = self.mirrors.next_ticket;
@@ -366,6 +377,25 @@ impl Worker {
         });
         self.begin(id, statement);
         self.acquire(id);
+    }
+
+    /// Before a copy goes out: drops it where it may not be made any more. What was a read may have
+    /// become a write by DDL, and hostgroups may have other servers by now.
+    pub(crate) fn drops_copy(&mut self, id: ClientId) -> bool {
+        let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
+        else {
+            return false;
+        };
+        let Some(copy_of) = statement.copy_of.as_deref() else {
+            return false;
+        };
+        let is_as_then = statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.snapshot);
+        if is_as_then && self.may_copy(statement, copy_of.original, statement.hostgroup) {
+            return false;
+        }
+        self.stats.counters.mirrors_skipped += 1;
+        self.close_client(id);
+        true
     }
 
     /// The worker stops: what waits does not begin any more, nor is it sent.

@@ -128,6 +128,7 @@ impl Worker {
             self.drop_fill(&mut statement);
         }
         statement.mirrored = None;
+        statement.copy_of = None;
         self.orphan_definition(&mut statement);
         self.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
