@@ -241,14 +241,28 @@ fn can_be_asked(name: &str) -> bool {
     name != "timestamp" && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The name under which the record has a variable that a server calls so.
+/// The name under which the record has a variable that a server calls so. Of two names for one
+/// variable it is the one that all versions know which have either; what each session variable of
+/// MariaDB 10.11 and MySQL 9.7 changes besides itself was asked of them.
 fn own_name(name: &[u8]) -> &[u8] {
     match name {
         b"tx_isolation" => b"transaction_isolation",
         b"tx_read_only" => b"transaction_read_only",
+        b"storage_engine" => b"default_storage_engine",
+        b"tmp_memory_table_size" => b"tmp_table_size",
+        b"log_slow_query" => b"slow_query_log",
+        b"log_slow_query_time" => b"long_query_time",
+        b"log_slow_min_examined_row_limit" => b"min_examined_row_limit",
+        b"pseudo_replica_mode" => b"pseudo_slave_mode",
         name => name,
     }
 }
+
+/// Character sets and their collations, which servers set along with each other.
+const PAIRS: [(&str, &str); 2] = [
+    ("character_set_server", "collation_server"),
+    ("character_set_database", "collation_database"),
+];
 
 impl Step<'_> {
     fn effect(&mut self, effect: &Effect) {
@@ -387,7 +401,7 @@ impl Step<'_> {
             Scope::Global | Scope::Persist | Scope::PersistOnly => return,
             Scope::LocalDefault | Scope::Session => {}
         }
-        let Ok(name) = std::str::from_utf8(name) else {
+        let Ok(name) = std::str::from_utf8(own_name(name)) else {
             return self.pins.pin(PinReason::UnknownVariable);
         };
         if lasting::is_lasting(name) {
@@ -435,9 +449,19 @@ impl Step<'_> {
         }
     }
 
-    /// A limit on joins is the opposite of `sql_big_selects`, which servers set along and do not
-    /// report. Said again, it stands behind the limit.
+    /// What another variable was before is void behind this one. A limit on joins is the opposite of
+    /// `sql_big_selects`, which servers set along and do not report. Said again, it stands behind
+    /// the limit.
     fn set_along(&mut self, name: &str, value: &[u8]) {
+        for (one, other) in PAIRS {
+            let overwritten = match name {
+                _ if name == one => other,
+                _ if name == other => one,
+                _ => continue,
+            };
+            self.state.unset_variable(overwritten);
+            self.said.push(overwritten.to_owned());
+        }
         if name != "max_join_size" {
             return;
         }

@@ -164,10 +164,13 @@ impl SessionState {
     }
 
     /// Gives a user variable a literal value; `name` is lower case. False when it can't be
-    /// carried: a name that is not ASCII (names have no character set of their own), or too many
-    /// or too long values. It is then forgotten.
+    /// carried: a name that is not ASCII (names have no character set of their own) or ends with a
+    /// space, or too many or too long values. It is then forgotten.
     pub fn set_user_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let fits = name.is_ascii() && name.len() + value.len() <= USER_VARIABLE_LEN_MAX;
+        // MySQL takes one with spaces behind it for the same.
+        let fits = name.is_ascii()
+            && !name.ends_with(b" ")
+            && name.len() + value.len() <= USER_VARIABLE_LEN_MAX;
         match self.user_place(name) {
             Ok(place) if fits => {
                 if let Some((_, known)) = self.user_variables.get_mut(place) {
