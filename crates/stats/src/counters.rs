@@ -158,6 +158,8 @@ counters! {
             "Times that a connection was given a session's FOUND_ROWS() in place of another session's, before a statement that may ask for it."
         transactions_moved: "trunkline_transactions_moved_total";
             "Transactions that only read and began anew on the writer, as something was said in them that is not proven to read."
+        statements_kept: "trunkline_statements_kept_total";
+            "Statements that a rule, a hint or fast routing names another hostgroup for, and that stay where their session is held, or where its transaction is."
         binlog_dumps: "trunkline_binlog_dumps_total";
             "Times that a replica or another reader of the binary log was given a server connection of its own."
         client_files_bytes: "trunkline_client_file_bytes_total";

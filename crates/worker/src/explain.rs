@@ -26,6 +26,7 @@ use trunkline_topology::{HostgroupId, ServerState, User};
 use crate::{
     ClientId, Worker,
     analysis::digest_settings,
+    kept::has_state,
     split::{Transactions, hinted, hinted_server, split},
 };
 
@@ -248,6 +249,11 @@ impl Worker {
             let reasons: Vec<_> = lease.pins.reasons().map(|reason| reason.name()).collect();
             let (hostgroup, reasons) = (lease.hostgroup, reasons.join(", "));
             rows.push("session", format!("is held on hostgroup {hostgroup}: {reasons}"));
+            if has_state(lease) && hostgroup == session.user.default_hostgroup {
+                let stays = "stays there with what the same servers answer, and with what asks \
+                             for that, whatever rules and hints say";
+                rows.push("session", stays);
+            }
         }
         if session.is_in_transaction() {
             rows.push("session", "is in a transaction: the statement goes where that is");

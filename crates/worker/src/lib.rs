@@ -49,6 +49,7 @@ mod modes;
 mod pace;
 mod proof;
 
+mod kept;
 mod orders;
 mod read_only;
 mod rewrite;

@@ -17,6 +17,7 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Lease, Session},
+    kept::keeping_lease,
     orders::Orders,
     proof::Proven,
     rewrite::Rewritten,
@@ -127,8 +128,11 @@ impl Worker {
             if asking != Asking::Prepare {
                 self.leave_reader(id, &known, own.proof, hostgroup);
             }
-            self.route_decided(id, hostgroup, Some(&known), own.proof.reads)
+            self.route_decided(id, hostgroup, Some(&known), own.proof)
         });
+        let to = hostgroup_of(&route);
+        let is_kept = hostgroup.is_some_and(|named| to.is_some_and(|hostgroup| hostgroup != named));
+        self.stats.counters.statements_kept += u64::from(is_kept);
         // What is held elsewhere, or begins anew on the writer, does not go to that server.
         let server = server.filter(|server| hostgroup_of(&route) == Some(server.hostgroup));
         let proven = match hostgroup_of(&route) {
@@ -230,7 +234,7 @@ impl Worker {
 
     /// Decides for a command without a text: as for one that may write.
     pub(crate) fn route_plain(&mut self, id: ClientId) -> Route {
-        self.route_decided(id, None, None, false)
+        self.route_decided(id, None, None, Proof::NOTHING)
     }
 
     fn route_decided(
@@ -238,8 +242,9 @@ impl Worker {
         id: ClientId,
         decided: Option<HostgroupId>,
         known: Option<&Rc<Known>>,
-        reads: bool,
+        proof: Proof,
     ) -> Route {
+        let reads = proof.reads;
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else {
             return Route::Hostgroup(HostgroupId::default());
@@ -259,7 +264,10 @@ impl Worker {
             return Route::Lease(lease.hostgroup, lease.conn);
         }
         let wanted = match decided {
-            Some(hostgroup) => hostgroup,
+            Some(hostgroup) => match self.keeping_lease(session, hostgroup, known, proof) {
+                Some(lease) => return Route::Lease(lease.hostgroup, lease.conn),
+                None => hostgroup,
+            },
             None => {
                 let group = self.snapshot.writer_group(session.user.default_hostgroup);
                 let readers = group.map(|group| group.reader_hostgroup);
@@ -279,6 +287,22 @@ impl Worker {
             }
             None => Route::Hostgroup(wanted),
         }
+    }
+
+    /// The connection that a statement stays on, whatever rules and hints say.
+    fn keeping_lease<'a>(
+        &self,
+        session: &'a Session,
+        decided: HostgroupId,
+        known: Option<&Rc<Known>>,
+        proof: Proof,
+    ) -> Option<&'a Lease> {
+        if session.leases.is_empty() || session.begins_read_only {
+            return None;
+        }
+        let group = self.group_of(decided);
+        let is_same_group = |hostgroup| self.group_of(hostgroup) == group;
+        keeping_lease(session, decided, (&known?.analysis, proof), is_same_group)
     }
 
     /// The automatic read/write split, for a session that holds no connection.

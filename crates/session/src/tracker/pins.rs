@@ -166,6 +166,11 @@ impl Pins {
         PinReason::ALL.into_iter().filter(|reason| self.has(*reason))
     }
 
+    /// The names of what holds for this reason, as far as they are known.
+    pub fn names(&self, reason: PinReason) -> impl Iterator<Item = &[u8]> {
+        self.named.iter().filter(move |entry| entry.reason == reason).map(|entry| &*entry.name)
+    }
+
     /// Whether anything holds that a reset of the connection does not end.
     pub fn survive_reset(&self) -> bool {
         self.reasons().any(PinReason::survives_reset)
