@@ -449,9 +449,9 @@ impl Step<'_> {
         }
     }
 
-    /// What another variable was before is void behind this one. A limit on joins is the opposite of
-    /// `sql_big_selects`, which servers set along and do not report. Said again, it stands behind
-    /// the limit.
+    /// What another variable was before is void behind this one. A limit on joins is the opposite
+    /// of `sql_big_selects`, which servers set along and do not report. Said again, it stands
+    /// behind the limit.
     fn set_along(&mut self, name: &str, value: &[u8]) {
         for (one, other) in PAIRS {
             let overwritten = match name {
