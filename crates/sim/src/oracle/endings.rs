@@ -353,6 +353,9 @@ impl Look<'_, '_> {
         if words.iter().any(|words| error.message.contains(words)) {
             return has_garbage(self.index, at_us);
         }
+        if error.message.starts_with("LAST_INSERT_ID() is unknown") && self.is_displaced(at_us) {
+            return true;
+        }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
@@ -360,6 +363,15 @@ impl Look<'_, '_> {
         // On its way to a server that nothing of this session has reached.
         let turn_us = self.turn_us().saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
+    }
+
+    /// A fast-forward client's connection may have taken the place of the one at rest that it left
+    /// something on.
+    fn is_displaced(&self, at_us: Micros) -> bool {
+        self.index.sessions().any(|(_, session)| {
+            let has_begun = (self.session.begun_us..at_us).contains(&session.begun_us);
+            has_begun && is_forwarded(self.index, session, at_us)
+        })
     }
 
     /// Somebody interrupted it, or `kills` looks at the answer.
