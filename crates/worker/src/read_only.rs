@@ -51,6 +51,8 @@ impl Worker {
         if !ends && !may_act(analysis, proof) && !may_write_behind(analysis) {
             return;
         }
+        // Of several statements one that comes before the end may fail: then it goes on.
+        let ends = ends && analysis.statements == 1;
         let group = self.snapshot.writer_group(session.user.default_hostgroup);
         let readers = group.map(|group| group.reader_hostgroup);
         let is_left = |lease: &Lease| {
