@@ -201,7 +201,9 @@ async fn names_are_what_they_are(flavour: Flavour) {
 async fn who_sees_less_knows_less(flavour: Flavour) {
     let stage = start(flavour);
     let plain = stage.object("reader", "a.logged", 0).await.expect("an object");
-    assert_eq!((plain.reading, plain.writing), (EMPTY, UNKNOWN));
+    // MariaDB tells that there is a trigger, and not what it does.
+    assert!(plain.writing == UNKNOWN || plain.writing == UNKNOWN | Hidden::GIVES_VALUES);
+    assert_eq!(plain.reading, EMPTY);
     // Without SHOW VIEW a definition is not shown.
     let view = stage.object("reader", "a.v1", 0).await.expect("an object");
     assert_eq!((view.kind, view.reading), (Kind::View, Hidden::OPAQUE));
