@@ -190,7 +190,8 @@ fn a_copy_that_waits_is_dropped_when_its_hostgroup_has_become_another() -> Resul
     one.sql("INSERT INTO t (a) VALUES ('runs')")?;
     one.sql("INSERT INTO t (a) VALUES ('waits')")?;
     let moved = scene.config.replace(&scene.second.address(), &scene.first.address());
-    scene.proxy.reload(&moved)?;
+    let mark = scene.proxy.reload(&moved)?;
+    scene.proxy.wait_log(mark, "in force", SOON)?;
     lock.sql("UNLOCK TABLES")?;
     wait_until("the copy that waited is over", SOON, || {
         let over = scene.counter("mirrors_run")? + scene.counter("mirrors_skipped")?;
