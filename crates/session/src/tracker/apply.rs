@@ -242,8 +242,8 @@ fn can_be_asked(name: &str) -> bool {
 }
 
 /// The name under which the record has a variable that a server calls so. Of two names for one
-/// variable it is the one that all versions know which have either. MariaDB 10.11 and MySQL 9.7 were asked
-/// what their session variables change besides themselves; `limits.md` has what is still open.
+/// variable it is the one that all versions know which have either. MariaDB 10.11 and MySQL 9.7
+/// were asked what their session variables change besides themselves; limits.md has what is open.
 fn own_name(name: &[u8]) -> &[u8] {
     match name {
         b"tx_isolation" => b"transaction_isolation",
