@@ -40,7 +40,7 @@ pub fn metrics_body(report: &Report, digests_max: usize, form: Form) -> Vec<u8> 
     }
 }
 
-/// The same in Prometheus's own text format.
+/// The whole answer of `/metrics` in Prometheus's own text format, with as many digests.
 pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     text::write(&families(report, digests_max))
 }

@@ -319,10 +319,7 @@ impl Worker {
         });
         let ends = self.conns.get(conn_id).is_some_and(|conn| conn.dirt == Some(Dirt::Ends));
         if !is_of_use || ends || self.stopping.is_some() && !self.anyone_waits() {
-            if self.fetch_before_parting(conn_id) {
-                return;
-            }
-            self.discard_idle(conn_id);
+            self.retire_conn(conn_id);
             // Its place under the cap is somebody else's now.
             return if ends {
                 self.pump(hostgroup)
@@ -342,10 +339,7 @@ impl Worker {
             return self.lease(waiter.client, conn_id);
         }
         if self.rests_enough(slot) {
-            if !self.fetch_before_parting(conn_id) {
-                self.discard_idle(conn_id);
-            }
-            return;
+            return self.retire_conn(conn_id);
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;

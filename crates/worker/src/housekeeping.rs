@@ -267,7 +267,7 @@ impl Worker {
             self.retire_idle(id);
         }
         for id in quiet {
-            self.ping(id);
+            self.ping_idle(id);
         }
         self.drop_outdated();
     }
@@ -304,7 +304,7 @@ impl Worker {
     }
 
     /// Keeps an idle connection alive, and notices when it is not.
-    fn ping(&mut self, id: ConnId) {
+    fn ping_idle(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -315,12 +315,18 @@ impl Worker {
         }
         conn.list = ConnState::Resetting;
         self.close_surplus(id);
+        self.ping(id);
+    }
+
+    /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
+    pub(crate) fn ping(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
+        conn.list = ConnState::Resetting;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Resetting);
         }
         self.write_server(id, |out| {

@@ -14,7 +14,6 @@ mod warnings;
 
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
-    codec::frame::put_payload,
     packet::{
         greeting::Flavor,
         track::{Change, Changes},
@@ -40,9 +39,6 @@ use warnings::Warnings;
 
 /// The most bytes of warnings that are kept for a session; the rest of them is lost.
 const WARNINGS_LEN_MAX: usize = 256 * 1024;
-
-/// The code of `COM_PING`.
-const PING: u8 = 0x0E;
 
 /// What is fetched from a connection that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,8 +253,9 @@ impl Worker {
         }
     }
 
-    /// The same before a connection at rest, which is on no list, goes to another account or is
-    /// closed: false where there is nothing to fetch. Else it is offered again when all has come.
+    /// Fetches what a session may yet ask for from a connection at rest, on no list, that is to be
+    /// closed or to go to another account. False where there is nothing to fetch; else the
+    /// connection is offered again when all has come.
     pub(crate) fn fetch_before_parting(&mut self, conn_id: ConnId) -> bool {
         let fetched = self.stats.counters.traces_fetched;
         self.fetch_traces(conn_id, None, false);
@@ -274,18 +271,17 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        conn.list = ConnState::Resetting;
         // What is there still is nobody's.
         conn.last_client = None;
         conn.turn += 1;
-        let relay = conn.own_relay();
-        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
-            slot.enter(ConnState::Resetting);
+        self.ping(conn_id);
+    }
+
+    /// Closes a connection, on no list, when what sessions left there has been fetched.
+    pub(crate) fn retire_conn(&mut self, conn_id: ConnId) {
+        if !self.fetch_before_parting(conn_id) {
+            self.discard_idle(conn_id);
         }
-        self.write_server(conn_id, |out| {
-            put_payload(out, 0, &[PING]);
-        });
     }
 
     /// Closes an idle connection when what sessions left there has been fetched.
@@ -295,8 +291,8 @@ impl Worker {
         };
         let (slot, account) = (conn.slot, conn.account);
         let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
-        if taken && !self.fetch_before_parting(conn_id) {
-            self.discard_idle(conn_id);
+        if taken {
+            self.retire_conn(conn_id);
         }
     }
 

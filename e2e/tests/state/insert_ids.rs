@@ -41,7 +41,11 @@ fn an_id_that_was_lost_with_its_connection_is_refused_until_there_is_another() -
     let test = "an_id_that_was_lost_with_its_connection";
     for flavour in FLAVOURS.into_iter().filter(|flavour| is_available(*flavour, test)) {
         let server = shared_server(flavour)?;
-        let schema = new_schema(server, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY)")?;
+        let schema = new_schema(
+            server,
+            "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY); \
+             CREATE PROCEDURE p(n INT) INSERT INTO t VALUES (n + 100)",
+        )?;
         let proxy = before(server, 1, 2)?;
         let mut one = client(&proxy, &schema)?;
         one.sql("INSERT INTO t VALUES (NULL)")?;
@@ -52,6 +56,7 @@ fn an_id_that_was_lost_with_its_connection_is_refused_until_there_is_another() -
         let told = fails(&mut one, "SELECT LAST_INSERT_ID()", 2013)?;
         ensure!(told.contains("LAST_INSERT_ID() is unknown"), "{flavour:?}: {told}");
         fails(&mut one, "INSERT INTO t VALUES (LAST_INSERT_ID() + 7)", 2013)?;
+        fails(&mut one, "CALL p(LAST_INSERT_ID())", 2013)?;
         // What reads it not runs, and what sets it ends that.
         ensure!(text(&mut one, "SELECT COUNT(*) FROM t")? == "1");
         one.sql("INSERT INTO t VALUES (NULL)")?;

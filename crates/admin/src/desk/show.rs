@@ -122,7 +122,7 @@ impl Desk {
         self.query_as(Access::Internal, sql).await
     }
 
-    /// The same where the text holds a part that a user wrote: nobody reads more by it.
+    /// Runs a query of which a user wrote a part, with that user's access: nobody reads more by it.
     async fn query_as(&self, access: Access, sql: String) -> Result<Reply, Refused> {
         let answer = self
             .with_store(move |store| store.run(&sql, &[], access).map_err(Refused::from))

@@ -70,7 +70,8 @@ pub fn start(start: Start<'_>) -> Result<Started, StartError> {
     run(store, &start, warnings)
 }
 
-/// The same for an empty database only, such as that of an import.
+/// Opens the store and makes its configuration the one that runs, for an empty database only, such
+/// as that of an import.
 ///
 /// # Errors
 /// As [`start()`], and when a configuration has begun there.
@@ -154,7 +155,7 @@ pub(super) fn show_running(store: &mut Store) -> Result<(), trunkline_store::Sql
     Ok(())
 }
 
-/// The same with a store of its own, for tests.
+/// Starts with a store of the test's own, without opening one.
 #[cfg(test)]
 pub(super) fn in_memory(
     store: Store,

@@ -325,7 +325,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.put_as(1, reply, form, STATUS);
     }
 
-    /// The same with its first packet's number and its status; the number that comes next.
+    /// Appends an answer whose first packet has this number, with this status; gives the number of
+    /// the packet that comes next.
     fn put_as(&mut self, seq: u8, reply: Reply, form: Form, status: u16) -> u8 {
         let out = &mut self.wire.out;
         match reply {

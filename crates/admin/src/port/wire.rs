@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         done
     }
 
-    /// The same for bytes that have come already.
+    /// Decrypts bytes that came before the connection was encrypted for us, as if read just now.
     async fn decrypt(&mut self, early: &mut [u8]) -> Result<(), End> {
         if early.is_empty() {
             return Ok(());

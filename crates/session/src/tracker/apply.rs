@@ -419,6 +419,7 @@ impl Step<'_> {
             self.trackers_set.get_or_insert_default();
             return;
         }
+        self.void_pair(name);
         match value {
             Value::Literal(_) if name == FLAG_LIST => self.unsaid(name),
             // One of these changes another, which the same text may have set before.
@@ -449,19 +450,20 @@ impl Step<'_> {
         }
     }
 
-    /// What another variable was before is void behind this one. A limit on joins is the opposite
-    /// of `sql_big_selects`, which servers set along and do not report. Said again, it stands
-    /// behind the limit.
-    fn set_along(&mut self, name: &str, value: &[u8]) {
+    /// What the session said before of the other variable of a pair is void behind this one.
+    fn void_pair(&mut self, name: &str) {
         for (one, other) in PAIRS {
-            let overwritten = match name {
-                _ if name == one => other,
-                _ if name == other => one,
-                _ => continue,
-            };
-            self.state.unset_variable(overwritten);
-            self.said.push(overwritten.to_owned());
+            if name == one {
+                self.state.unset_variable(other);
+            } else if name == other {
+                self.state.unset_variable(one);
+            }
         }
+    }
+
+    /// A limit on joins is the opposite of `sql_big_selects`, which servers set along and do not
+    /// report. Said again, it stands behind the limit.
+    fn set_along(&mut self, name: &str, value: &[u8]) {
         if name != "max_join_size" {
             return;
         }

@@ -155,12 +155,11 @@ impl Worker {
         let Some(session) = session.filter(|session| !session.past.knows_insert_id()) else {
             return Settled::GoesOn;
         };
-        let depends = statement.known.as_ref().map(|known| known.analysis.depends);
-        let reads = depends.is_some_and(|depends| depends.contains(Depends::LAST_INSERT_ID));
+        let names_it = names_insert_id(statement);
         // What is to have an id may leave the one that was there.
         let kind = statement.known.as_ref().map(|known| known.analysis.kind);
-        let runs_code = runs_code(statement) || kind.is_some_and(gives_values);
-        if !(reads || runs_code) || session.past.awaits_insert_id.is_some() {
+        let may_read = names_it || runs_code(statement) || kind.is_some_and(gives_values);
+        if !may_read || session.past.awaits_insert_id.is_some() {
             return Settled::GoesOn;
         }
         let left = session.insert_conn;
@@ -170,7 +169,7 @@ impl Worker {
         });
         let Some((conn, (conn_id, _))) = own.zip(left) else {
             // What may read it by code of its own is not kept from running for that.
-            return if runs_code { Settled::GoesOn } else { Settled::Lost };
+            return if names_it { Settled::Lost } else { Settled::GoesOn };
         };
         let goes_there = match route {
             Route::Lease(_, lease) => *lease == conn_id,
@@ -190,23 +189,20 @@ impl Worker {
         Settled::Waits
     }
 
-    /// A statement that reads an id which nobody knows any more.
+    /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
     pub(super) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
         self.buffers.give(statement.frames);
         self.answer_error(id, 2013, b"HY000", INSERT_ID_LOST);
     }
 
-    /// The same for one that has a connection already: the other one was lost meanwhile.
+    /// Refuses a statement that has a connection already, if it reads an id which was lost with
+    /// another one meanwhile. True when it has.
     pub(crate) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;
         };
-        let reads = statement
-            .known
-            .as_ref()
-            .is_some_and(|known| known.analysis.depends.contains(Depends::LAST_INSERT_ID));
-        if !reads || runs_code(statement) || session.past.knows_insert_id() {
+        if !names_insert_id(statement) || session.past.knows_insert_id() {
             return false;
         }
         self.fail_statement(id, 2013, b"HY000", INSERT_ID_LOST);
@@ -229,6 +225,12 @@ impl Worker {
         self.set_stage(id, Stage::Synchronising(conn_id));
         true
     }
+}
+
+/// Whether a statement's own text reads the last insert id.
+fn names_insert_id(statement: &Statement) -> bool {
+    let depends = statement.known.as_ref().map(|known| known.analysis.depends);
+    depends.is_some_and(|depends| depends.contains(Depends::LAST_INSERT_ID))
 }
 
 /// Whether statements of this kind generate ids.
