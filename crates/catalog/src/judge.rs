@@ -129,7 +129,7 @@ fn judge_select(text: &[u8], modes: &Modes) -> Verdict {
         || !analysis.depends.is_empty() && !sets_or_locks(text, modes);
     match is_read {
         true => verdict_of(hidden, &analysis),
-        false => Verdict::unknown(),
+        false => Verdict { hidden: opaque(&analysis), uses: Vec::new() },
     }
 }
 
@@ -173,7 +173,7 @@ fn hidden_of(analysis: &Analysis) -> Hidden {
         && analysis.set_for_statement.is_empty()
         && analysis.transaction == TransactionEffect::None;
     if !is_seen || analysis.depends.contains(Depends::UNKNOWN_FUNCTION) {
-        return Hidden::OPAQUE;
+        return opaque(analysis);
     }
     let mut hidden = Hidden::empty();
     if !analysis.depends.is_empty() {
@@ -181,6 +181,19 @@ fn hidden_of(analysis: &Analysis) -> Hidden {
     }
     if analysis.varies {
         hidden.insert(Hidden::VARIES);
+    }
+    hidden
+}
+
+/// What may happen in a text that is not understood, with what is known of it all the same: that it
+/// takes a lock, or reads the session.
+fn opaque(analysis: &Analysis) -> Hidden {
+    let mut hidden = Hidden::OPAQUE;
+    if !analysis.effects.is_empty() {
+        hidden.insert(Hidden::WRITES);
+    }
+    if ![Depends::empty(), Depends::UNKNOWN_FUNCTION].contains(&analysis.depends) {
+        hidden.insert(Hidden::READS_SESSION);
     }
     hidden
 }

@@ -51,7 +51,7 @@ impl Object {
 pub struct Hidden(u8);
 
 impl Hidden {
-    /// It changes data.
+    /// It changes data, or takes a lock by name.
     pub const WRITES: Self = Self(1);
     /// It may leave something in the session that `COM_RESET_CONNECTION` takes back: user
     /// variables, system variables, locks, temporary tables.

@@ -99,16 +99,18 @@ fn views_as_servers_render_them_are_judged_and_their_tables_found() {
 #[test]
 fn views_that_look_at_their_session_say_so() {
     let session = Hidden::READS_SESSION | Hidden::VARIES;
+    let acts = Hidden::OPAQUE | Hidden::WRITES;
     for (text, expected) in [
         ("select `a`.`t`.`id` AS `id` from `a`.`t` where `a`.`t`.`id` = last_insert_id()", session),
         ("select connection_id() AS `c`", session),
         ("select found_rows() AS `c`", session),
         ("select now() AS `n` from `a`.`t`", Hidden::VARIES),
         ("select user() AS `n` from `a`.`t`", Hidden::VARIES),
-        ("select last_insert_id(5) AS `c`", Hidden::OPAQUE),
-        ("select get_lock('a',1) AS `c`", Hidden::OPAQUE),
-        ("select nextval(`a`.`s`) AS `c` from `a`.`t`", Hidden::OPAQUE),
+        ("select last_insert_id(5) AS `c`", acts | Hidden::READS_SESSION),
+        ("select get_lock('a',1) AS `c`", acts),
+        ("select nextval(`a`.`s`) AS `c` from `a`.`t`", acts),
         ("select `b`.`f`(1) AS `c`", Hidden::OPAQUE),
+        ("select `b`.`f`(1),@`x` AS `c`", Hidden::OPAQUE | Hidden::READS_SESSION),
         ("select sleep(1) AS `c`", Hidden::OPAQUE),
         ("select 1 AS `c` from `a`.`t` for update", Hidden::OPAQUE),
         ("select last_insert_id() AS `c` from `a`.`t` for update", Hidden::OPAQUE),
@@ -141,7 +143,7 @@ fn what_columns_compute_is_judged() {
         ("lastval(`a`.`s`)", MARIADB, Hidden::READS_SESSION),
         ("setval(`a`.`s`,100)", MARIADB, moves),
         ("@`x`", MARIADB, Hidden::READS_SESSION),
-        ("@`y`:=3", MARIADB, Hidden::OPAQUE),
+        ("@`y`:=3", MARIADB, Hidden::OPAQUE | Hidden::WRITES),
         ("`f`(1)", MARIADB, Hidden::OPAQUE),
         ("(select 1 from `a`.`t`)", MARIADB, Hidden::OPAQUE),
     ] {

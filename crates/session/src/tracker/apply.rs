@@ -253,6 +253,7 @@ fn own_name(name: &[u8]) -> &[u8] {
         b"log_slow_query" => b"slow_query_log",
         b"log_slow_query_time" => b"long_query_time",
         b"log_slow_min_examined_row_limit" => b"min_examined_row_limit",
+        b"alter_algorithm" => b"old_alter_table",
         b"pseudo_replica_mode" => b"pseudo_slave_mode",
         name => name,
     }
