@@ -26,6 +26,7 @@ mod stage;
 
 mod balance;
 mod concurrency;
+mod exchanged;
 mod failover;
 mod guards;
 mod hidden;

@@ -43,7 +43,7 @@ const ASSIGNED: (&str, &str) = ("SELECT @mine", "x");
 const NOT_ASSIGNED: (&str, &str) = ("SELECT @mine", "NULL");
 const DDL: (&str, &str) = ("ALTER TABLE t COMMENT 'changed'", "done");
 
-pub const TIES: [Tie; 28] = [
+pub const TIES: [Tie; 29] = [
     Tie {
         reasons: &["temporary_table"],
         begin: &["CREATE TEMPORARY TABLE mine (a INT)"],
@@ -257,6 +257,14 @@ pub const TIES: [Tie; 28] = [
         shown: ("SELECT @@pseudo_thread_id", "5"),
         left: ("SELECT @@pseudo_thread_id = CONNECTION_ID()", "1"),
         only: MYSQL,
+        ..NOTHING
+    },
+    Tie {
+        reasons: &["unknown_variable"],
+        begin: &["SET old_mode = 'NO_PROGRESS_INFO'", "SET old = 1"],
+        shown: ("SELECT @@old_mode LIKE '%NO_PROGRESS_INFO%'", "1"),
+        left: ("SELECT @@old_mode LIKE '%NO_PROGRESS_INFO%'", "0"),
+        only: MARIADB,
         ..NOTHING
     },
     Tie {

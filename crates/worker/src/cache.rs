@@ -6,10 +6,14 @@
 //! left nothing behind ([`Worker::stored`]). A hit takes no lease and touches no server.
 //! `docs/decisions/0019`.
 
-use std::sync::Arc;
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use trunkline_cache::{Begun, Cache, Reply, Ticket, Waiter};
 use trunkline_catalog::{Hidden, Proof};
+use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::{
@@ -38,6 +42,14 @@ use crate::{
 };
 
 mod shared;
+
+/// Which servers a hostgroup has.
+fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    let servers = snapshot.hostgroup(hostgroup).into_iter().flat_map(|group| &group.servers);
+    servers.for_each(|server| server.key.address.hash(&mut hasher));
+    hasher.finish()
+}
 
 /// A longer command is not cached, bytes.
 const COMMAND_LEN_MAX: usize = 64 * 1024;
@@ -463,6 +475,9 @@ impl Worker {
             return None;
         }
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
+        // A reload may give a hostgroup other servers, and a user another account on them.
+        key.extend_from_slice(&servers_hash(&self.snapshot, *hostgroup).to_le_bytes());
+        put(key, self.accounts.key(session.account)?.server_user().as_bytes());
         put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());

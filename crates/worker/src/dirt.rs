@@ -102,6 +102,7 @@ fn ends_with_reset(effect: &Effect) -> bool {
             | Effect::HandlerOpen(_)
             | Effect::HandlerClose(_)
             | Effect::SchemaDefined
+            | Effect::AccountsDefined
     )
 }
 

@@ -14,7 +14,7 @@ use trunkline_protocol::{
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, Schema, SessionState, Sync, difference};
+use trunkline_session::tracker::{Difference, PinReason, Schema, SessionState, Sync, difference};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 use trunkline_topology::RefusalCause;
 
@@ -76,6 +76,9 @@ impl Worker {
         }
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
+        }
+        if self.is_held_by_removed(id, conn_id) {
+            return self.leave_removed(id, conn_id);
         }
         let is_dirty = self.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
         if is_dirty && self.logs_in_again(id, conn_id) {
@@ -240,6 +243,30 @@ impl Worker {
                 || self.accepted_sets.contains(&(conn.slot, proof)) && is_for_all()
         });
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
+    }
+
+    /// Whether a session that is in no transaction is held on a server which a reload has taken
+    /// out of its hostgroup: it may be another one's replica by now.
+    fn is_held_by_removed(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
+        if !slot.is_some_and(|slot| slot.removed) {
+            return false;
+        }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| {
+            let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
+            !session.is_in_transaction()
+                && lease.is_some_and(|lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa))
+        })
+    }
+
+    /// What is held there is lost, as with its connection; a statement that saw nothing of it goes
+    /// elsewhere.
+    fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
+            statement.stage = Stage::Synchronising(conn_id);
+        }
+        self.lose_conn(conn_id, REMOVED);
     }
 
     /// Appends what brings a connection to `state`.
@@ -484,6 +511,7 @@ impl Worker {
 }
 
 /// What a client is told when the connection that ran its statement has gone.
+const REMOVED: &str = "its server was taken out of the hostgroup by a reload";
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 /// What a statement reads of its session's past, beyond the state that is tracked.

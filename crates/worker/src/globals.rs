@@ -1,7 +1,8 @@
-//! Defaults that sessions begin with, and `SET GLOBAL`.
+//! Defaults that sessions begin with: `SET GLOBAL`, default roles, rights.
 //!
-//! A server connection has the defaults that held when it was opened or reset. A session that logs
-//! in behind a `SET GLOBAL` gets the new ones from a server; so the connections to that server that
+//! A server connection has the defaults that held when it was opened or reset, and the rights on
+//! its schema that held when that was chosen. A session that logs in behind a `SET GLOBAL`, a
+//! `SET DEFAULT ROLE`, a `GRANT` or a `REVOKE` gets the new ones from a server; so the connections to that server that
 //! are open by then are closed when they are idle, on all workers before any login goes on.
 //! (Sessions that logged in before keep the old ones directly; here they meet the new ones on their
 //! next connection.)
@@ -54,11 +55,14 @@ fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignment> {
     })
 }
 
-fn sets_isolation(analysis: &Analysis) -> bool {
-    analysis.effects.iter().any(|effect| {
-        matches!(effect, Effect::SetTransaction(setting)
-            if setting.scope == TransactionScope::Global)
-    })
+/// Whether sessions that begin behind a text may have other values, roles or rights.
+fn sets_defaults(analysis: &Analysis) -> bool {
+    let sets = |effect: &Effect| match effect {
+        Effect::AccountsDefined => true,
+        Effect::SetTransaction(setting) => setting.scope == TransactionScope::Global,
+        _ => false,
+    };
+    set_globals(analysis).next().is_some() || analysis.effects.iter().any(sets)
 }
 
 /// What a text sets autocommit to for new sessions, as far as it is a literal.
@@ -83,7 +87,7 @@ impl Worker {
     /// A server has run a text that may set defaults of new sessions. `has_failed`: it answered
     /// with an error, so that what a single statement says does not hold.
     pub(crate) fn learn_globals(&mut self, conn_id: ConnId, analysis: &Analysis, has_failed: bool) {
-        if set_globals(analysis).next().is_none() && !sets_isolation(analysis) {
+        if !sets_defaults(analysis) {
             return;
         }
         let Some((slot, hostgroup)) =
@@ -150,11 +154,12 @@ mod tests {
     fn what_new_sessions_begin_with_is_told_from_what_servers_have() {
         let sets = |text: &str| {
             let analysis = analyse(text.as_bytes(), &Modes::default());
-            set_globals(&analysis).count() > 0 || sets_isolation(&analysis)
+            sets_defaults(&analysis)
         };
         assert!(sets("SET GLOBAL sql_mode = ''"));
         assert!(sets("SET @a = 1, @@GLOBAL.time_zone = '+01:00'"));
         assert!(sets("SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE"));
+        assert!(sets("SELECT 1; ALTER USER a@b DEFAULT ROLE NONE"));
         assert!(!sets("SET GLOBAL max_connections = 5"));
         assert!(!sets("SET sql_mode = ''"));
     }

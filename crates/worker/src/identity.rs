@@ -7,7 +7,7 @@ use trunkline_pool::{AccountId, ConnId, SlotId};
 use trunkline_session::Credential;
 use trunkline_topology::{BackendAccount, Password, User};
 
-use crate::{Worker, client::Session};
+use crate::{Worker, client::Session, conn::AccountKey};
 
 /// A password refused so lately counts as refused still, ms.
 const REFUSED_MS: u64 = 10_000;
@@ -87,6 +87,17 @@ impl Worker {
         let today = self.snapshot.today(&session.user);
         let users = today.into_iter().chain([&session.user]);
         users.filter_map(|user| user.backend.as_ref()).find(|backend| backend.user == name)
+    }
+
+    /// The credential with which an account logs in where no connection of the pool is meant.
+    pub(crate) fn credential_of(&self, session: &Session, key: &AccountKey) -> Credential {
+        let backend = key.backend.as_ref().and_then(|name| self.backend_of(session, name));
+        match backend {
+            Some(backend) => {
+                Credential { clear: Some(backend.password.clone()), ..Credential::default() }
+            }
+            None => (*session.credential).clone(),
+        }
     }
 
     /// Name and credential of an account for its session.

@@ -352,7 +352,7 @@ impl Worker {
             group,
             names: first,
             user: key.server_user().to_owned(),
-            credential: (*session.credential).clone(),
+            credential: self.credential_of(session, key),
             asked_ms: now_ms,
         };
         self.act(Action::AskCatalog(Box::new(ask)));

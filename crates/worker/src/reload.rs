@@ -24,6 +24,7 @@ impl Worker {
         let snapshot = Arc::clone(&self.snapshot);
         self.shared.retain_users(|key| snapshot.has_key(key));
         self.resize_cache();
+        self.apply_users();
         self.apply_servers();
         self.last_failures.clear();
         self.stats.counters.snapshots_applied += 1;
@@ -31,6 +32,19 @@ impl Worker {
             for id in self.clients.keys_where(|client| client.session.is_some()) {
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 session.into_iter().for_each(|session| session.leases.clear());
+            }
+        }
+    }
+
+    /// Sessions go where their users go now. Whose account on the servers has changed keeps what it
+    /// logged in with.
+    fn apply_users(&mut self) {
+        for id in self.clients.keys_where(|client| client.session.is_some()) {
+            let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+            let Some(session) = session else { continue };
+            let Some(today) = self.snapshot.today(&session.user) else { continue };
+            if !Arc::ptr_eq(today, &session.user) && today.backend == session.user.backend {
+                session.user = Arc::clone(today);
             }
         }
     }

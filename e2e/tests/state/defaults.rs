@@ -1,9 +1,9 @@
-//! Defaults that a client has set for new sessions reach those that log in behind it.
+//! Defaults and rights that a client has set for new sessions reach those that log in behind it.
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Options, Server, Trunkline};
+use trunkline_testkit::{Flavour, Options, Server, Trunkline};
 
-use crate::stage::{FLAVOURS, client, is_available, one_server, start, text};
+use crate::stage::{FLAVOURS, USER, client, fails, is_available, one_server, start, text};
 
 /// What is set, what asks for it, and its answer behind that.
 const DEFAULTS: [(&str, &str, &str); 5] = [
@@ -17,7 +17,7 @@ const DEFAULTS: [(&str, &str, &str); 5] = [
 fn check(server: &Server) -> Result<()> {
     server.sql(&format!(
         "GRANT ALL ON *.* TO {}@'%'; CREATE DATABASE here; CREATE TABLE here.t (a INT)",
-        crate::stage::USER
+        USER
     ))?;
     let proxy = Trunkline::start(&one_server(server, 2, 10))?;
     let mut setter = client(&proxy, "here")?;
@@ -49,6 +49,66 @@ fn issue_16_a_new_session_begins_with_the_defaults_of_now() -> Result<()> {
     for flavour in FLAVOURS {
         if is_available(flavour, "issue_16_a_new_session_begins_with_the_defaults_of_now") {
             check(&start(flavour, Options::default())?).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Connections of both workers rest in this schema.
+fn rest(proxy: &Trunkline, schema: &str) -> Result<()> {
+    for _ in 0..6 {
+        client(proxy, schema)?.sql("SELECT COUNT(*) FROM t")?;
+    }
+    Ok(())
+}
+
+/// Servers apply default roles at the login, and rights on a schema when it is chosen.
+fn check_accounts(server: &Server) -> Result<()> {
+    server.sql(&format!(
+        "REVOKE ALL PRIVILEGES, GRANT OPTION FROM {USER}@'%'; GRANT CREATE USER ON *.* TO {USER}@'%'"
+    ))?;
+    for schema in ["here", "there"] {
+        server.sql(&format!(
+            "CREATE DATABASE {schema}; CREATE TABLE {schema}.t (a INT);
+             GRANT ALL ON {schema}.* TO {USER}@'%' WITH GRANT OPTION"
+        ))?;
+    }
+    server.sql(&format!("CREATE ROLE accountant; GRANT accountant TO {USER}@'%'"))?;
+    let proxy = Trunkline::start(&one_server(server, 2, 10))?;
+    let forms = match server.flavour() {
+        Flavour::MariaDb => vec![
+            ("SET DEFAULT ROLE accountant".to_owned(), true),
+            ("SET DEFAULT ROLE NONE".to_owned(), false),
+        ],
+        Flavour::MySql => vec![
+            (format!("SET DEFAULT ROLE accountant TO {USER}@'%'"), true),
+            (format!("SELECT 1; ALTER USER {USER}@'%' DEFAULT ROLE NONE"), false),
+            (format!("ALTER USER {USER}@'%' DEFAULT ROLE ALL"), true),
+            (format!("SET DEFAULT ROLE NONE TO {USER}@'%'"), false),
+        ],
+    };
+    for (set, is_given) in forms {
+        rest(&proxy, "here")?;
+        client(&proxy, "here")?.sql(&set)?;
+        for _ in 0..6 {
+            let found = text(&mut client(&proxy, "here")?, "SELECT CURRENT_ROLE()")?;
+            ensure!(found.contains("accountant") == is_given, "{set}: {found}");
+        }
+    }
+    rest(&proxy, "there")?;
+    client(&proxy, "here")?.sql(&format!("REVOKE SELECT ON there.* FROM {USER}@'%'"))?;
+    for _ in 0..6 {
+        fails(&mut client(&proxy, "there")?, "SELECT COUNT(*) FROM t", 1142)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn issue_16_a_new_session_begins_with_the_roles_and_rights_of_now() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "issue_16_a_new_session_begins_with_the_roles_and_rights_of_now") {
+            let server = start(flavour, Options::default())?;
+            check_accounts(&server).with_context(|| format!("{flavour:?}"))?;
         }
     }
     Ok(())

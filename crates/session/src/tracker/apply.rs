@@ -265,6 +265,15 @@ const PAIRS: [(&str, &str); 2] = [
     ("character_set_database", "collation_database"),
 ];
 
+/// MariaDB's variables of which one sets a part of another, without a report. What both have
+/// come to can't be said again by setting one behind the other.
+const OVERLAPS: [&[&str]; 4] = [
+    &["wsrep_sync_wait", "wsrep_causal_reads"],
+    &["old_mode", "old"],
+    &["log_slow_filter", "log_queries_not_using_indexes"],
+    &["log_slow_disabled_statements", "log_slow_admin_statements", "log_slow_slave_statements"],
+];
+
 impl Step<'_> {
     fn effect(&mut self, effect: &Effect) {
         let pins = &mut *self.pins;
@@ -323,6 +332,7 @@ impl Step<'_> {
             | Effect::DropTable { .. }
             | Effect::ExecuteStatement(_)
             | Effect::SchemaDefined
+            | Effect::AccountsDefined
             | Effect::SetPassword
             | Effect::Savepoint
             | Effect::SequenceAdvanced
@@ -421,6 +431,7 @@ impl Step<'_> {
             return;
         }
         self.void_pair(name);
+        self.hold_overlap(name);
         match value {
             Value::Literal(_) if name == FLAG_LIST => self.unsaid(name),
             // One of these changes another, which the same text may have set before.
@@ -438,11 +449,6 @@ impl Step<'_> {
             {
                 self.unsaid(name);
             }
-            // Not what the session's `SET NAMES` gave, but what the server has for everybody.
-            Value::Default if CHARSET_VARIABLES.contains(&name) => {
-                self.state.set_variable(name, b"DEFAULT");
-                self.said.push(name.to_owned());
-            }
             Value::Default => {
                 self.state.unset_variable(name);
                 self.said.push(name.to_owned());
@@ -459,6 +465,15 @@ impl Step<'_> {
             } else if name == other {
                 self.state.unset_variable(one);
             }
+        }
+    }
+
+    /// A session that has set a part of this variable by another one keeps its connection.
+    fn hold_overlap(&mut self, name: &str) {
+        let is_set = |other: &&str| *other != name && self.state.variable(other).is_some();
+        let mut groups = OVERLAPS.iter().filter(|group| group.contains(&name));
+        if groups.any(|group| group.iter().any(is_set)) {
+            self.pins.pin(PinReason::UnknownVariable);
         }
     }
 
@@ -574,6 +589,7 @@ impl Step<'_> {
         let is_known = self.said.iter().any(|said| said == name)
             || self.state.variable(name).is_none() && is_initial(&self.state, name, value);
         if !is_known {
+            self.hold_overlap(name);
             self.state.set_variable(name, &value_text(name, value));
             self.told.push(name.to_owned());
         }

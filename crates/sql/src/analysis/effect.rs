@@ -73,6 +73,9 @@ pub enum Effect {
     /// `CREATE DATABASE` or `ALTER DATABASE`: connections keep a schema's defaults as they were
     /// when they chose it.
     SchemaDefined,
+    /// Rights, roles or accounts change: servers apply default roles at the login, and rights on a
+    /// schema when it is chosen.
+    AccountsDefined,
     /// `SET PASSWORD …`.
     SetPassword,
     /// A `SET` that was not understood.
@@ -152,6 +155,7 @@ impl Effect {
             | Self::SetResourceGroup
             | Self::BackupLock(_)
             | Self::SchemaDefined
+            | Self::AccountsDefined
             | Self::SetPassword
             | Self::SetUnparsable
             | Self::Savepoint

@@ -73,6 +73,7 @@ fn line(effect: &Effect) -> String {
         Effect::BackupLock(lock) => format!("a backup lock is held ({})", lock.name()),
         Effect::BackupUnlock(lock) => format!("a backup lock is released ({})", lock.name()),
         Effect::SchemaDefined => "a schema has other defaults".to_owned(),
+        Effect::AccountsDefined => "rights or accounts change".to_owned(),
         Effect::SetPassword => "a password is set".to_owned(),
         Effect::SetUnparsable => "a SET that is not understood".to_owned(),
         Effect::Savepoint => "a savepoint".to_owned(),

@@ -110,6 +110,7 @@ impl Step<'_> {
             Effect::Xa(_) | Effect::OtherSession(_) => self.pins.pin(PinReason::Other),
             Effect::LastInsertIdAssigned
             | Effect::SchemaDefined
+            | Effect::AccountsDefined
             | Effect::SetPassword
             | Effect::Kill { .. }
             | Effect::Transaction(_) => {}

@@ -17,11 +17,12 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         b"DROP" => drop_object(cursor, effects),
         b"RENAME" => match cursor.keyword().as_bytes() {
             b"TABLE" | b"TABLES" => Head::committing(StatementKind::RenameTable),
+            b"USER" => accounts(StatementKind::Unknown, effects),
             _ => Head::quiet(StatementKind::Unknown),
         },
         b"TRUNCATE" => Head::committing(StatementKind::TruncateTable),
-        b"GRANT" => Head::quiet(StatementKind::Grant),
-        b"REVOKE" => Head::quiet(StatementKind::Revoke),
+        b"GRANT" => accounts(StatementKind::Grant, effects),
+        b"REVOKE" => accounts(StatementKind::Revoke, effects),
         b"OPTIMIZE" => Head::committing(StatementKind::Optimize),
         b"REPAIR" | b"CHECK" | b"CACHE" | b"IMPORT" => Head::committing(StatementKind::Unknown),
         b"PURGE" => Head::evaluating(StatementKind::Purge),
@@ -35,6 +36,11 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         _ => return None,
     };
     Some(head)
+}
+
+fn accounts(kind: StatementKind, effects: &mut Effects) -> Head {
+    effects.push(Effect::AccountsDefined);
+    Head::quiet(kind)
 }
 
 /// Skips the words between `CREATE` or `ALTER` and the kind of object, an account name among them.
@@ -95,7 +101,8 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
             Head::committing(StatementKind::CreateDatabase)
         }
         b"INDEX" => Head::committing(StatementKind::CreateIndex),
-        b"USER" => Head::quiet(StatementKind::CreateUser),
+        b"USER" => accounts(StatementKind::CreateUser, effects),
+        b"ROLE" => accounts(StatementKind::Unknown, effects),
         _ if is_temporary => {
             effects.push(Effect::OtherSession("temporary object of an unknown kind"));
             Head::default()
@@ -131,6 +138,7 @@ fn alter(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
             effects.push(Effect::SchemaDefined);
             Head::quiet(StatementKind::Unknown)
         }
+        b"USER" => accounts(StatementKind::Unknown, effects),
         _ => Head::quiet(StatementKind::Unknown),
     }
 }
@@ -159,7 +167,8 @@ fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
         b"INDEX" => Head::committing(StatementKind::DropIndex),
         b"TRIGGER" => Head::committing(StatementKind::DropTrigger),
         b"VIEW" => Head::committing(StatementKind::DropView),
-        b"USER" => Head::quiet(StatementKind::DropUser),
+        b"USER" => accounts(StatementKind::DropUser, effects),
+        b"ROLE" => accounts(StatementKind::Unknown, effects),
         _ => Head::quiet(StatementKind::Unknown),
     }
 }

@@ -43,6 +43,9 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         b"LOCK" => lock(StatementKind::LockTable, Effect::LockTables, cursor, effects),
         b"UNLOCK" => lock(StatementKind::UnlockTables, Effect::UnlockTables, cursor, effects),
         b"FLUSH" => {
+            if cursor.clone().any(|token| token.is_word(b"PRIVILEGES")) {
+                effects.push(Effect::AccountsDefined);
+            }
             if is_locking_flush(cursor) {
                 effects.push(Effect::FlushWithReadLock);
             }
@@ -209,7 +212,10 @@ pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Effects) -> Head {
             effects.push(Effect::SetPassword);
             return Head::quiet(StatementKind::Set);
         }
-        [Assignment::DefaultRole] => return Head::quiet(StatementKind::Set),
+        [Assignment::DefaultRole] => {
+            effects.push(Effect::AccountsDefined);
+            return Head::quiet(StatementKind::Set);
+        }
         [Assignment::Role] => {
             effects.push(Effect::SetRole);
             head.body = Body::Quiet;

@@ -1,0 +1,77 @@
+//! Servers that change places by a reload: what is written to whom by sessions that were there.
+
+use anyhow::{Result, ensure};
+use trunkline_testkit::{Flavour, Options, Server, Trunkline, wait_until};
+
+use crate::stage::{PASSWORD, SOON, USER, client, fails, is_available, start, text};
+
+/// Hostgroups 10 and 20, the user's own one, and a rule that caches.
+fn config(ten: &Server, twenty: &Server, own: u32) -> String {
+    format!(
+        "workers = 1\n[[server]]\nhostgroup = 10\naddress = \"{}\"\n\
+         [[server]]\nhostgroup = 20\naddress = \"{}\"\n\
+         [[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = {own}\n\
+         [[rule]]\nid = 1\nmatch_digest = \"FROM cached\"\ncache_ttl = 600000\napply = true\n",
+        ten.address(),
+        twenty.address(),
+    )
+}
+
+fn rows(server: &Server) -> Result<Option<String>> {
+    server.value("SELECT COALESCE(GROUP_CONCAT(a ORDER BY a), '') FROM here.t")
+}
+
+fn check(one: &Server, other: &Server) -> Result<()> {
+    for (server, name) in [(one, "one"), (other, "other")] {
+        server.sql(&format!(
+            "CREATE DATABASE here; CREATE TABLE here.t (a INT);
+             CREATE TABLE here.cached AS SELECT '{name}' AS name"
+        ))?;
+    }
+    let proxy = Trunkline::start(&config(one, other, 10))?;
+    let (mut plain, mut held, mut begun) =
+        (client(&proxy, "here")?, client(&proxy, "here")?, client(&proxy, "here")?);
+    let cached = "SELECT name FROM cached";
+    wait_until("the answer is cached", SOON, || {
+        ensure!(text(&mut plain, cached)? == "one");
+        let status = crate::stage::status(&proxy)?;
+        let hits = status.pointer("/rule_hits/1").and_then(serde_json::Value::as_u64);
+        Ok((hits >= Some(3)).then_some(()))
+    })?;
+    held.sql("SET @count = (SELECT COUNT(*) FROM t)")?;
+    begun.sql("BEGIN")?;
+    begun.sql("INSERT INTO t VALUES (1)")?;
+
+    proxy.reload(&config(other, one, 10))?;
+    let port = other.port().to_string();
+    wait_until("the servers have changed places", SOON, || {
+        Ok((text(&mut plain, "SELECT @@port")? == port).then_some(()))
+    })?;
+    plain.sql("INSERT INTO t VALUES (2)")?;
+    let told = fails(&mut held, "INSERT INTO t VALUES (3)", 2013)?;
+    ensure!(told.contains("user_variable") && told.contains("reload"), "{told}");
+    begun.sql("INSERT INTO t VALUES (4)")?;
+    begun.sql("COMMIT")?;
+    begun.sql("INSERT INTO t VALUES (5)")?;
+    ensure!(rows(one)?.as_deref() == Some("1,4"), "{:?}", rows(one)?);
+    ensure!(rows(other)?.as_deref() == Some("2,5"), "{:?}", rows(other)?);
+    ensure!(text(&mut plain, cached)? == "other", "what the former server answered");
+
+    proxy.reload(&config(other, one, 20))?;
+    let port = one.port().to_string();
+    wait_until("the user has another hostgroup", SOON, || {
+        Ok((text(&mut plain, "SELECT @@port")? == port).then_some(()))
+    })?;
+    plain.sql("INSERT INTO t VALUES (6)")?;
+    ensure!(rows(one)?.as_deref() == Some("1,4,6"), "{:?}", rows(one)?);
+    Ok(())
+}
+
+#[test]
+fn issue_16_sessions_write_to_the_servers_of_now() -> Result<()> {
+    let flavour = Flavour::MariaDb;
+    if !is_available(flavour, "issue_16_sessions_write_to_the_servers_of_now") {
+        return Ok(());
+    }
+    check(&start(flavour, Options::default())?, &start(flavour, Options::default())?)
+}
