@@ -1,7 +1,7 @@
 //! Servers that change places by a reload: what is written to whom by sessions that were there.
 
 use anyhow::{Result, ensure};
-use trunkline_testkit::{Flavour, Options, Server, Trunkline, wait_until};
+use trunkline_testkit::{AuthPlugin, Flavour, Options, Server, Trunkline, wait_until};
 
 use crate::stage::{PASSWORD, SOON, USER, client, fails, is_available, start, text};
 
@@ -25,7 +25,9 @@ fn check(one: &Server, other: &Server) -> Result<()> {
     for (server, name) in [(one, "one"), (other, "other")] {
         server.sql(&format!(
             "CREATE DATABASE here; CREATE TABLE here.t (a INT);
-             CREATE TABLE here.cached AS SELECT '{name}' AS name"
+             CREATE TABLE here.cached AS SELECT '{name}' AS name;
+             SET time_zone = '+00:00'; CREATE TABLE here.cached_times (at TIMESTAMP);
+             INSERT INTO here.cached_times VALUES ('2020-01-01 00:00:00')"
         ))?;
     }
     let proxy = Trunkline::start(&config(one, other, 10))?;
@@ -64,6 +66,14 @@ fn check(one: &Server, other: &Server) -> Result<()> {
     })?;
     plain.sql("INSERT INTO t VALUES (6)")?;
     ensure!(rows(one)?.as_deref() == Some("1,4,6"), "{:?}", rows(one)?);
+
+    // What the answer depends on may be a default of the server's.
+    let time = "SELECT at FROM cached_times";
+    plain.sql("SET GLOBAL time_zone = '+00:00'")?;
+    let before = text(&mut client(&proxy, "here")?, time)?;
+    plain.sql("SET GLOBAL time_zone = '+05:00'")?;
+    let behind = text(&mut client(&proxy, "here")?, time)?;
+    ensure!(before.contains(" 00:00") && behind.contains(" 05:00"), "{before}, then {behind}");
     Ok(())
 }
 
@@ -74,4 +84,54 @@ fn issue_16_sessions_write_to_the_servers_of_now() -> Result<()> {
         return Ok(());
     }
     check(&start(flavour, Options::default())?, &start(flavour, Options::default())?)
+}
+
+/// A user whose account on the servers has another name and password than its own.
+fn renamed(writer: &Server, reader: &Server, account: &str) -> String {
+    format!(
+        "workers = 1\n[[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
+         read_write_split = \"auto\"\n\
+         [[server]]\nhostgroup = 10\naddress = \"{}\"\n\
+         [[server]]\nhostgroup = 20\naddress = \"{}\"\n\
+         [[user]]\nname = \"shop\"\npassword = \"shop's own\"\ndefault_hostgroup = 10\n\
+         backend_user = \"{account}\"\nbackend_password = \"{PASSWORD}\"\n\
+         [[rule]]\nid = 1\nmatch_digest = \"cached WHERE\"\ncache_ttl = 600000\napply = true\n",
+        writer.address(),
+        reader.address(),
+    )
+}
+
+fn check_renamed(writer: &Server, reader: &Server) -> Result<()> {
+    for (server, name) in [(writer, "writer"), (reader, "reader")] {
+        server.sql(&format!(
+            "CREATE DATABASE here; CREATE TABLE here.cached AS SELECT '{name}' AS name"
+        ))?;
+        server.create_user("poor", PASSWORD, AuthPlugin::ServerDefault)?;
+        server.sql(
+            "REVOKE ALL PRIVILEGES, GRANT OPTION FROM poor@'%'; GRANT INSERT ON here.* TO poor@'%'",
+        )?;
+    }
+    let proxy = Trunkline::start(&renamed(writer, reader, USER))?;
+    let shop = || proxy.connect("shop", "shop's own", "here");
+    let mut client = shop()?;
+    ensure!(text(&mut client, "SELECT name FROM cached")? == "reader", "names were not known");
+    for _ in 0..3 {
+        ensure!(text(&mut client, "SELECT name FROM cached WHERE 1")? == "reader");
+    }
+    proxy.reload(&renamed(writer, reader, "poor"))?;
+    wait_until("new sessions have the other account", SOON, || {
+        let account = text(&mut shop()?, "SELECT CURRENT_USER()")?;
+        Ok(account.starts_with("poor").then_some(()))
+    })?;
+    fails(&mut shop()?, "SELECT name FROM cached WHERE 1", 1142)?;
+    Ok(())
+}
+
+#[test]
+fn issue_16_an_account_on_the_servers_proves_and_reads_as_itself() -> Result<()> {
+    let flavour = Flavour::MariaDb;
+    if !is_available(flavour, "issue_16_an_account_on_the_servers_proves_and_reads_as_itself") {
+        return Ok(());
+    }
+    check_renamed(&start(flavour, Options::default())?, &start(flavour, Options::default())?)
 }

@@ -477,6 +477,7 @@ impl Worker {
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
         // A reload may give a hostgroup other servers, and a user another account on them.
         key.extend_from_slice(&servers_hash(&self.snapshot, *hostgroup).to_le_bytes());
+        key.extend_from_slice(&self.shared.globals_set().to_le_bytes());
         put(key, self.accounts.key(session.account)?.server_user().as_bytes());
         put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
