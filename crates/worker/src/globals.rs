@@ -2,8 +2,9 @@
 //!
 //! A server connection has the defaults that held when it was opened or reset, and the rights on
 //! its schema that held when that was chosen. A session that logs in behind a `SET GLOBAL`, a
-//! `SET DEFAULT ROLE`, a `GRANT` or a `REVOKE` gets the new ones from a server; so the connections to that server that
-//! are open by then are closed when they are idle, on all workers before any login goes on.
+//! `SET DEFAULT ROLE`, a `GRANT` or a `REVOKE` gets those of now from a server; so the connections
+//! to that server that are open by then are closed when they are idle, on all workers before any
+//! login goes on.
 //! (Sessions that logged in before keep the old ones directly; here they meet the new ones on their
 //! next connection.)
 //!
