@@ -20,7 +20,7 @@ use trunkline_topology::RefusalCause;
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Session, Stage},
+    client::{Lease, Phase, Purpose, Session, Stage},
     conn::{Conn, InFlight, Owner},
     dirt::{RESET_PROOF, may_last},
     held::sets_next_transaction,
@@ -68,6 +68,13 @@ pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bo
     end_packet(out, start);
 }
 
+/// Whether a session is in no transaction on a connection, so that it may leave that.
+fn may_leave(session: &Session, conn_id: ConnId) -> bool {
+    let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
+    let is_over = |lease: &Lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa);
+    !session.is_in_transaction() && lease.is_some_and(is_over)
+}
+
 impl Worker {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
@@ -76,9 +83,6 @@ impl Worker {
         }
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
-        }
-        if self.is_held_by_removed(id, conn_id) {
-            return self.leave_removed(id, conn_id);
         }
         let is_dirty = self.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
         if is_dirty && self.logs_in_again(id, conn_id) {
@@ -95,10 +99,15 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
-        let is_online = self.pool.slot(conn.slot).is_none_or(|slot| {
-            slot.server.health.state(self.now.ms()) == trunkline_topology::ServerState::Online
-        });
-        if has_plant!(self, DrainCutsTransaction) && session.is_in_transaction() && !is_online {
+        let slot = self.pool.slot(conn.slot);
+        if slot.is_some_and(|slot| slot.removed) && may_leave(session, conn_id) {
+            return self.leave_removed(id, conn_id);
+        }
+        let is_online = || {
+            let state = slot.map(|slot| slot.server.health.state(self.now.ms()));
+            state.is_none_or(|state| state == trunkline_topology::ServerState::Online)
+        };
+        if has_plant!(self, DrainCutsTransaction) && session.is_in_transaction() && !is_online() {
             return self.lose_conn(conn_id, "drained");
         }
         let is_dump = statement.purpose == Purpose::Dump;
@@ -245,23 +254,8 @@ impl Worker {
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
-    /// Whether a session that is in no transaction is held on a server which a reload has taken
-    /// out of its hostgroup: it may be another one's replica by now.
-    fn is_held_by_removed(&self, id: ClientId, conn_id: ConnId) -> bool {
-        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
-        if !slot.is_some_and(|slot| slot.removed) {
-            return false;
-        }
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        session.is_some_and(|session| {
-            let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
-            !session.is_in_transaction()
-                && lease.is_some_and(|lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa))
-        })
-    }
-
-    /// What is held there is lost, as with its connection; a statement that saw nothing of it goes
-    /// elsewhere.
+    /// The server was taken out of its hostgroup by a reload, and may be another one's replica by
+    /// now. What is held there is lost, as with its connection.
     fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
             statement.stage = Stage::Synchronising(conn_id);
