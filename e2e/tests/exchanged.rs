@@ -77,13 +77,18 @@ fn check(one: &Server, other: &Server) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn issue_16_sessions_write_to_the_servers_of_now() -> Result<()> {
+/// Two servers of their own for a check, if there are any.
+fn with_two(name: &str, check: impl Fn(&Server, &Server) -> Result<()>) -> Result<()> {
     let flavour = Flavour::MariaDb;
-    if !is_available(flavour, "issue_16_sessions_write_to_the_servers_of_now") {
+    if !is_available(flavour, name) {
         return Ok(());
     }
     check(&start(flavour, Options::default())?, &start(flavour, Options::default())?)
+}
+
+#[test]
+fn issue_16_sessions_write_to_the_servers_of_now() -> Result<()> {
+    with_two("issue_16_sessions_write_to_the_servers_of_now", check)
 }
 
 /// A user whose account on the servers has another name and password than its own.
@@ -129,9 +134,5 @@ fn check_renamed(writer: &Server, reader: &Server) -> Result<()> {
 
 #[test]
 fn issue_16_an_account_on_the_servers_proves_and_reads_as_itself() -> Result<()> {
-    let flavour = Flavour::MariaDb;
-    if !is_available(flavour, "issue_16_an_account_on_the_servers_proves_and_reads_as_itself") {
-        return Ok(());
-    }
-    check_renamed(&start(flavour, Options::default())?, &start(flavour, Options::default())?)
+    with_two("issue_16_an_account_on_the_servers_proves_and_reads_as_itself", check_renamed)
 }

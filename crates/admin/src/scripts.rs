@@ -11,7 +11,7 @@ use tokio::{
 
 /// The most bytes of what a script writes to standard output.
 const OUTPUT_MAX: u64 = 1 << 20;
-/// The same for standard error.
+/// The most bytes of what a script writes to standard error.
 const COMPLAINT_MAX: u64 = 16 << 10;
 /// What scripts find programs by.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

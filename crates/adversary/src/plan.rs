@@ -41,7 +41,7 @@ pub enum Profile {
     One,
     /// A writer and a reader that replicates from it, split by the proxy.
     Split,
-    /// The same, with rules: `multiplex = 0` for some statements, and a cache for others.
+    /// As [`Self::Split`], with rules: `multiplex = 0` for some statements, and a cache for others.
     Rules,
 }
 

@@ -216,7 +216,7 @@ impl Catalog {
         self.put(name, entry, now_ms)
     }
 
-    /// The same as of now, until a time of the caller's choice.
+    /// Stores what a name means, as of now and until a time of the caller's choice, ms.
     pub fn store(&self, name: Name, object: Option<Object>, until_ms: u64) {
         let rests_on_others = object.is_some_and(|it| it.kind == crate::Kind::View);
         let order = self.next_order();

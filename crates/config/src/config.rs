@@ -32,7 +32,7 @@ pub struct Config {
     pub tcp_listeners: Vec<TcpEntry>,
     /// Query rules in the order of the file; no two have one id.
     pub rules: Vec<Rule>,
-    /// The same rules, compiled.
+    /// The query rules, compiled.
     pub rule_set: Arc<RuleSet>,
     /// Fast routing rules: those of the file's tables, then those of the file that it names.
     pub fast_routes: Arc<FastRoutes>,

@@ -43,6 +43,9 @@ use crate::{
 
 mod shared;
 
+/// How many bytes at a key's beginning mean something to this process only.
+const LOCAL_LEN: usize = 16;
+
 /// Which servers a hostgroup has.
 fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
@@ -149,7 +152,7 @@ impl Worker {
         }
         let found = self.look_up(id, &key, order, order.wait_ms > 0);
         if let Found::Fill(ticket) | Found::Renew(ticket) = found {
-            statement.fill = Some(self.new_fill(id, &key, ticket, &route));
+            statement.fill = Some(self.new_fill(&key, ticket, &route));
         }
         match found {
             Found::Fill(_) if self.has_shared_place(&statement) => {
@@ -172,7 +175,7 @@ impl Worker {
         self.cache_key = key;
     }
 
-    fn new_fill(&self, id: ClientId, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
+    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
         let settings_max = self.snapshot.settings.query_cache_result_max;
         let share = usize::try_from(self.cache.reply_max()).unwrap_or(usize::MAX);
         Box::new(Fill {
@@ -180,7 +183,7 @@ impl Worker {
             key: key.into(),
             ticket,
             copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
-            shared: self.shared_place(id, key, route),
+            shared: self.shared_place(key, route),
         })
     }
 
@@ -331,7 +334,7 @@ impl Worker {
                 return self.after_statement(id);
             }
             Found::Fill(ticket) | Found::Renew(ticket) => {
-                statement.fill = Some(self.new_fill(id, &key, ticket, &route));
+                statement.fill = Some(self.new_fill(&key, ticket, &route));
             }
             Found::Wait | Found::Nothing => {}
         }
@@ -474,10 +477,12 @@ impl Worker {
         if !is_fit {
             return None;
         }
-        key.extend_from_slice(&hostgroup.0.to_le_bytes());
-        // A reload may give a hostgroup other servers, and a user another account on them.
+        // A reload may give a hostgroup other servers, and a user another account on them; a
+        // `SET GLOBAL` gives sessions other defaults.
         key.extend_from_slice(&servers_hash(&self.snapshot, *hostgroup).to_le_bytes());
         key.extend_from_slice(&self.shared.globals_set().to_le_bytes());
+        debug_assert_eq!(key.len(), LOCAL_LEN);
+        key.extend_from_slice(&hostgroup.0.to_le_bytes());
         put(key, self.accounts.key(session.account)?.server_user().as_bytes());
         put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);

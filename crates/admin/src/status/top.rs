@@ -196,7 +196,7 @@ fn digests(text: &mut String, span: &Span<'_>, width: usize, room: usize) {
     text.push_str(&table.render(width));
 }
 
-/// The same for programs.
+/// What `trunkline top` shows of the time between two reports, as JSON for programs.
 pub fn top_json(before: &Report, now: &Report, ms: u64) -> Value {
     let span = Span { before, now, ms: ms.max(1) };
     let latency = span.latency(|report| &report.latency);

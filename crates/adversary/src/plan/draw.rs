@@ -163,8 +163,8 @@ fn steps(
     steps
 }
 
-/// The same prepared, where it can be: the proxy does not prepare a `KILL`, and a prepared `GET
-/// DIAGNOSTICS` is told of its connection.
+/// A text as a prepared statement, where it can be one: the proxy does not prepare a `KILL`, and a
+/// prepared `GET DIAGNOSTICS` is told of its connection.
 fn prepared(text: Vec<u8>, wish: &Wish) -> Act {
     let is_left = text.starts_with(b"KILL") || text.starts_with(b"GET");
     let act = Act::Prepared(text.clone());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use trunkline_cache::{Reply, SharedAsk, SharedStore, Waiter, pack};
 
-use super::{CacheOrder, Fill, put};
+use super::{CacheOrder, Fill, LOCAL_LEN, put};
 use crate::{
     Action, ClientId, Worker,
     client::{Statement, Waiting},
@@ -27,12 +27,7 @@ impl Worker {
     /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
     /// and the names of users mean something for one proxy only: the servers, and who its user is
     /// there, take part in the key.
-    pub(super) fn shared_place(
-        &self,
-        id: ClientId,
-        key: &[u8],
-        route: &Route,
-    ) -> Option<SharedPlace> {
+    pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
         let shared = self.cache.shared();
         let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
             route
@@ -47,10 +42,7 @@ impl Worker {
             servers.iter().map(|server| server.key.address.to_string()).collect();
         addresses.sort_unstable();
         let mut whole = Vec::with_capacity(key.len() + 32 * addresses.len());
-        put(&mut whole, key);
-        let session = self.clients.get(id)?.session.as_ref()?;
-        let account = session.user.backend.as_ref().map_or(&session.user.name, |own| &own.user);
-        put(&mut whole, account.as_bytes());
+        put(&mut whole, key.get(LOCAL_LEN..)?);
         addresses.iter().for_each(|address| put(&mut whole, address.as_bytes()));
         Some(SharedPlace { key: whole.into(), generation: shared.generation() })
     }
