@@ -89,6 +89,13 @@ pub struct Told {
     /// Whether that follows from what other names mean, as it does of views and of tables with
     /// triggers. When any of them is defined anew, this is not known any more.
     pub rests_on_others: bool,
+    /// Whether it was a reader that said it, as no writer could be asked.
+    pub is_of_reader: bool,
+}
+
+impl Told {
+    /// Nobody said what it is.
+    pub const NOTHING: Self = Self { object: None, rests_on_others: false, is_of_reader: false };
 }
 
 /// A moment before a server was asked: what it says is as of then.
@@ -181,9 +188,14 @@ impl Catalog {
         let Some(entry) = found.filter(|entry| self.holds(name, entry, now_ms)) else {
             return Found::Unknown;
         };
-        let Entry { object, due_ms, until_ms, settled_ms, .. } = entry;
+        let Entry { object, due_ms, until_ms, settled_ms, is_of_reader, .. } = entry;
         match object {
-            Some(object) => Found::Object { object, due_ms, until_ms, settled_ms },
+            Some(mut object) => {
+                if is_of_reader {
+                    object.reading.insert(Hidden::SEEN_ON_READER);
+                }
+                Found::Object { object, due_ms, until_ms, settled_ms }
+            }
             None => Found::Untold(until_ms),
         }
     }
@@ -206,6 +218,7 @@ impl Catalog {
         let entry = Entry {
             object: told.object,
             rests_on_others: told.rests_on_others,
+            is_of_reader: told.is_of_reader,
             is_put_off: false,
             order: moment.order,
             due_ms: from_ms.saturating_add(age_ms / 2),
@@ -224,6 +237,7 @@ impl Catalog {
         let entry = Entry {
             object,
             rests_on_others,
+            is_of_reader: false,
             is_put_off: false,
             order,
             due_ms,
@@ -283,6 +297,7 @@ impl Catalog {
         let new = self.behind(shard.get(&name), new, now_ms);
         let known = shard.get(&name).copied().filter(|entry| self.holds(&name, entry, now_ms));
         if let Some(known) = known
+            && known.is_of_reader <= new.is_of_reader
             && is_less(new.object, known.object)
         {
             let due_ms = now_ms.saturating_add(UNTOLD_MS).max(known.due_ms);
@@ -296,7 +311,9 @@ impl Catalog {
             let evicted = left.values().filter(|entry| entry.until_ms > now_ms).count();
             self.evicted.fetch_add(u64::try_from(evicted).unwrap_or(u64::MAX), Relaxed);
         }
-        if known.is_some_and(|known| known.object != new.object) {
+        let is_other =
+            |known: Entry| known.object != new.object || known.is_of_reader != new.is_of_reader;
+        if known.is_some_and(is_other) {
             self.outdate();
         }
         true

@@ -303,14 +303,15 @@ impl Inquiry {
     fn told(&self, name: &Name) -> Told {
         let facts = self.facts.get(name);
         let Some((facts, kind)) = facts.and_then(|facts| Some((facts, facts.kind?))) else {
-            return Told { object: None, rests_on_others: false };
+            return Told::NOTHING;
         };
         let object = Object {
             kind,
             reading: self.hidden_behind(name, TableAccess::Read),
             writing: self.hidden_behind(name, TableAccess::Write),
         };
-        Told { object: Some(object), rests_on_others: kind == Kind::View || facts.has_triggers }
+        let rests_on_others = kind == Kind::View || facts.has_triggers;
+        Told { object: Some(object), rests_on_others, is_of_reader: false }
     }
 
     /// All that may happen when a name is used so, in whatever it uses.

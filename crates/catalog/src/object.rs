@@ -48,7 +48,7 @@ impl Object {
 
 /// What may happen behind a name that the statement's own text does not show.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Hidden(u8);
+pub struct Hidden(u16);
 
 impl Hidden {
     /// It changes data, or takes a lock by name.
@@ -67,14 +67,17 @@ impl Hidden {
     pub const CHANGED: Self = Self(1 << 6);
     /// It may give a column of the written row its value: by a trigger.
     pub const GIVES_VALUES: Self = Self(1 << 7);
-    /// What it does can't be seen: it may do all of the above.
+    /// Only a reader has said what it is, as no writer could be asked: on the writer nothing is
+    /// proven by that.
+    pub const SEEN_ON_READER: Self = Self(1 << 8);
+    /// What it does can't be seen: it may do all of the above but the last.
     pub const UNKNOWN: Self = Self(1 << 5);
 
     /// Code that can be seen and is not understood, or calls what is not: whoever runs it is held
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 9] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
@@ -82,6 +85,7 @@ impl Hidden {
         (Self::VARIES, "VARIES"),
         (Self::CHANGED, "CHANGED"),
         (Self::GIVES_VALUES, "GIVES_VALUES"),
+        (Self::SEEN_ON_READER, "SEEN_ON_READER"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 

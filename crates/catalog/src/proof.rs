@@ -17,6 +17,15 @@ pub struct Proof {
 impl Proof {
     /// Of a text of which nothing is known.
     pub const NOTHING: Self = Self { reads: false, hidden: Hidden::UNKNOWN };
+
+    /// What of it is proven on the writer: nothing that only a reader has said.
+    #[must_use]
+    pub fn on_writer(self) -> Self {
+        match self.hidden.has(Hidden::SEEN_ON_READER) {
+            true => Self { reads: false, hidden: self.hidden | Hidden::UNKNOWN },
+            false => self,
+        }
+    }
 }
 
 /// A proof, and how long it holds.

@@ -159,6 +159,8 @@ impl Worker {
             match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
                 Some(Phase::Running(statement)) if statement.may_leave_reader => {
                     statement.hostgroup = writer;
+                    statement.proof = statement.proof.on_writer();
+                    statement.is_read &= statement.proof.reads;
                     self.requeue(waiter.client);
                 }
                 Some(_) => drop(self.pool.waiters(hostgroup).push(waiter, usize::MAX)),

@@ -136,6 +136,14 @@ impl Worker {
         self.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
     }
 
+    /// What of a proof holds in `hostgroup`: a reader's word is none in the writer's.
+    pub(crate) fn proof_in(&self, hostgroup: HostgroupId, proof: Proof) -> Proof {
+        match proof.hidden.has(Hidden::SEEN_ON_READER) && self.group_of(hostgroup) == hostgroup {
+            true => proof.on_writer(),
+            false => proof,
+        }
+    }
+
     /// What is proven of a statement of this session on the servers of `hostgroup`. Names that are
     /// not known there are asked for, and not waited for.
     pub(crate) fn proof_at(
@@ -221,7 +229,9 @@ impl Worker {
         let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
         let asking =
             entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
-        let proven = self.proof_at(id, &known, asking, hostgroup);
+        let mut proven = self.proof_at(id, &known, asking, hostgroup);
+        proven.proof = self.proof_in(hostgroup, proven.proof);
+        let at_home = self.proof_in(home, proven.proof);
         let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
         let Some(Phase::Running(statement)) = phase else { return false };
         let (was_read, before) = (statement.is_read, statement.proof.hidden);
@@ -235,6 +245,7 @@ impl Worker {
         if leaves {
             statement.may_leave_reader = false;
             statement.hostgroup = home;
+            statement.proof.hidden.insert(at_home.hidden);
         }
         leaves
     }

@@ -140,6 +140,8 @@ impl Worker {
             Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, asking, to),
             Some(_) | None => own,
         };
+        let proof = hostgroup_of(&route).map_or(proven.proof, |to| self.proof_in(to, proven.proof));
+        let proven = Proven { proof, ..proven };
         Routed { route, orders, rewritten, server, proven }
     }
 

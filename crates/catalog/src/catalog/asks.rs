@@ -89,7 +89,7 @@ impl Catalog {
     /// The servers say that all of these names are plain base tables, as of now. Gives who waited.
     pub fn settle_as_tables(&self, names: &[Name], now_ms: u64) -> Vec<Waiter> {
         let moment = self.moment(now_ms);
-        let told = Told { object: Some(Object::PLAIN_TABLE), rests_on_others: false };
+        let told = Told { object: Some(Object::PLAIN_TABLE), ..Told::NOTHING };
         for name in names {
             self.tell(name.clone(), told, moment, now_ms);
         }
@@ -100,7 +100,7 @@ impl Catalog {
     pub fn give_up(&self, names: &[Name], now_ms: u64) -> Vec<Waiter> {
         let moment = self.moment(now_ms);
         for name in names {
-            self.tell(name.clone(), Told { object: None, rests_on_others: false }, moment, now_ms);
+            self.tell(name.clone(), Told::NOTHING, moment, now_ms);
         }
         self.settle(names)
     }

@@ -13,6 +13,8 @@ pub(super) struct Entry {
     pub object: Option<Object>,
     /// Whether it follows from what other names mean.
     pub rests_on_others: bool,
+    /// Whether a reader has said it.
+    pub is_of_reader: bool,
     /// It was being defined when it was asked for: nothing is known, whatever was defined since.
     pub is_put_off: bool,
     /// When it was asked, among all asks and definitions.

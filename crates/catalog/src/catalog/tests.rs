@@ -14,10 +14,10 @@ fn name(schema: &str, table: &str) -> Name {
 }
 
 fn told(object: Object) -> Told {
-    Told { object: Some(object), rests_on_others: object.kind == Kind::View }
+    Told { object: Some(object), rests_on_others: object.kind == Kind::View, is_of_reader: false }
 }
 
-const NOTHING: Told = Told { object: None, rests_on_others: false };
+const NOTHING: Told = Told::NOTHING;
 
 fn catalog() -> Arc<Catalog> {
     Arc::new(Catalog::default())

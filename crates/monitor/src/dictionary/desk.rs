@@ -125,8 +125,7 @@ impl Desk {
                 // What is half said on a connection is not taken up again.
                 self.line = None;
                 self.report(&account, &error);
-                let nothing = Told { object: None, rests_on_others: false };
-                names.iter().map(|name| (name.clone(), nothing)).collect()
+                names.iter().map(|name| (name.clone(), Told::NOTHING)).collect()
             }
         };
         for (name, told) in told {
@@ -199,11 +198,18 @@ impl Desk {
         let health = &line.server.health;
         let is_good = line.epoch == health.epoch() && can_be_asked(&line.server);
         let snapshot = self.snapshots.borrow();
-        let is_of_group = || {
+        let is_next = || {
             let servers = servers_of(&snapshot, self.group);
-            servers.iter().any(|server| server.key == line.server.key)
+            // A reader is asked for as long as no writer comes before it.
+            let is_before = |server: &&Arc<Server>| {
+                server.key.hostgroup == self.group || server.key == line.server.key
+            };
+            match line.is_to_reader(self.group) {
+                true => servers.iter().find(is_before).is_some_and(|it| it.key == line.server.key),
+                false => servers.iter().any(|server| server.key == line.server.key),
+            }
         };
-        is_good && line.account == *account && is_of_group()
+        is_good && line.account == *account && is_next()
     }
 
     async fn inquire(&mut self, names: &[Name]) -> Result<Vec<(Name, Told)>, LearnError> {
@@ -214,11 +220,19 @@ impl Desk {
             let rows = line.conversation.query(query.sql(), ANSWER_LEN_MAX).await?;
             inquiry.answer(&query, &rows);
         }
-        Ok(inquiry.finish())
+        let is_of_reader = line.is_to_reader(self.group);
+        let told = inquiry.finish().into_iter();
+        Ok(told.map(|(name, told)| (name, Told { is_of_reader, ..told })).collect())
     }
 }
 
 impl Line {
+    /// Whether what it says is a reader's word, which proves nothing for the writer: what a reader
+    /// has not got yet it does not know.
+    fn is_to_reader(&self, group: HostgroupId) -> bool {
+        self.server.key.hostgroup != group
+    }
+
     async fn open(
         server: &Arc<Server>,
         account: &Account,

@@ -128,8 +128,12 @@ fn may(hidden: Hidden) -> String {
     ];
     let words: Vec<_> =
         words.iter().filter(|(flag, _)| hidden.has(*flag)).map(|(_, word)| *word).collect();
+    let source = match hidden.has(Hidden::SEEN_ON_READER) {
+        true => ", as only a reader could say, which proves nothing on the writer",
+        false => "",
+    };
     match words.is_empty() {
-        true => String::new(),
-        false => format!(", which may {}", words.join(", ")),
+        true => source.to_owned(),
+        false => format!("{source}, which may {}", words.join(", ")),
     }
 }

@@ -139,7 +139,9 @@ impl Worker {
             Last::Entry(last) => {
                 let Some(last) = last.upgrade() else { return false };
                 let asking = Asking::Execute(&last.reading.schema);
-                self.proof_at(id, &last.known, asking, conn.hostgroup).proof.reads
+                let hostgroup = conn.hostgroup;
+                let proof = self.proof_at(id, &last.known, asking, hostgroup).proof;
+                self.proof_in(hostgroup, proof).reads
             }
         }
     }
