@@ -52,3 +52,4 @@ mod ties;
 mod tls;
 mod tokens;
 mod traces;
+mod unreached;

@@ -61,6 +61,12 @@ pub struct ServerHealth {
     shunned_until_ms: AtomicU64,
     /// Connect failures since the last success.
     failures: AtomicU32,
+    /// Connections that are logged in, over all workers.
+    established: AtomicU32,
+    /// The number that the server has given last to one of its connections.
+    last_thread: AtomicU32,
+    /// Counts what may be another server process, or another server.
+    incarnation: AtomicU32,
 }
 
 impl ServerHealth {
@@ -145,6 +151,39 @@ impl ServerHealth {
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
         let _ = self.state.compare_exchange(shunned, online, Relaxed, Relaxed);
+    }
+
+    /// A connection has logged in that the server calls `thread`; `last_thread` was known when it
+    /// was begun ([`last_thread`](Self::last_thread)). Gives the server's incarnation.
+    ///
+    /// As long as a connection stands it is the same server; with the first one behind the last,
+    /// or one whose number is not above those before, it may be another: started again, perhaps
+    /// with other settings, or reached at another address.
+    pub fn establish(&self, thread: u32, last_thread: u32) -> u32 {
+        let was_alone = self.established.fetch_add(1, Relaxed) == 0;
+        if was_alone || thread <= last_thread {
+            self.last_thread.store(thread, Relaxed);
+            return self.incarnation.fetch_add(1, Relaxed).wrapping_add(1);
+        }
+        self.last_thread.fetch_max(thread, Relaxed);
+        self.incarnation()
+    }
+
+    /// A connection that was logged in has gone.
+    pub fn disestablish(&self) {
+        let before = self.established.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0);
+    }
+
+    /// The highest number that the server is known to have given to a connection.
+    pub fn last_thread(&self) -> u32 {
+        self.last_thread.load(Relaxed)
+    }
+
+    /// Grows when it may be another server: what one has accepted or answered is not believed of
+    /// the next.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation.load(Relaxed)
     }
 
     /// Connections of an older epoch must not be used again.
@@ -244,6 +283,23 @@ mod tests {
         health.set_state(ServerState::Online);
         health.shun(300);
         assert!(!health.is_offline());
+    }
+
+    #[test]
+    fn a_server_is_the_same_while_a_connection_stands_and_its_numbers_grow() {
+        let health = ServerHealth::default();
+        let establish = |thread| health.establish(thread, health.last_thread());
+        let first = establish(10);
+        assert_eq!((establish(12), establish(13)), (first, first));
+        // Two logins cross: the later number comes first.
+        let begun_at = health.last_thread();
+        assert_eq!(health.establish(15, begun_at), first);
+        assert_eq!(health.establish(14, begun_at), first);
+        // It has begun to count anew, though the old connections seem to stand.
+        let second = establish(3);
+        assert_eq!((second, establish(4)), (first + 1, second));
+        (0..7).for_each(|_| health.disestablish());
+        assert_eq!(establish(50), second + 1);
     }
 
     #[test]

@@ -46,11 +46,13 @@ mod shared;
 /// How many bytes at a key's beginning mean something to this process only.
 const LOCAL_LEN: usize = 16;
 
-/// Which servers a hostgroup has.
+/// Which servers a hostgroup has, and since which start of each.
 fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let servers = snapshot.hostgroup(hostgroup).into_iter().flat_map(|group| &group.servers);
-    servers.for_each(|server| server.key.address.hash(&mut hasher));
+    servers.for_each(|server| {
+        (&server.key.address, server.health.incarnation()).hash(&mut hasher);
+    });
     hasher.finish()
 }
 
@@ -478,7 +480,7 @@ impl Worker {
             return None;
         }
         // A reload may give a hostgroup other servers, and a user another account on them; a
-        // `SET GLOBAL` gives sessions other defaults.
+        // `SET GLOBAL` or a server's restart gives sessions other defaults.
         key.extend_from_slice(&servers_hash(&self.snapshot, *hostgroup).to_le_bytes());
         key.extend_from_slice(&self.shared.globals_set().to_le_bytes());
         debug_assert_eq!(key.len(), LOCAL_LEN);

@@ -93,6 +93,10 @@ pub(crate) struct Conn {
     pub conditions_turn: Option<u64>,
     /// The server's epoch when it was opened.
     pub epoch: u32,
+    /// The highest number that the server had given to a connection when it was opened.
+    pub last_thread: u32,
+    /// The server's incarnation that it is to, once it is logged in.
+    pub incarnation: u32,
     /// When it was opened, or last became idle, ms.
     pub since_ms: u64,
     /// When its last login began, µs.
@@ -214,6 +218,7 @@ pub struct MovedConn {
     pub(crate) packing: Option<Box<Packing>>,
     pub(crate) tls: Option<Box<TlsFacts>>,
     pub(crate) epoch: u32,
+    pub(crate) incarnation: u32,
     pub(crate) health: Arc<ServerHealth>,
 }
 
@@ -221,6 +226,9 @@ impl MovedConn {
     /// It arrives nowhere: its place under the cap is free again.
     pub fn give_up(self) {
         self.health.give_back_connection();
+        if self.identity.is_some() {
+            self.health.disestablish();
+        }
     }
 }
 

@@ -119,6 +119,8 @@ impl Worker {
             turn: 0,
             schemas_defined: self.shared.schemas_defined(),
             epoch: server.health.epoch(),
+            last_thread: server.health.last_thread(),
+            incarnation: 0,
             since_ms: self.now.ms(),
             login_us: self.now.us,
             paused_us: 0,
@@ -314,7 +316,12 @@ impl Worker {
         let charset = Charset::Collation(identity.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
         let capabilities = identity.capabilities;
+        let is_new = conn.identity.is_none();
+        let thread = identity.greeting.connection_id;
         conn.identity = Some(Box::new(identity));
+        if let Some(slot) = self.pool.slot(conn.slot).filter(|_| is_new) {
+            conn.incarnation = slot.server.health.establish(thread, conn.last_thread);
+        }
         conn.phase = ConnPhase::Ready;
         self.learn_autocommit(id);
         let Some(conn) = self.conns.get_mut(id) else {

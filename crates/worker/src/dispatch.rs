@@ -249,7 +249,8 @@ impl Worker {
         let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
         let is_proven = proof.is_none_or(|proof| {
             conn.accepted_sets.contains(&proof)
-                || self.accepted_sets.contains(&(conn.slot, proof)) && is_for_all()
+                || self.accepted_sets.contains(&(conn.slot, conn.incarnation, proof))
+                    && is_for_all()
         });
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
@@ -321,7 +322,7 @@ impl Worker {
         if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
             self.accepted_sets.clear();
         }
-        self.accepted_sets.insert((conn.slot, set));
+        self.accepted_sets.insert((conn.slot, conn.incarnation, set));
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.

@@ -214,8 +214,7 @@ impl Worker {
         self.stats.counters.sessions_not_synchronised += 1;
         if let (Some(conn), Some(set)) = (self.conns.get_mut(conn_id), set) {
             conn.accepted_sets.retain(|known| *known != set);
-            let slot = conn.slot;
-            self.accepted_sets.remove(&(slot, set));
+            self.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
         }
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
         let had_state = session.is_some_and(|session| {
@@ -271,6 +270,9 @@ impl Worker {
             let stmts = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
             slot.server.health.close_stmts(stmts);
             slot.server.health.give_back_connection();
+            if conn.identity.is_some() {
+                slot.server.health.disestablish();
+            }
         }
         self.part(id, &conn);
     }
@@ -304,6 +306,9 @@ impl Worker {
             slot.set_pinned(false);
         }
         slot.server.health.give_back_connection();
+        if conn.identity.is_some() {
+            slot.server.health.disestablish();
+        }
         if has_plant!(self, DoubleRelease) && slot.server.health.connections() > 0 {
             slot.server.health.give_back_connection();
         }
@@ -319,7 +324,7 @@ impl Worker {
     pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
         if self.pool.sweep(slot) {
             self.resetting.remove(&slot);
-            self.accepted_sets.retain(|(known, _)| *known != slot);
+            self.accepted_sets.retain(|(known, ..)| *known != slot);
         }
     }
 }

@@ -139,6 +139,7 @@ impl Worker {
             packing: conn.packing.map(Packing::leave_list),
             tls: conn.tls,
             epoch: conn.epoch,
+            incarnation: conn.incarnation,
             health: Arc::clone(&slot.server.health),
         });
         self.stats.counters.server_connections_moved += 1;
@@ -198,6 +199,8 @@ impl Worker {
             // Its schema is chosen anew, unless none was ever defined.
             schemas_defined: 0,
             epoch: moved.epoch,
+            last_thread: 0,
+            incarnation: moved.incarnation,
             since_ms,
             login_us: 0,
             paused_us: 0,

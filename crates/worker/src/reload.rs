@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_topology::Server;
 
 use crate::Worker;
 
@@ -60,8 +61,26 @@ impl Worker {
         self.cache.resize(self.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
     }
 
+    /// A host name that has lost an address may mean another server now: connections that were
+    /// opened before are not used again, though a session that holds one keeps it, as it would
+    /// directly.
+    fn leave_addresses(&self, snapshot: &Snapshot) {
+        for (_, slot) in self.pool.slots() {
+            let before = &slot.server;
+            let now = snapshot.hostgroup(before.key.hostgroup).into_iter();
+            let now = now.flat_map(|group| &group.servers).find(|it| it.key == before.key);
+            let has_lost = |now: &Arc<Server>| {
+                before.resolved.iter().any(|address| !now.resolved.contains(address))
+            };
+            if now.is_some_and(has_lost) {
+                before.health.retire_connections();
+            }
+        }
+    }
+
     pub(crate) fn apply_servers(&mut self) {
         let snapshot = Arc::clone(&self.snapshot);
+        self.leave_addresses(&snapshot);
         let removed = self.pool.apply(snapshot.servers());
         self.drop_outdated();
         for slot in removed {

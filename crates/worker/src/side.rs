@@ -239,8 +239,13 @@ impl Worker {
         self.act(Action::Probe(via));
     }
 
-    /// Whether what is to be hit runs still.
+    /// Whether what is to be hit runs still. In a server that was started again the number is
+    /// somebody else's.
     fn is_still_wanted(&self, command: &SideCommand) -> bool {
+        let incarnation_of = |id| self.conns.get(id).map(|conn| conn.incarnation);
+        if incarnation_of(command.target) != incarnation_of(command.via) {
+            return false;
+        }
         let Some((client, sent_at)) = command.statement else {
             return true;
         };

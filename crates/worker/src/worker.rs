@@ -124,7 +124,7 @@ pub struct Worker {
     /// Definitions whose answers nobody awaits.
     pub(crate) orphans: Vec<Orphan>,
     /// Hashes of `SET` texts that a server has accepted on some connection.
-    pub(crate) accepted_sets: HashSet<(SlotId, u64), FixedState>,
+    pub(crate) accepted_sets: HashSet<(SlotId, u32, u64), FixedState>,
     /// Servers that have carried out a reset.
     pub(crate) resetting: HashSet<SlotId, FixedState>,
     /// Other workers that asked for an idle connection to a server.

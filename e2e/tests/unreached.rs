@@ -1,0 +1,216 @@
+//! What is proven while not every server can be asked, and of servers that were started again or
+//! are another one by the same name.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{
+    Flavour, Options, Server, TempFolder, Trunkline, can_overlay, skipped, wait_until,
+};
+
+use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, start, text};
+
+fn user() -> String {
+    format!("[[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 10\n")
+}
+
+/// A writer and a reader, and a rule that sends what reads the view to the writer.
+fn split(writer: &Server, reader: &Server) -> String {
+    format!(
+        "workers = 1\n[[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
+         read_write_split = \"auto\"\n\
+         [[server]]\nhostgroup = 10\naddress = \"{}\"\n\
+         [[server]]\nhostgroup = 20\naddress = \"{}\"\n{}\
+         [[rule]]\nid = 1\nmatch_digest = \"FROM v\"\ndestination_hostgroup = 10\napply = true\n",
+        writer.address(),
+        reader.address(),
+        user(),
+    )
+}
+
+/// The view does something on the writer, and nothing on the reader, which does not know that yet.
+/// The writer lets the account in once, so that its dictionary can't be asked.
+fn check_reader(writer: &Server, reader: &Server) -> Result<()> {
+    let engine = match writer.flavour() {
+        Flavour::MariaDb => "Aria TRANSACTIONAL=0",
+        Flavour::MySql => "MyISAM",
+    };
+    for server in [writer, reader] {
+        server.sql(&format!(
+            "CREATE DATABASE here; CREATE TABLE here.done (a INT) ENGINE = {engine}"
+        ))?;
+    }
+    reader.sql("CREATE VIEW here.v AS SELECT 1 AS a")?;
+    writer.sql("SET GLOBAL log_bin_trust_function_creators = 1")?;
+    writer.sql(
+        "CREATE FUNCTION here.act() RETURNS INT BEGIN \
+         INSERT INTO done VALUES (1); DO SLEEP(2); RETURN 1; END",
+    )?;
+    writer.sql(&format!(
+        "CREATE VIEW here.v AS SELECT here.act() AS a;
+         ALTER USER '{USER}'@'%' WITH MAX_USER_CONNECTIONS 1"
+    ))?;
+    let proxy = Trunkline::start(&split(writer, reader))?;
+    let mut client = client(&proxy, "here")?;
+    client.sql("INSERT INTO done VALUES (0)")?;
+    let done = "SELECT COUNT(*) FROM here.done WHERE a = 1";
+    let told = std::thread::scope(|scope| {
+        let reads = scope.spawn(move || text(&mut client, "SELECT a FROM v"));
+        let thread = wait_until("the view is read on the writer", SOON, || {
+            writer.value(
+                "SELECT MAX(id) FROM information_schema.processlist WHERE state = 'User sleep'",
+            )
+        })?;
+        writer.sql(&format!("KILL {thread}"))?;
+        Ok::<_, anyhow::Error>(reads.join())
+    })?;
+    ensure!(matches!(told, Ok(Err(_))), "{told:?}");
+    let count = writer.value(done)?;
+    ensure!(count.as_deref() == Some("1"), "it was carried out {count:?} times");
+    Ok(())
+}
+
+#[test]
+fn issue_16_a_readers_dictionary_proves_nothing_for_the_writer() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "issue_16_a_readers_dictionary_proves_nothing_for_the_writer") {
+            let (writer, reader) =
+                (start(flavour, Options::default())?, start(flavour, Options::default())?);
+            check_reader(&writer, &reader).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_restarted(server: &Server) -> Result<()> {
+    server.sql(
+        "CREATE DATABASE here; CREATE TABLE here.t (a INT, at DATETIME);
+         INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (9001, 'N');
+         INSERT INTO mysql.time_zone_name VALUES ('Far/Away', 9001);
+         INSERT INTO mysql.time_zone_transition_type VALUES (9001, 0, 18000, 0, 'FAR')",
+    )?;
+    let config = format!(
+        "workers = 1\n[[server]]\nhostgroup = 10\naddress = \"{}\"\n{}\
+         [[rule]]\nid = 1\nmatch_digest = \"cached\"\ncache_ttl = 600000\napply = true\n",
+        server.address(),
+        user()
+    );
+    let proxy = Trunkline::start(&config)?;
+    let (mut far, mut plain) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    far.sql("SET time_zone = 'Far/Away'")?;
+    far.sql("INSERT INTO t VALUES (1, NOW())")?;
+    // Its state was given to a connection that another session had.
+    plain.sql("INSERT INTO t VALUES (2, NOW())")?;
+    far.sql("INSERT INTO t VALUES (3, NOW())")?;
+    let cached = "SELECT @@default_week_format AS cached";
+    for _ in 0..3 {
+        ensure!(text(&mut plain, cached)? == "0");
+    }
+    server.sql("DELETE FROM mysql.time_zone_name WHERE Name = 'Far/Away'")?;
+    server.add_arg("--default-week-format=3");
+    server.restart()?;
+    wait_until("the server is back", SOON, || {
+        Ok(text(&mut plain, "SELECT COUNT(*) FROM t").is_ok().then_some(()))
+    })?;
+    // The state is refused now, and nothing runs without it.
+    fails(&mut far, "INSERT INTO t VALUES (4, NOW())", 1298)?;
+    let rows = server.value("SELECT GROUP_CONCAT(a ORDER BY a) FROM here.t")?;
+    ensure!(rows.as_deref() == Some("1,2,3"), "{rows:?}");
+    let mut behind = client(&proxy, "here")?;
+    ensure!(text(&mut behind, cached)? == "3", "an answer of before the restart");
+    Ok(())
+}
+
+#[test]
+fn issue_16_what_a_server_accepted_is_not_believed_of_the_next() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "issue_16_what_a_server_accepted_is_not_believed_of_the_next") {
+            let server = start(flavour, Options::default())?;
+            check_restarted(&server).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Carries connections to `port` of another loopback address to a server.
+fn relay(from: (Ipv4Addr, u16), to: u16) -> Result<()> {
+    let listener = TcpListener::bind(from)?;
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(client) = client else { return };
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { return };
+            let pump = |from: &TcpStream, to: &TcpStream| {
+                let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { return };
+                std::thread::spawn(move || {
+                    let _ended = io::copy(&mut from, &mut to);
+                    let _gone = to.shutdown(std::net::Shutdown::Both);
+                });
+            };
+            pump(&client, &server);
+            pump(&server, &client);
+        }
+    });
+    Ok(())
+}
+
+#[test]
+fn issue_16_connections_follow_a_name_to_its_new_address() -> Result<()> {
+    let test = "issue_16_connections_follow_a_name_to_its_new_address";
+    if !is_available(Flavour::MariaDb, test) {
+        return Ok(());
+    }
+    if !can_overlay() {
+        skipped(test, "no mount namespace is to be had (root can make one)");
+        return Ok(());
+    }
+    let (one, other) = (
+        start(Flavour::MariaDb, Options::default())?,
+        start(Flavour::MariaDb, Options::default())?,
+    );
+    for server in [&one, &other] {
+        server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+    }
+    let second = Ipv4Addr::new(127, 0, 0, 2);
+    relay((second, one.port()), other.port())?;
+    let folder = TempFolder::new("hosts")?;
+    let hosts = folder.path().join("hosts");
+    let name = |address: Ipv4Addr| {
+        let text = format!("127.0.0.1 localhost\n{address} primary.example.com\n");
+        std::fs::write(&hosts, text)
+    };
+    name(Ipv4Addr::LOCALHOST)?;
+    let switch = folder.path().join("nsswitch.conf");
+    std::fs::write(&switch, "hosts: files\n")?;
+    let config = format!(
+        "workers = 2\nresolve_interval = 100\n[[server]]\nhostgroup = 10\n\
+         address = \"primary.example.com:{}\"\n{}",
+        one.port(),
+        user()
+    );
+    let overlays = [
+        (hosts.clone(), Path::new("/etc/hosts").to_owned()),
+        (switch, Path::new("/etc/nsswitch.conf").to_owned()),
+    ];
+    let proxy = Trunkline::start_overlaid(&config, &overlays)?;
+    let (mut plain, mut begun) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    plain.sql("INSERT INTO t VALUES (1)")?;
+    begun.sql("BEGIN")?;
+    begun.sql("INSERT INTO t VALUES (2)")?;
+    name(second)?;
+    let port = other.port().to_string();
+    wait_until("the name has another address", SOON, || {
+        Ok((text(&mut plain, "SELECT @@port")? == port).then_some(()))
+    })?;
+    for number in 3..9 {
+        plain.sql(&format!("INSERT INTO t VALUES ({number})"))?;
+    }
+    // What was begun ends where it was, as it would directly.
+    begun.sql("COMMIT")?;
+    begun.sql("INSERT INTO t VALUES (9)")?;
+    let rows = |server: &Server| server.value("SELECT GROUP_CONCAT(a ORDER BY a) FROM here.t");
+    ensure!(rows(&one)?.as_deref() == Some("1,2"), "{:?}", rows(&one)?);
+    ensure!(rows(&other)?.as_deref() == Some("3,4,5,6,7,8,9"), "{:?}", rows(&other)?);
+    Ok(())
+}
