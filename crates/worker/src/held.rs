@@ -20,6 +20,7 @@ use trunkline_sql::{
 
 use crate::{
     ClientId, Worker,
+    analysis::Known,
     client::{Lease, Purpose, Session, Statement},
     dispatch::text_hash,
 };
@@ -322,11 +323,21 @@ impl Worker {
 
     /// Answers a `SET` that a server has accepted from this session before and that changes
     /// nothing. False for any other statement, and for a session that is held on a connection.
+    #[inline]
     pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
-        let Some(known) = statement.known.as_ref().filter(|known| is_left_out(&known.analysis))
-        else {
-            return false;
-        };
+        match statement.known.as_ref().filter(|known| is_left_out(&known.analysis)) {
+            Some(known) => self.answer_left_out(id, statement, known),
+            None => false,
+        }
+    }
+
+    #[inline(never)]
+    fn answer_left_out(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        known: &crate::analysis::Known,
+    ) -> bool {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());

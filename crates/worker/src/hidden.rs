@@ -10,6 +10,7 @@ use trunkline_session::tracker::{PinReason, Pins, SessionState};
 use trunkline_sql::analysis::{Access, Analysis, Depends};
 
 use crate::{
+    analysis::Known,
     client::{Session, Statement},
     dispatch::{PastReads, runs_a_routine},
     traces::{FoundRows, leaves_id_when_failed},
@@ -17,6 +18,7 @@ use crate::{
 
 /// What a statement may read of its session's past, beyond the state that is tracked.
 /// `finds_by_null`: what new sessions of the servers have for `sql_auto_is_null`.
+#[inline]
 pub(crate) fn may_read_past(
     statement: &Statement,
     session: &Session,
@@ -31,6 +33,13 @@ pub(crate) fn may_read_past(
     if known.looks_at_nothing && !by_null && !may_look && !leaves_id_when_failed(statement) {
         return PastReads::default();
     }
+    past_reads(statement, known, flavor, by_null)
+}
+
+/// What a statement that looks at something may read.
+#[inline(never)]
+fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: bool) -> PastReads {
+    let may_look = statement.proof.hidden.may(Hidden::READS_SESSION);
     let depends = |what| known.analysis.depends.contains(what);
     // A stored routine may read anything of it, and so may what stands behind a name.
     let is_routine = runs_a_routine(&known.analysis);

@@ -131,17 +131,21 @@ impl Worker {
             self.route_decided(id, hostgroup, Some(&known), own.proof)
         });
         let to = hostgroup_of(&route);
-        let is_kept = hostgroup.is_some_and(|named| to.is_some_and(|hostgroup| hostgroup != named));
-        self.stats.counters.statements_kept += u64::from(is_kept);
+        if let (Some(named), Some(to)) = (hostgroup, to) {
+            self.stats.counters.statements_kept += u64::from(to != named);
+        }
         // What is held elsewhere, or begins anew on the writer, does not go to that server.
-        let server = server.filter(|server| hostgroup_of(&route) == Some(server.hostgroup));
-        let proven = match hostgroup_of(&route) {
+        let server = server.filter(|server| to == Some(server.hostgroup));
+        let mut proven = match to {
             // The servers of another group may have other tables.
-            Some(to) if self.group_of(to) != own.group => self.proof_at(id, &known, asking, to),
+            Some(to) if to != own.group && self.group_of(to) != own.group => {
+                self.proof_at(id, &known, asking, to)
+            }
             Some(_) | None => own,
         };
-        let proof = hostgroup_of(&route).map_or(proven.proof, |to| self.proof_in(to, proven.proof));
-        let proven = Proven { proof, ..proven };
+        if let Some(to) = to {
+            proven.proof = self.proof_in(to, proven.proof);
+        }
         Routed { route, orders, rewritten, server, proven }
     }
 

@@ -208,14 +208,20 @@ impl Past {
 impl Worker {
     /// Fetches what the session that had a connection last may yet ask for, before `next` gets
     /// it. `keeps`: what the same session left before stays there for it.
+    #[inline]
     pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let last = self.conns.get(conn_id).and_then(|conn| conn.last_client);
+        if let Some(last) = last.filter(|last| !keeps || Some(*last) != next) {
+            self.fetch_traces_of(last, conn_id, next);
+        }
+    }
+
+    #[inline(never)]
+    fn fetch_traces_of(&mut self, last: ClientId, conn_id: ConnId, next: Option<ClientId>) {
+        let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
         let here = Some((conn_id, conn.turn));
-        let Some(last) = conn.last_client.filter(|last| !keeps || Some(*last) != next) else {
-            return;
-        };
         // Its next statement makes its warnings void.
         let is_other = Some(last) != next;
         let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
