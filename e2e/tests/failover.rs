@@ -70,6 +70,30 @@ fn busy_client(proxy: &Trunkline, schema: &str) -> Result<()> {
 }
 
 #[test]
+fn an_answer_that_nobody_waits_for_does_not_keep_a_connection() -> Result<()> {
+    on_each("an_answer_that_nobody_waits_for_does_not_keep_a_connection", |server| {
+        let settings = "connect_timeout_server_max = 2000\n";
+        let proxy = Trunkline::start(&format!("{settings}{}", one_server(server, 1, 1)))?;
+        let mut gone = Wire::login(&proxy, USER, PASSWORD, "")?;
+        gone.send(code::QUERY, b"SELECT SLEEP(60)")?;
+        let sleeps = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%(60)'";
+        wait_until("the statement runs", SOON, || {
+            Ok((server.value(sleeps)?.as_deref() == Some("1")).then_some(()))
+        })?;
+        drop(gone);
+        // The only connection is somebody else's soon.
+        let mut other = client(&proxy, "")?;
+        wait_until("the connection is given up", SOON, || {
+            Ok(text(&mut other, "SELECT 1").is_ok().then_some(()))
+        })?;
+        let name = "trunkline_backend_connections_abandoned_total";
+        ensure!(proxy.metric(name, "")? == Some(1.0), "{:?}", proxy.metric(name, "")?);
+        ensure!(proxy.log().contains("has not ended the answer"), "{}", proxy.log());
+        Ok(())
+    })
+}
+
+#[test]
 fn servers_are_reached_by_name_by_ipv6_and_by_socket() -> Result<()> {
     let test = "servers_are_reached_by_name_by_ipv6_and_by_socket";
     for flavour in FLAVOURS {

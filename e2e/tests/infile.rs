@@ -96,6 +96,28 @@ fn load(wire: &mut Wire, statement: &str, file: &[u8], len: usize) -> Result<Vec
 }
 
 #[test]
+fn who_sends_no_files_is_refused_for_prepared_statements_too() -> Result<()> {
+    let name = "who_sends_no_files_is_refused_for_prepared_statements_too";
+    on_both(name, |server, proxy, schema| {
+        let answer = |to: Endpoint| -> Result<Option<u16>> {
+            let mut wire = Wire::login_with(to, login(USER, PASSWORD, schema, MODERN))?;
+            let reply = wire.exchange(code::STMT_PREPARE, LOAD.as_bytes(), Shape::Prepare)?;
+            let id = reply.get(5..9).context("no id")?;
+            let body = [id, &[0, 1, 0, 0, 0]].concat();
+            let outcome = wire.single(code::STMT_EXECUTE, &body)?;
+            ensure!(wire.value("SELECT 1")?.as_deref() == Some("1"));
+            Ok(outcome.error().map(|error| error.code))
+        };
+        // MySQL does not prepare such a statement.
+        if server.flavour() == Flavour::MariaDb {
+            let (direct, proxied) = (answer(server.into())?, answer(proxy.into())?);
+            ensure!(direct == Some(4166) && proxied == direct, "{direct:?}, {proxied:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn what_a_file_generates_is_the_last_insert_id() -> Result<()> {
     on_both("what_a_file_generates_is_the_last_insert_id", |server, proxy, schema| {
         server.sql(&format!(

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Replication, SqlClient, Trunkline, wait_until};
 
 use crate::stage::{
-    FLAVOURS, SOON, USER, client, is_available, shared_replication, statements_of, text, user,
-    wait_pins,
+    FLAVOURS, PASSWORD, SOON, USER, client, is_available, shared_replication, statements_of, text,
+    user, wait_pins,
 };
+use crate::wire::{Shape, Wire, code};
 
 const WRITER: u64 = 10;
 const READER: u64 = 20;
@@ -434,5 +435,21 @@ fn declared_routines_run_on_readers() -> Result<()> {
         one.sql("CREATE TABLE IF NOT EXISTS mark.routine_note (a INT)")?;
     }
     replication.primary().sql("DROP TABLE mark.routine_note")?;
+
+    // What was prepared while they were declared is judged by what holds when it runs.
+    let mut wire = Wire::login(&declared, USER, PASSWORD, "mark")?;
+    let reply = wire.exchange(code::STMT_PREPARE, b"SELECT mark.whose()", Shape::Prepare)?;
+    let body = [reply.get(5..9).context("no id")?, &[0, 1, 0, 0, 0]].concat();
+    let mut runs_on = |name: &[u8]| -> Result<bool> {
+        let rows = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+        Ok(rows.windows(name.len()).any(|part| part == name))
+    };
+    ensure!(runs_on(b"replica")?);
+    declared.reload(&config(""))?;
+    wait_until("they are declared no more", SOON, || {
+        let answer = text(&mut client(&declared, "mark")?, "SELECT mark.whose()")?;
+        Ok((answer == "primary").then_some(()))
+    })?;
+    ensure!(runs_on(b"primary")?, "it still runs on a reader");
     Ok(())
 }

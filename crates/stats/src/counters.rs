@@ -292,6 +292,8 @@ counters! {
             "Server connections begun, whether or not they came up."
         server_connections_lost: "trunkline_backend_connections_lost_total";
             "Server connections lost while a session held them."
+        server_connections_abandoned: "trunkline_backend_connections_abandoned_total";
+            "Server connections closed as the answer to a client that had gone did not end in time."
         server_connections_reset:
             "trunkline_backend_connections_reset_total", reason = "session";
             "Server connections reset with COM_RESET_CONNECTION, by what made it necessary."

@@ -28,6 +28,8 @@ use crate::{
 pub(crate) struct Known {
     pub digest: u64,
     pub digest_text: Box<[u8]>,
+    /// Of which settings and servers' version it is ([`Analyses::edition`]).
+    pub edition: u32,
     /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
     reading: u16,
     /// The digest text that says all of the structure; `None` where `digest_text` does.
@@ -75,6 +77,8 @@ pub(crate) struct Analyses {
     routines: Routines,
     /// The version of all servers, as far as they have one in common.
     version: ServerVersion,
+    /// Counts the changes of settings and version that make other analyses.
+    edition: u32,
     young: HashMap<u64, Rc<Known>, FixedState>,
     old: HashMap<u64, Rc<Known>, FixedState>,
 }
@@ -90,6 +94,7 @@ impl Analyses {
             exact: exact(&digest_settings(settings)),
             routines: settings.reading_routines.clone(),
             version: ServerVersion::UNKNOWN,
+            edition: 0,
             young: HashMap::with_hasher(FixedState::default()),
             old: HashMap::with_hasher(FixedState::default()),
         }
@@ -104,9 +109,20 @@ impl Analyses {
             self.routines.clone_from(routines);
             self.exact = exact(&digests);
             self.settings = digests;
-            self.young.clear();
-            self.old.clear();
+            self.renew();
         }
+    }
+
+    fn renew(&mut self) {
+        self.edition = self.edition.wrapping_add(1);
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// Which analyses are those of now: others were made under other settings, or for another
+    /// version of the servers.
+    pub(crate) fn edition(&self) -> u32 {
+        self.edition
     }
 
     /// The version of all servers; functions belong to versions.
@@ -118,8 +134,7 @@ impl Analyses {
     pub(crate) fn learn_version(&mut self, version: ServerVersion) {
         if version != self.version {
             self.version = version;
-            self.young.clear();
-            self.old.clear();
+            self.renew();
         }
     }
 
@@ -180,6 +195,7 @@ impl Analyses {
         let known = Rc::new(Known {
             digest: digest.hash,
             digest_text: digest.text.into(),
+            edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),
             is_ordinary: is_ordinary(&analysis),

@@ -332,12 +332,7 @@ impl Worker {
     }
 
     #[inline(never)]
-    fn answer_left_out(
-        &mut self,
-        id: ClientId,
-        statement: &Statement,
-        known: &crate::analysis::Known,
-    ) -> bool {
+    fn answer_left_out(&mut self, id: ClientId, statement: &Statement, known: &Known) -> bool {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());

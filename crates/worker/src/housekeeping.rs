@@ -14,7 +14,7 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit};
 use crate::{
     Action, ClientId, Worker,
     client::Phase,
-    conn::{ConnPhase, InFlight, Owner},
+    conn::{Conn, ConnPhase, InFlight, Owner},
     worker::LOG_LINES_PER_SEC,
 };
 
@@ -246,13 +246,18 @@ impl Worker {
         let connect_ms = settings.connect_timeout_server;
         let idle_ms = settings.idle_connection_timeout;
         let ping_ms = settings.ping_interval_server_msec;
+        let abandoned_ms = settings.connect_timeout_server_max;
         let mut late = Vec::new();
+        let mut abandoned = Vec::new();
         let mut old = Vec::new();
         let mut quiet = Vec::new();
         self.conns.for_each(|id, conn| {
             let rested_ms = now_ms.saturating_sub(conn.since_ms);
             match conn.list {
                 ConnState::Connecting if rested_ms > connect_ms => late.push(id),
+                ConnState::Resetting if rested_ms > abandoned_ms && is_abandoned(conn) => {
+                    abandoned.push(id);
+                }
                 ConnState::Idle if idle_ms != 0 && rested_ms > idle_ms => old.push(id),
                 ConnState::Idle if ping_ms != 0 && rested_ms > ping_ms => quiet.push(id),
                 _ => {}
@@ -265,6 +270,9 @@ impl Worker {
             let what = if awaits_tls { "no TLS" } else { "no connection" };
             self.connect_failed(id, &format!("{what} within {connect_ms} ms"));
         }
+        for id in abandoned {
+            self.drop_abandoned(id, abandoned_ms);
+        }
         for id in old {
             self.retire_idle(id);
         }
@@ -272,6 +280,24 @@ impl Worker {
             self.ping_idle(id);
         }
         self.drop_outdated();
+    }
+
+    /// Closes a connection whose server does not end the answer to somebody who has gone: its
+    /// place is somebody else's, and the statement ends as it would with its client's connection.
+    fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
+        let address = self.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
+        self.log(false, || {
+            let address = address.unwrap_or_default();
+            format!(
+                "server {address} has not ended the answer to a client that is gone within \
+                 {waited_ms} ms; connection closed"
+            )
+        });
+        self.stats.counters.server_connections_abandoned += 1;
+        self.drop_conn(id);
+        self.pump(hostgroup);
     }
 
     /// Closes idle connections of servers that were taken offline or shunned since.
@@ -357,6 +383,11 @@ impl Worker {
         }
         pins
     }
+}
+
+/// Whether nobody waits for what the server answers here.
+fn is_abandoned(conn: &Conn) -> bool {
+    conn.in_flight.front().is_some_and(|entry| entry.owner == Owner::Nobody)
 }
 
 /// The `wait_timeout` that a session has set for itself, ms.

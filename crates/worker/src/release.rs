@@ -473,6 +473,7 @@ impl Worker {
         };
         let (slot, is_quiet) = (conn.slot, conn.in_flight.is_empty());
         conn.list = ConnState::Resetting;
+        conn.since_ms = self.now.ms();
         if let Some(slot) = self.pool.slot_mut(slot) {
             if was_pinned {
                 slot.set_pinned(false);

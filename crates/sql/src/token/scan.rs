@@ -478,7 +478,11 @@ impl<'a> Tokens<'a> {
     fn enter_comment(&mut self) {
         let (is_code, body) = match self.rest(self.at + 2) {
             [b'!', ..] => (true, self.at + 3),
-            [b'M', b'!', ..] => (self.modes.flavor_mariadb, self.at + 4),
+            [b'M', b'!', ..] => {
+                // What is a comment to MySQL's servers is code to MariaDB's beside them.
+                self.is_ambiguous |= !self.modes.flavor_mariadb;
+                (self.modes.flavor_mariadb, self.at + 4)
+            }
             _ => (false, self.at + 2),
         };
         if self.comment != Executable::No {

@@ -111,6 +111,7 @@ fn what_servers_read_differently_is_told() {
         b"a --\x7F b",
         b"$$ ' $$",
         b"$t$ ' $t$",
+        b"SELECT 1 /*M! INTO @a */",
     ] {
         assert!(all(text, &Modes::default()).1.is_ambiguous(), "{text:?}");
     }

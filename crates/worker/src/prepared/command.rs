@@ -20,7 +20,8 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Purpose, Statement},
-    prepared::ClientStmts,
+    modes::modes_of,
+    prepared::{ClientStmts, Entry},
     route::{Asking, Route, Routed, hostgroup_of},
 };
 
@@ -194,6 +195,13 @@ impl Worker {
         if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
             return self.refuse_long_data(id, error);
         }
+        let entry = Rc::clone(&stmt.entry);
+        if !entry.known.is_ordinary && self.refuses_local_file(id, &entry.known.analysis) {
+            return;
+        }
+        let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
+            return;
+        };
         let raw = payload.get(5..).unwrap_or_default();
         let plain = match has_attributes && run == Run::Once {
             true => match plain_execution(stmt, raw) {
@@ -215,26 +223,42 @@ impl Worker {
         {
             stmt.types = Some(types.into());
         }
-        let entry = Rc::clone(&stmt.entry);
+        let known = self.known_now(&entry);
         let asking = Asking::Execute(&entry.reading.schema);
-        let Some(own) = self.prove_at_home(id, &entry.known, asking, frames) else { return };
+        let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
         let Some(modes) = self.modes(id) else { return };
-        let routed = self.route_text(id, &entry.known, &entry.text, asking, &modes, own);
+        let routed = self.route_text(id, &known, &entry.text, asking, &modes, own);
         let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
             take_plain(&mut statement, stmt_id, &plain, payload);
         }
         statement.stmt_id = Some(stmt_id);
-        statement.prove(&entry.known, routed.proven);
-        if !entry.known.is_ordinary && hostgroup_of(&route).is_some() {
-            let analysis = &entry.known.analysis;
+        statement.prove(&known, routed.proven);
+        if !known.is_ordinary && hostgroup_of(&route).is_some() {
+            let analysis = &known.analysis;
             statement.definition = self.begin_definition(id, analysis, &entry.text, &modes);
         }
-        statement.known = Some(Rc::clone(&entry.known));
+        statement.known = Some(known);
         statement.run_on(routed.server);
         statement.obey(routed.orders);
         self.depart(id, route, statement, 0);
+    }
+
+    /// The analysis of a prepared statement by the settings and servers of now. What was prepared
+    /// under others is read again, in the session's state of then.
+    #[inline]
+    fn known_now(&mut self, entry: &Entry) -> Rc<Known> {
+        match entry.known.edition == self.analyses.edition() {
+            true => Rc::clone(&entry.known),
+            false => self.know_again(entry),
+        }
+    }
+
+    #[cold]
+    fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
+        let modes = modes_of(&entry.reading, self.greeting.flavor(), None);
+        self.analyses.know(&entry.text, &modes)
     }
 
     /// Whether a client has agreed on this.
