@@ -61,13 +61,15 @@ pub struct ServerHealth {
     shunned_until_ms: AtomicU64,
     /// Connect failures since the last success.
     failures: AtomicU32,
-    /// Connections that are logged in, over all workers.
-    established: AtomicU32,
-    /// The number that the server has given last to one of its connections.
+    /// In the upper half which incarnation of the server it is, in the lower half how many of its
+    /// connections are logged in, over all workers.
+    life: AtomicU64,
+    /// The highest number that this incarnation is known to have given to a connection.
     last_thread: AtomicU32,
-    /// Counts what may be another server process, or another server.
-    incarnation: AtomicU32,
 }
+
+/// One incarnation more, in the upper half of a life.
+const INCARNATION: u64 = 1 << 32;
 
 impl ServerHealth {
     /// A server that starts in `state`.
@@ -160,19 +162,25 @@ impl ServerHealth {
     /// or one whose number is not above those before, it may be another: started again, perhaps
     /// with other settings, or reached at another address.
     pub fn establish(&self, thread: u32, last_thread: u32) -> u32 {
-        let was_alone = self.established.fetch_add(1, Relaxed) == 0;
-        if was_alone || thread <= last_thread {
-            self.last_thread.store(thread, Relaxed);
-            return self.incarnation.fetch_add(1, Relaxed).wrapping_add(1);
+        let is_other = |life: u64| standing(life) == 0 || thread <= last_thread;
+        let next = |life: u64| match is_other(life) {
+            true => life.wrapping_add(INCARNATION + 1),
+            false => life.wrapping_add(1),
+        };
+        // `next` always gives one.
+        let before = self.life.fetch_update(Relaxed, Relaxed, |life| Some(next(life)));
+        let before = before.unwrap_or_else(|life| life);
+        match is_other(before) {
+            true => self.last_thread.store(thread, Relaxed),
+            false => drop(self.last_thread.fetch_max(thread, Relaxed)),
         }
-        self.last_thread.fetch_max(thread, Relaxed);
-        self.incarnation()
+        incarnation_of(next(before))
     }
 
     /// A connection that was logged in has gone.
     pub fn disestablish(&self) {
-        let before = self.established.fetch_sub(1, Relaxed);
-        debug_assert!(before > 0);
+        let before = self.life.fetch_sub(1, Relaxed);
+        debug_assert!(standing(before) > 0);
     }
 
     /// The highest number that the server is known to have given to a connection.
@@ -183,7 +191,7 @@ impl ServerHealth {
     /// Grows when it may be another server: what one has accepted or answered is not believed of
     /// the next.
     pub fn incarnation(&self) -> u32 {
-        self.incarnation.load(Relaxed)
+        incarnation_of(self.life.load(Relaxed))
     }
 
     /// Connections of an older epoch must not be used again.
@@ -248,6 +256,14 @@ impl ServerHealth {
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
     }
+}
+
+fn incarnation_of(life: u64) -> u32 {
+    u32::try_from(life / INCARNATION).unwrap_or_default()
+}
+
+fn standing(life: u64) -> u64 {
+    life % INCARNATION
 }
 
 #[cfg(test)]

@@ -327,6 +327,7 @@ impl Worker {
         };
         debug_assert!(conn.list == ConnState::Shared);
         conn.list = ConnState::Resetting;
+        conn.since_ms = self.now.ms();
         let is_quiet = conn.in_flight.is_empty();
         let (clients, catalog) = (&self.clients, self.shared.catalog());
         let ticket = catalog.begin_copies();

@@ -439,6 +439,7 @@ impl Worker {
             return;
         };
         conn.list = ConnState::Resetting;
+        conn.since_ms = self.now.ms();
         let slot = conn.slot;
         if let Some(slot) = self.pool.slot_mut(slot) {
             slot.enter(ConnState::Resetting);
