@@ -96,6 +96,8 @@ fn proxies_give_each_others_answers() -> Result<()> {
     let mut other = scene.client(&second)?;
     // What one of them alone has seen keeps nothing from the others.
     other.sql("FLUSH PRIVILEGES")?;
+    // Its connections are closed behind that: one stands, so that it is the same server for all.
+    ensure!(text(&mut other, "SELECT 2 + 3")? == "5");
     ensure!(text(&mut other, &by_id(1))? == "one", "it asked a server");
     ensure!(figure(&second, "/counters/cache_shared_hits")? == 1);
     // Now it is in its own memory.
