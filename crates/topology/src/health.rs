@@ -162,7 +162,9 @@ impl ServerHealth {
     /// or one whose number is not above those before, it may be another: started again, perhaps
     /// with other settings, or reached at another address.
     pub fn establish(&self, thread: u32, last_thread: u32) -> u32 {
-        let is_other = |life: u64| standing(life) == 0 || thread <= last_thread;
+        // Nothing is believed yet of one that nobody was connected to.
+        let was_met = self.last_thread() != 0;
+        let is_other = |life: u64| was_met && standing(life) == 0 || thread <= last_thread;
         let next = |life: u64| match is_other(life) {
             true => life.wrapping_add(INCARNATION + 1),
             false => life.wrapping_add(1),
