@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use trunkline_testkit::{
     Flavour, Options, Server, TempFolder, Trunkline, can_overlay, skipped, wait_until,
 };
@@ -79,6 +79,61 @@ fn issue_16_a_readers_dictionary_proves_nothing_for_the_writer() -> Result<()> {
             let (writer, reader) =
                 (start(flavour, Options::default())?, start(flavour, Options::default())?);
             check_reader(&writer, &reader).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A proof is of an age when what it proved is to run: behind a rule's delay, or again for its
+/// warnings.
+fn check_age(writer: &Server, reader: &Server) -> Result<()> {
+    let act = "CREATE FUNCTION here.act() RETURNS INT BEGIN INSERT INTO done VALUES (1); \
+               RETURN 1; END";
+    for server in [writer, reader] {
+        server.sql(
+            "CREATE DATABASE here; CREATE TABLE here.done (a INT);
+             CREATE TABLE here.t (a VARCHAR(9)); INSERT INTO here.t VALUES ('x');
+             SET GLOBAL log_bin_trust_function_creators = 1",
+        )?;
+        server.sql(act)?;
+    }
+    let proxy = Trunkline::start(&format!(
+        "catalog_age_max = 500\n{}[[rule]]\nid = 2\nmatch_digest = \"AS late\"\ndelay = 1500\napply = true\n",
+        split(writer, reader)
+    ))?;
+    let (mut warned, mut late) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    for _ in 0..3 {
+        text(&mut warned, "SELECT a FROM t")?;
+    }
+    text(&mut warned, "SELECT CAST(a AS SIGNED) AS a FROM t")?;
+    std::thread::scope(|scope| {
+        let delayed = scope.spawn(move || text(&mut late, "SELECT a AS late FROM t"));
+        wait_until("it is held back", SOON, || {
+            let delays = proxy.metric("trunkline_statement_delays_total", "")?;
+            Ok((delays == Some(1.0)).then_some(()))
+        })?;
+        for server in [writer, reader] {
+            server.sql("DROP TABLE here.t; CREATE VIEW here.t AS SELECT here.act() AS a")?;
+        }
+        ensure!(delayed.join().map_err(|_| anyhow!("it panicked"))?? == "1");
+        Ok(())
+    })?;
+    let count = |server: &Server| server.value("SELECT COUNT(*) FROM here.done");
+    ensure!(count(reader)?.as_deref() == Some("0"), "what acts has run on the reader");
+    ensure!(count(writer)?.as_deref() == Some("1"), "what acts has not run once on the writer");
+    let _ = text(&mut warned, "SHOW WARNINGS");
+    ensure!(count(reader)?.as_deref() == Some("0"), "its warnings have run it on the reader");
+    ensure!(count(writer)?.as_deref() == Some("1"), "its warnings have run it on the writer");
+    Ok(())
+}
+
+#[test]
+fn issue_16_a_proof_that_is_too_old_proves_nothing() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "issue_16_a_proof_that_is_too_old_proves_nothing") {
+            let (writer, reader) =
+                (start(flavour, Options::default())?, start(flavour, Options::default())?);
+            check_age(&writer, &reader).with_context(|| format!("{flavour:?}"))?;
         }
     }
     Ok(())

@@ -37,6 +37,8 @@ pub struct Judgement {
     pub version: u64,
     /// When it is to be made anew, ms on the workers' clock.
     pub until_ms: u64,
+    /// Until when the catalog believes what it is made of, ms; not before `until_ms`.
+    pub valid_ms: u64,
     /// Names that nothing is known of, and that nobody has asked for lately.
     pub missing: Vec<Name>,
     /// Names that are known, and are to be asked for again so that they stay so.
@@ -71,7 +73,7 @@ pub fn prove_nameless(analysis: &Analysis) -> Proof {
 pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) -> Judgement {
     let version = catalog.version();
     let mut hidden = by_itself(analysis);
-    let mut until_ms = u64::MAX;
+    let (mut until_ms, mut valid_ms) = (u64::MAX, u64::MAX);
     let (mut missing, mut due) = (Vec::new(), Vec::new());
     for used in &analysis.references.tables {
         let Some(schema) = used.name.schema.as_deref().or(place.schema) else {
@@ -91,6 +93,7 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
                     hidden.insert(object.writing);
                 }
                 until_ms = until_ms.min(until);
+                valid_ms = valid_ms.min(until);
                 if due_ms <= now_ms {
                     due.push(name);
                 } else {
@@ -108,7 +111,7 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
             }
         }
     }
-    Judgement { proof: proof_of(analysis, hidden), version, until_ms, missing, due }
+    Judgement { proof: proof_of(analysis, hidden), version, until_ms, valid_ms, missing, due }
 }
 
 #[cfg(test)]

@@ -361,7 +361,7 @@ impl Worker {
             return;
         };
         let insists = statement.orders.cache.is_some_and(|order| order.is_always);
-        let is_proven = insists || statement.is_proven_now(self.shared.catalog());
+        let is_proven = insists || statement.is_unchanged(self.shared.catalog());
         let reply = match was_run && statement.ending.is_none() && is_proven {
             true => self.stored(conn_id, statement, &fill, outcome),
             false => None,

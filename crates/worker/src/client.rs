@@ -30,7 +30,7 @@ use crate::{
     orders::Orders,
     outbox::Outbox,
     prepared::{ClientStmt, ClientStmts, Entry, Reading},
-    proof::AwaitNames,
+    proof::{AwaitNames, Validity},
     route::Route,
     shared::UserPlace,
     traces::Past,
@@ -267,8 +267,8 @@ pub(crate) struct Statement {
     pub is_read: bool,
     /// What is proven of it.
     pub proof: Proof,
-    /// The catalog's version that the proof is of; `None` for one that names nothing.
-    pub proof_version: Option<u64>,
+    /// How long the proof holds; `None`, always, for one that names nothing.
+    pub validity: Option<Validity>,
     /// It is to end, or be answered, otherwise than by itself.
     pub ending: Option<Ending>,
     /// What rules and hints ask for.

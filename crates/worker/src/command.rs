@@ -334,7 +334,7 @@ impl Worker {
             definition: None,
             is_read: false,
             proof: Proof::NOTHING,
-            proof_version: None,
+            validity: None,
             ending: None,
             orders: Orders::default(),
             deadline_ms: 0,

@@ -113,6 +113,11 @@ impl Worker {
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
     /// else is an error, and a session that had state there ends.
     fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
+        let phase = self.clients.get(client_id).map(|client| &client.phase);
+        if matches!(phase, Some(Phase::Running(it)) if it.stage.conn() == Some(loss.conn)) {
+            // Whether it may be sent again is what is proven of it by now.
+            self.prove_again(client_id);
+        }
         let Some(client) = self.clients.get_mut(client_id) else {
             return;
         };
@@ -169,7 +174,7 @@ impl Worker {
         let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
         let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
-        let may_repeat = statement.may_be_sent_twice(self.shared.catalog())
+        let may_repeat = statement.may_be_sent_twice(self.shared.catalog(), self.now.ms())
             || chooses
             || has_plant!(self, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);

@@ -189,7 +189,7 @@ impl Worker {
         copy.stmt_id = statement.stmt_id;
         copy.is_read = statement.is_read;
         copy.proof = statement.proof;
-        copy.proof_version = statement.proof_version;
+        copy.validity = statement.validity;
         copy.hostgroup = hostgroup;
         let snapshot = Arc::clone(&self.snapshot);
         copy.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));

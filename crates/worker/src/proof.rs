@@ -33,20 +33,20 @@ pub(crate) struct Proofs(RefCell<Vec<Remembered>>);
 struct Remembered {
     group: HostgroupId,
     schema: Box<[u8]>,
-    version: u64,
     until_ms: u64,
     proof: Proof,
+    validity: Validity,
 }
 
 impl Proofs {
-    fn find(&self, place: Place<'_>, version: u64, now_ms: u64) -> Option<Proof> {
+    fn find(&self, place: Place<'_>, version: u64, now_ms: u64) -> Option<(Proof, Validity)> {
         let schema = place.schema.unwrap_or_default();
         self.0.borrow().iter().find_map(|known| {
-            let is_same = known.version == version
+            let is_same = known.validity.version == version
                 && known.until_ms > now_ms
                 && known.group == place.group
                 && *known.schema == *schema;
-            is_same.then_some(known.proof)
+            is_same.then_some((known.proof, known.validity))
         })
     }
 
@@ -60,9 +60,9 @@ impl Proofs {
         proofs.push(Remembered {
             group: place.group,
             schema: schema.into(),
-            version: judged.version,
             until_ms: judged.until_ms,
             proof: judged.proof,
+            validity: Validity::of(judged),
         });
     }
 }
@@ -72,8 +72,45 @@ impl Proofs {
 pub(crate) struct Proven {
     pub group: HostgroupId,
     pub proof: Proof,
-    /// The catalog's then.
-    pub version: u64,
+    pub validity: Validity,
+}
+
+impl Proven {
+    /// Nothing at all, which no age makes less.
+    fn nothing(group: HostgroupId, version: u64) -> Self {
+        Self { group, proof: Proof::NOTHING, validity: Validity::without_age(version) }
+    }
+}
+
+/// How long a proof holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validity {
+    /// The catalog's version that it was made by.
+    version: u64,
+    /// Until when the catalog believes what it was told, ms on the workers' clock.
+    until_ms: u64,
+}
+
+impl Validity {
+    fn of(judged: &Judgement) -> Self {
+        Self { version: judged.version, until_ms: judged.valid_ms }
+    }
+
+    /// Of a proof that rests on no name, or proves nothing.
+    fn without_age(version: u64) -> Self {
+        Self { version, until_ms: u64::MAX }
+    }
+
+    /// Whether nothing has been said since the proof was made that may contradict it.
+    pub(crate) fn is_unchanged(self, catalog: &Catalog) -> bool {
+        self.version == catalog.version()
+    }
+
+    /// Whether a statement may still be sent by the proof.
+    #[inline]
+    pub(crate) fn holds(self, catalog: &Catalog, now_ms: u64) -> bool {
+        self.is_unchanged(catalog) && now_ms < self.until_ms
+    }
 }
 
 /// A command that waits for what its names mean.
@@ -86,7 +123,7 @@ pub(crate) struct AwaitNames {
 /// What is proven of a statement now that it is over. What its names meant when it was sent they
 /// may not have meant any more when it ran.
 pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
-    match statement.is_proven_now(shared.catalog()) {
+    match statement.is_unchanged(shared.catalog()) {
         true => statement.proof,
         false => Proof { reads: false, hidden: statement.proof.hidden | Hidden::UNKNOWN },
     }
@@ -107,13 +144,13 @@ fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) ->
 
 impl Statement {
     /// Whether it may be sent once more, though a server may have carried it out.
-    pub(crate) fn may_be_sent_twice(&self, catalog: &Catalog) -> bool {
-        self.is_read && self.is_proven_now(catalog)
+    pub(crate) fn may_be_sent_twice(&self, catalog: &Catalog, now_ms: u64) -> bool {
+        self.is_read && self.validity.is_none_or(|validity| validity.holds(catalog, now_ms))
     }
 
-    /// Whether what its names mean has not changed since what it does was proven.
-    pub(crate) fn is_proven_now(&self, catalog: &Catalog) -> bool {
-        self.proof_version.is_none_or(|version| version == catalog.version())
+    /// Whether nothing has been said of its names since what it does was proven.
+    pub(crate) fn is_unchanged(&self, catalog: &Catalog) -> bool {
+        self.validity.is_none_or(|validity| validity.is_unchanged(catalog))
     }
 
     /// Takes over what is proven of it.
@@ -121,7 +158,7 @@ impl Statement {
         self.is_read = proven.proof.reads;
         self.proof = proven.proof;
         let has_names = !known.analysis.references.tables.is_empty();
-        self.proof_version = has_names.then_some(proven.version);
+        self.validity = has_names.then_some(proven.validity);
     }
 }
 
@@ -159,11 +196,12 @@ impl Worker {
         }
         let version = self.shared.catalog().version();
         let Some(judged) = self.judge_in(id, known, asking, group) else {
-            return Proven { group, proof: Proof::NOTHING, version };
+            return Proven::nothing(group, version);
         };
+        let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
         self.ask_names(id, judged.due, None);
         self.ask_names(id, judged.missing, None);
-        Proven { group, proof: judged.proof, version }
+        proven
     }
 
     /// What may happen when a table's columns are described: MariaDB computes constants of views.
@@ -194,22 +232,23 @@ impl Worker {
         let catalog = self.shared.catalog();
         let version = catalog.version();
         if known.analysis.references.tables.is_empty() || has_plant!(self, ViewIsTable) {
-            return Some(Proven { group, proof: known.nameless, version });
+            let validity = Validity::without_age(version);
+            return Some(Proven { group, proof: known.nameless, validity });
         }
         let session = self.clients.get(id)?.session.as_deref()?;
         let place = place_of(session, asking, group);
-        let proof = known.proofs.find(place, version, self.now.ms())?;
-        Some(Proven { group, proof, version })
+        let (proof, validity) = known.proofs.find(place, version, self.now.ms())?;
+        Some(Proven { group, proof, validity })
     }
 
     /// A statement is about to be sent that has waited perhaps: what its names mean may have
     /// changed since it was proven. True when its place is another hostgroup now, the writer's.
     #[inline]
     pub(crate) fn prove_again(&mut self, id: ClientId) -> bool {
-        let version = self.shared.catalog().version();
+        let (catalog, now_ms) = (self.shared.catalog(), self.now.ms());
         let is_outdated = match self.clients.get(id).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => {
-                statement.proof_version.is_some_and(|known| known != version)
+                statement.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
             }
             _ => false,
         };
@@ -300,9 +339,9 @@ impl Worker {
     ) -> Option<Proven> {
         let version = self.shared.catalog().version();
         let Some(judged) = self.judge_in(id, known, asking, group) else {
-            return Some(Proven { group, proof: Proof::NOTHING, version });
+            return Some(Proven::nothing(group, version));
         };
-        let proven = Proven { group, proof: judged.proof, version };
+        let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
         let wait_ms = self.snapshot.settings.catalog_wait_ms;
         let is_new = judged.missing.iter().any(|name| !self.unanswered.contains(name));
         let waits = is_new

@@ -292,11 +292,12 @@ impl Worker {
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (clients, catalog) = (&self.clients, self.shared.catalog());
+        let now_ms = self.now.ms();
         let ticket = catalog.begin_copies();
         let mut behind = Vec::new();
         for entry in conn.in_flight.iter_mut().skip(1) {
             if let Owner::Client(client) = entry.owner
-                && may_be_sent_twice(clients, catalog, client)
+                && may_be_sent_twice(clients, (catalog, now_ms), client)
             {
                 debug_assert!(!entry.relay.has_begun());
                 if !is_delivered {
@@ -330,13 +331,14 @@ impl Worker {
         conn.since_ms = self.now.ms();
         let is_quiet = conn.in_flight.is_empty();
         let (clients, catalog) = (&self.clients, self.shared.catalog());
+        let now_ms = self.now.ms();
         let ticket = catalog.begin_copies();
         let (mut behind, mut lost) = (Vec::new(), Vec::new());
         for entry in &mut conn.in_flight {
             if let Owner::Client(client) = entry.owner {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
-                match may_be_sent_twice(clients, catalog, client) {
+                match may_be_sent_twice(clients, (catalog, now_ms), client) {
                     true => behind.push(client),
                     false => lost.push(client),
                 }
@@ -423,12 +425,12 @@ impl Worker {
 /// Whether the statement that a client has under way may be sent once more.
 fn may_be_sent_twice(
     clients: &Table<ClientId, Client>,
-    catalog: &Catalog,
+    (catalog, now_ms): (&Catalog, u64),
     client: ClientId,
 ) -> bool {
     clients.get(client).is_some_and(|client| {
         matches!(&client.phase, Phase::Running(statement)
-            if statement.may_be_sent_twice(catalog))
+            if statement.may_be_sent_twice(catalog, now_ms))
     })
 }
 

@@ -30,6 +30,7 @@ use crate::{
     client::{Phase, Statement, Waiting},
     conn::{InFlight, Owner},
     dispatch::put_own_query,
+    proof::Validity,
 };
 
 pub(crate) use ask::reads_past;
@@ -82,8 +83,8 @@ pub(crate) struct Past {
 #[derive(Debug, Clone)]
 struct Again {
     text: Box<[u8]>,
-    /// The catalog's version that it was proven by; `None` where it names no table.
-    proof_version: Option<u64>,
+    /// How long it is proven to read; `None`, always, where it names no table.
+    validity: Option<Validity>,
 }
 
 impl Past {

@@ -19,12 +19,12 @@ use crate::{
 };
 
 impl Past {
-    /// The text of what left the warnings, if it can be run again: what its names mean has not
-    /// changed since it was proven to read.
-    pub(super) fn run_again(&self, catalog: &Catalog) -> Option<&[u8]> {
+    /// The text of what left the warnings, if it can be run again: the proof that
+    /// it reads still holds.
+    pub(super) fn run_again(&self, catalog: &Catalog, now_ms: u64) -> Option<&[u8]> {
         let again = self.again.as_ref()?;
-        let is_outdated = again.proof_version.is_some_and(|known| known != catalog.version());
-        (!is_outdated).then_some(&again.text)
+        let holds = again.validity.is_none_or(|validity| validity.holds(catalog, now_ms));
+        holds.then_some(&again.text)
     }
 }
 
@@ -50,8 +50,8 @@ impl Worker {
         };
         if statement.purpose == Purpose::Query {
             let text = statement.frames.get(HEADER_LEN + 1..).map(Box::from);
-            let proof_version = statement.proof_version;
-            session.past.again = text.map(|text| Again { text, proof_version });
+            let validity = statement.validity;
+            session.past.again = text.map(|text| Again { text, validity });
         } else if conn.in_flight.is_empty() && uses_table() {
             // Nobody is behind it, and it has cleared what was there before.
             conn.last_client = Some(id);
@@ -72,7 +72,7 @@ impl Worker {
         if !asks || !is_run {
             return;
         }
-        let again = session.past.run_again(self.shared.catalog());
+        let again = session.past.run_again(self.shared.catalog(), self.now.ms());
         let Some(text) = again.map(<[u8]>::to_vec) else { return };
         let Some(conn) = self.conns.get_mut(conn_id) else { return };
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
