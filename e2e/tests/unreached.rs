@@ -6,11 +6,15 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use trunkline_protocol::packet::status::AUTOCOMMIT;
 use trunkline_testkit::{
     Flavour, Options, Server, TempFolder, Trunkline, can_overlay, skipped, wait_until,
 };
 
-use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, start, text};
+use crate::stage::{
+    FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, one_server, start, text,
+};
+use crate::wire::{Endpoint, Wire};
 
 fn user() -> String {
     format!("[[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 10\n")
@@ -186,6 +190,40 @@ fn issue_16_what_a_server_accepted_is_not_believed_of_the_next() -> Result<()> {
             check_restarted(&server).with_context(|| format!("{flavour:?}"))?;
         }
     }
+    Ok(())
+}
+
+/// Whether a greeting says that autocommit is on.
+fn greets_with_autocommit(endpoint: impl Into<Endpoint>) -> Result<bool> {
+    Ok(Wire::open(endpoint)?.read_greeting()?.status & AUTOCOMMIT != 0)
+}
+
+/// The first session behind a restart begins as the server's sessions begin by then.
+#[test]
+fn issue_16_a_default_of_autocommit_is_of_one_start_of_a_server() -> Result<()> {
+    let name = "issue_16_a_default_of_autocommit_is_of_one_start_of_a_server";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let server = start(Flavour::MariaDb, Options::default())?;
+    server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+    let proxy = Trunkline::start(&one_server(&server, 1, 10))?;
+    ensure!(text(&mut client(&proxy, "here")?, "SELECT @@autocommit")? == "1");
+    for (arg, value) in [("--autocommit=0", "0"), ("--autocommit=1", "1")] {
+        server.add_arg(arg);
+        server.restart()?;
+        wait_until("no connection to the server of before is left", SOON, || {
+            Ok((proxy.metric("trunkline_server_connections", "")? == Some(0.0)).then_some(()))
+        })?;
+        let mut first = client(&proxy, "here")?;
+        first.sql("INSERT INTO t VALUES (1)")?;
+        ensure!(text(&mut first, "SELECT @@autocommit")? == value, "behind {arg}");
+        drop(first);
+        ensure!(greets_with_autocommit(&proxy)? == (value == "1"), "behind {arg}");
+        ensure!(greets_with_autocommit(&server)? == (value == "1"), "directly: {arg}");
+    }
+    let rows = server.value("SELECT COUNT(*) FROM here.t")?;
+    ensure!(rows.as_deref() == Some("1"), "what was not committed: {rows:?}");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! What the data plane serves by: one immutable, versioned view of a configuration.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     hash::BuildHasher,
     net::{IpAddr, SocketAddr},
@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub settings: Settings,
     /// Users by name.
     pub users: Arc<HashMap<String, Arc<User>>>,
+    /// Hostgroups that users' sessions begin in.
+    pub homes: BTreeSet<HostgroupId>,
     /// Users that servers' grant tables name, where they are read.
     pub granted: Arc<GrantedUsers>,
     /// Whether it depends on the names of clients' hosts who a user is, or where one may come from.
@@ -107,6 +109,11 @@ impl Snapshot {
             Some(_) | None => Arc::default(),
         };
         let stand_ins = stand_ins(&config, &granted);
+        let mut homes: BTreeSet<_> =
+            config.users.iter().map(|user| user.default_hostgroup).collect();
+        if !settings.server_users_account.is_empty() {
+            homes.insert(HostgroupId(settings.server_users_hostgroup));
+        }
         let writers = config.replication.iter().enumerate();
         Self {
             version: previous.map_or(0, |previous| previous.version).saturating_add(1),
@@ -115,6 +122,7 @@ impl Snapshot {
             names_hosts: names_hosts(&config, &granted),
             granted,
             stand_ins,
+            homes,
             hostgroups,
             replication: config.replication.clone(),
             tcp,
@@ -216,16 +224,12 @@ impl Snapshot {
     pub fn mysql_servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         let relayed: HashSet<HostgroupId> =
             self.tcp.iter().flat_map(|front| front.options.hostgroups()).collect();
-        let mut named: HashSet<HostgroupId> =
-            self.users.values().map(|user| user.default_hostgroup).collect();
+        let mut named = self.homes.clone();
         named.extend(
             self.replication
                 .iter()
                 .flat_map(|group| [group.writer_hostgroup, group.reader_hostgroup]),
         );
-        if !self.settings.server_users_account.is_empty() {
-            named.insert(HostgroupId(self.settings.server_users_hostgroup));
-        }
         named.extend(self.config.rules.iter().filter_map(|rule| rule.destination_hostgroup));
         // Those that fast routing rules name are not listed one by one.
         let is_routed = !self.fast_routes.is_empty();

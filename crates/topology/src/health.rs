@@ -185,6 +185,11 @@ impl ServerHealth {
         debug_assert!(standing(before) > 0);
     }
 
+    /// Whether a connection that has logged in stands: what was learnt of the server is of it.
+    pub fn is_connected(&self) -> bool {
+        standing(self.life.load(Relaxed)) > 0
+    }
+
     /// The highest number that the server is known to have given to a connection.
     pub fn last_thread(&self) -> u32 {
         self.last_thread.load(Relaxed)

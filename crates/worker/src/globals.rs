@@ -128,20 +128,34 @@ impl Worker {
         self.shared.is_autocommit_off(hostgroup)
     }
 
-    /// A session begins as its servers' sessions do.
+    /// A session that has said nothing yet begins as its servers' sessions do.
     pub(crate) fn begin_autocommit(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(hostgroup) = session.map(|session| session.user.default_hostgroup) else { return };
-        if !self.begins_without_autocommit(hostgroup) {
+        let Some(session) = session else { return };
+        let is_off = self.begins_without_autocommit(session.user.default_hostgroup);
+        if is_off == session.state.is_autocommit_off() {
             return;
         }
+        let mut state = (*session.state).clone();
+        match is_off {
+            true => state.set_variable("autocommit", b"0"),
+            false => state.unset_variable("autocommit"),
+        };
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            let mut state = (*session.state).clone();
-            state.set_variable("autocommit", b"0");
             session.state = self.states.intern(state);
-            session.status &= !status::AUTOCOMMIT;
+            match is_off {
+                true => session.status &= !status::AUTOCOMMIT,
+                false => session.status |= status::AUTOCOMMIT,
+            }
         }
+    }
+
+    /// Whether the greeting says that autocommit is on. It is said before it is known who comes:
+    /// off is said where all users' sessions begin so.
+    pub(crate) fn greets_with_autocommit(&self) -> bool {
+        self.shared.has_autocommit_everywhere()
+            || !self.snapshot.homes.iter().all(|home| self.begins_without_autocommit(*home))
     }
 }
 

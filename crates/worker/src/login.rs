@@ -70,6 +70,9 @@ impl Worker {
         if self.may_encrypt(&peer) {
             greeting.capabilities.insert(Capabilities::SSL);
         }
+        if !self.greets_with_autocommit() {
+            greeting.status &= !status::AUTOCOMMIT;
+        }
         let (arrival, place, refusal) = self.arrive(&peer, has_room);
         let mut outbox = Outbox::default();
         let out = outbox.buf(&mut self.buffers);
@@ -345,7 +348,8 @@ impl Worker {
     }
 
     /// The login's schema is tried on a server, as a server itself would, unless that was done
-    /// a moment ago.
+    /// a moment ago. Where no connection stands, one is
+    /// opened by it: the servers may be others by now, whose sessions begin otherwise.
     fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
@@ -359,7 +363,9 @@ impl Worker {
         let key = (session.account, schema.into());
         let confirmed_ms = self.schemas.get(&key).copied();
         let is_fresh = |at: u64| self.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
-        if confirmed_ms.is_some_and(is_fresh) {
+        let servers = self.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
+        let is_connected = servers.is_some_and(|all| all.iter().any(|it| it.health.is_connected()));
+        if is_connected && confirmed_ms.is_some_and(is_fresh) {
             self.enter_schema(id, schema);
             self.welcome(id, seq);
         } else {

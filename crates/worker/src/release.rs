@@ -315,6 +315,7 @@ impl Worker {
                     self.confirm_schema(id, schema);
                     self.enter_schema(id, schema);
                     self.agree(id, conn_id);
+                    self.begin_autocommit(id);
                     self.welcome(id, *seq);
                 }
                 Some(error) => {

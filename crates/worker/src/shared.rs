@@ -163,6 +163,11 @@ impl Shared {
         }
     }
 
+    /// Whether no hostgroup's are known to.
+    pub(crate) fn has_autocommit_everywhere(&self) -> bool {
+        self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Whether they do, as far as is known.
     pub(crate) fn is_autocommit_off(&self, hostgroup: HostgroupId) -> bool {
         let off = self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner);
