@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{
-    Flavour, Redis, Server, Signal, SqlClient, TempFolder, Trunkline, redis_available, skipped,
-    wait_until,
+    Flavour, Options, Redis, Server, Signal, SqlClient, TempFolder, Trunkline, can_overlay,
+    redis_available, skipped, wait_until,
 };
 
 use crate::stage::{
-    SOON, client, is_available, new_schema, one_server, shared_server, status, text,
+    SOON, client, is_available, new_schema, one_server, shared_server, start, status, text,
 };
 
 const SECRET: &str = "e2e-redis-secret";
@@ -121,6 +121,44 @@ fn proxies_give_each_others_answers() -> Result<()> {
     scene.redis.say(&format!("AUTH {SECRET}\r\n{spoil}PING\r\n"))?;
     scene.change(2)?;
     ensure!(text(&mut scene.client(&second)?, &by_id(2))? == "changed");
+    Ok(())
+}
+
+/// The path of a socket is another server's where another proxy runs.
+#[test]
+fn issue_16_answers_of_servers_that_only_a_host_itself_names_are_its_own() -> Result<()> {
+    let test = "issue_16_answers_of_servers_that_only_a_host_itself_names_are_its_own";
+    if !can_run(test) {
+        return Ok(());
+    }
+    if !can_overlay() {
+        skipped(test, "no mount namespace is to be had (root can make one)");
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let other = start(Flavour::MariaDb, Options::default())?;
+    let schema = &scene.schema;
+    other.sql(&format!("CREATE DATABASE {schema}; USE {schema}; {TABLES}"))?;
+    other.sql(&format!("UPDATE {schema}.t SET a = 'of the other server'"))?;
+    let socket = scene.server.socket();
+    let by_socket = scene.config(5_000).replace(
+        &format!("address = \"{}\"", scene.server.address()),
+        &format!("address = \"unix:{}\"", socket.display()),
+    );
+    let here = Trunkline::start(&by_socket)?;
+    let elsewhere = Trunkline::start_overlaid(&by_socket, &[(other.socket(), socket)])?;
+    for (proxy, wanted) in [(&here, "one"), (&elsewhere, "of the other server")] {
+        wait_up(proxy, 1)?;
+        ensure!(text(&mut scene.client(proxy)?, &by_id(1))? == wanted);
+        wait_until("the answer is stored", SOON, || {
+            Ok((figure(proxy, "/process/cache/shared_stored")? == 1).then_some(()))
+        })?;
+    }
+    // Who is on the same host shares them.
+    let third = Trunkline::start(&by_socket)?;
+    wait_up(&third, 1)?;
+    ensure!(text(&mut scene.client(&third)?, &by_id(1))? == "one");
+    ensure!(figure(&third, "/counters/cache_shared_hits")? == 1);
     Ok(())
 }
 

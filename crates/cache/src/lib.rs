@@ -23,4 +23,6 @@ mod shared;
 pub use cache::{Cache, Figures};
 pub use flight::{Begun, Ticket, WAITERS_MAX, Waiter};
 pub use reply::Reply;
-pub use shared::{Shared, SharedAsk, SharedFigures, SharedStore, VALUE_HEAD_LEN, pack, unpack};
+pub use shared::{
+    Shared, SharedAsk, SharedFigures, SharedStore, ThisHost, VALUE_HEAD_LEN, pack, unpack,
+};

@@ -13,7 +13,7 @@
 //! | rest | the answer |
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
@@ -69,6 +69,7 @@ impl SharedStore {
 /// What workers and the thread that talks to the shared cache know of each other.
 #[derive(Debug, Default)]
 pub struct Shared {
+    host: OnceLock<ThisHost>,
     is_up: AtomicBool,
     generation: AtomicU64,
     asked: AtomicU64,
@@ -76,6 +77,15 @@ pub struct Shared {
     stored: AtomicU64,
     dropped: AtomicU64,
     failures: AtomicU64,
+}
+
+/// What tells addresses that mean another server on each host apart, in keys that proxies share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThisHost {
+    /// What loopback addresses are of: the boot and the network namespace.
+    pub loopback: Box<[u8]>,
+    /// What paths of sockets are of: the boot and the mount namespace.
+    pub files: Box<[u8]>,
 }
 
 /// Numbers of the shared cache.
@@ -96,6 +106,16 @@ pub struct SharedFigures {
 }
 
 impl Shared {
+    /// Says where this proxy runs, once, before the shared cache is asked.
+    pub fn set_host(&self, host: ThisHost) {
+        let _known = self.host.set(host);
+    }
+
+    /// Where this proxy runs; `None` before it is said.
+    pub fn host(&self) -> Option<&ThisHost> {
+        self.host.get()
+    }
+
     /// Whether it is asked.
     pub fn is_up(&self) -> bool {
         self.is_up.load(Relaxed)

@@ -1,6 +1,10 @@
 //! Servers and the hostgroups they form.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use crate::{Address, ServerHealth, ServerTls};
 
@@ -43,6 +47,14 @@ pub struct Server {
     pub tls: ServerTls,
     /// Shared by all workers and kept across configuration changes of the same key.
     pub health: Arc<ServerHealth>,
+}
+
+impl Server {
+    /// Whether its address is one of the host's own: on another host it is another server.
+    pub fn is_on_loopback(&self) -> bool {
+        let is_own = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+        self.resolved.iter().any(|at| is_own(at.ip().to_canonical()))
+    }
 }
 
 /// Whether connections to a server are compressed, where the server can.

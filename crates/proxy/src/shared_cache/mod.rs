@@ -19,7 +19,9 @@ use std::{
 };
 
 use tracing::{info, warn};
-use trunkline_cache::{Cache, Reply, SharedAsk, SharedStore, VALUE_HEAD_LEN, Waiter, unpack};
+use trunkline_cache::{
+    Cache, Reply, SharedAsk, SharedStore, ThisHost, VALUE_HEAD_LEN, Waiter, unpack,
+};
 use trunkline_config::{RedisServer, Settings};
 use trunkline_crypto::sha256;
 use trunkline_worker::ClientId;
@@ -108,6 +110,7 @@ impl SharedCacheThread {
             link: None,
             breaker: Breaker::default(),
         };
+        talk.cache.shared().set_host(this_host());
         let thread = thread::Builder::new().name("shared-cache".into());
         thread.spawn(move || talk.run(&receiver))?;
         Ok(sender)
@@ -333,6 +336,17 @@ impl Talk {
 fn fresh() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_micros()).unwrap_or_default()
+}
+
+/// Where this process runs. Where the system does not say it, nobody else is there.
+fn this_host() -> ThisHost {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let boot = boot.unwrap_or_else(|_| format!("{} {}", std::process::id(), fresh()));
+    let of = |namespace: &str| {
+        let link = fs::read_link(format!("/proc/self/ns/{namespace}")).unwrap_or_default();
+        format!("{} {}", boot.trim_end(), link.display()).into_bytes().into()
+    };
+    ThisHost { loopback: of("net"), files: of("mnt") }
 }
 
 /// A place in the shared cache.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_cache::{Reply, SharedAsk, SharedStore, Waiter, unpack};
+use trunkline_cache::{Reply, SharedAsk, SharedStore, ThisHost, Waiter, unpack};
 use trunkline_worker::ClientId;
 
 use super::*;
@@ -101,6 +101,7 @@ impl World<'_> {
         self.neighbours.is_down = false;
         self.neighbours.values.clear();
         self.next_generation();
+        self.shared.cache().shared().set_host(ThisHost::default());
         self.shared.cache().shared().set_up(true);
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use trunkline_cache::{Reply, SharedAsk, SharedStore, Waiter, pack};
+use trunkline_topology::{Address, Server};
 
 use super::{CacheOrder, Fill, LOCAL_LEN, put};
 use crate::{
@@ -44,6 +45,15 @@ impl Worker {
         let mut whole = Vec::with_capacity(key.len() + 32 * addresses.len());
         put(&mut whole, key.get(LOCAL_LEN..)?);
         addresses.iter().for_each(|address| put(&mut whole, address.as_bytes()));
+        // Elsewhere these are other servers.
+        let host = shared.host()?;
+        let is_socket = |server: &Arc<Server>| matches!(server.key.address, Address::Unix(_));
+        if servers.iter().any(|server| server.is_on_loopback()) {
+            put(&mut whole, &host.loopback);
+        }
+        if servers.iter().any(is_socket) {
+            put(&mut whole, &host.files);
+        }
         Some(SharedPlace { key: whole.into(), generation: shared.generation() })
     }
 
