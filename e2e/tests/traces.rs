@@ -2,6 +2,7 @@
 //! connection since.
 
 mod counts;
+mod counts_apart;
 
 pub use counts::split;
 

@@ -8,6 +8,7 @@
 use trunkline_catalog::Hidden;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
     packet::greeting::Flavor,
     response::{Outcome, Relay, ResponseShape},
 };
@@ -295,17 +296,20 @@ pub(crate) fn may_fail_half_way(analysis: &Analysis, digest_text: Option<&[u8]>)
     }
 }
 
+/// The code of `COM_STATISTICS`.
+const STATISTICS: u8 = 0x09;
+
 /// The code of `COM_STMT_BULK_EXECUTE`.
 const BULK_EXECUTE: u8 = 0xFA;
+
+fn has_code(statement: &Statement, code: u8) -> bool {
+    statement.frames.get(HEADER_LEN) == Some(&code)
+}
 
 /// Whether it may leave an id though it fails, so that its connection needs its session's own
 /// before.
 pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
-    let header_len = trunkline_protocol::codec::frame::HEADER_LEN;
-    let is_bulk = || {
-        statement.purpose == Purpose::Execute
-            && statement.frames.get(header_len) == Some(&BULK_EXECUTE)
-    };
+    let is_bulk = || statement.purpose == Purpose::Execute && has_code(statement, BULK_EXECUTE);
     let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
     statement.known.as_ref().is_some_and(|known| is_run && (known.may_fail_half_way || is_bulk()))
 }
@@ -321,7 +325,9 @@ impl Past {
         here: Option<(ConnId, u64)>,
     ) -> bool {
         // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
-        let leaves_count = statement.purpose == Purpose::Prepare || gets_diagnostics(statement);
+        let leaves_count = statement.purpose == Purpose::Prepare
+            || gets_diagnostics(statement)
+            || has_code(statement, STATISTICS);
         match &outcome.error {
             Some(_) => self.row_count = -1,
             None if leaves_count => {}
