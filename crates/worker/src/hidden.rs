@@ -7,7 +7,7 @@
 use trunkline_catalog::Hidden;
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::tracker::{PinReason, Pins, SessionState};
-use trunkline_sql::analysis::{Access, Analysis, Depends};
+use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
 
 use crate::{
     analysis::Known,
@@ -39,6 +39,9 @@ pub(crate) fn may_read_past(
 /// What a statement that looks at something may read.
 #[inline(never)]
 fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: bool) -> PastReads {
+    if is_step_of_xa(&known.analysis) {
+        return PastReads::default();
+    }
     let may_look = statement.proof.hidden.may(Hidden::READS_SESSION);
     let depends = |what| known.analysis.depends.contains(what);
     // A stored routine may read anything of it, and so may what stands behind a name.
@@ -58,6 +61,12 @@ fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: boo
         runs_code: is_routine || may_look,
         diagnostics: is_routine || depends(Depends::DIAGNOSTICS),
     }
+}
+
+/// Whether it is a step of an XA transaction and nothing else. It runs no code, and behind `XA END`
+/// servers refuse whatever would be set for it.
+fn is_step_of_xa(analysis: &Analysis) -> bool {
+    analysis.is_complete && analysis.statements == 1 && matches!(*analysis.effects, [Effect::Xa(_)])
 }
 
 /// Whether statements of one digest look at nothing of their session's past by their texts, and
