@@ -96,6 +96,11 @@ impl ServerHealth {
         }
     }
 
+    /// Whether an operator took it out with its connections, as if it were not in the hostgroup.
+    pub fn is_offline_hard(&self) -> bool {
+        self.state.load(Relaxed) >= ServerState::OfflineHard as u8
+    }
+
     /// Whether an operator or the monitor took it out: it takes no new statements.
     pub fn is_offline(&self) -> bool {
         self.state.load(Relaxed) >= ServerState::OfflineSoft as u8 || self.is_lagging()

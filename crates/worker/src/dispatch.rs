@@ -4,7 +4,7 @@
 use std::{hash::BuildHasher, sync::Arc};
 
 use foldhash::fast::FixedState;
-use trunkline_pool::{AccountId, ConnId, ConnState};
+use trunkline_pool::{AccountId, ConnId, ConnState, Slot};
 use trunkline_protocol::{
     codec::{
         frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
@@ -100,7 +100,8 @@ impl Worker {
             return self.fail_statement(id, 2013, b"HY000", LOST);
         };
         let slot = self.pool.slot(conn.slot);
-        if slot.is_some_and(|slot| slot.removed) && may_leave(session, conn_id) {
+        let is_out = |slot: &Slot| slot.removed || slot.server.health.is_offline_hard();
+        if slot.is_some_and(is_out) && may_leave(session, conn_id) {
             return self.leave_removed(id, conn_id);
         }
         let is_online = || {
@@ -255,7 +256,7 @@ impl Worker {
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
-    /// The server was taken out of its hostgroup by a reload, and may be another one's replica by
+    /// The server was taken out of its hostgroup by an operator, and may be another one's replica by
     /// now. What is held there is lost, as with its connection.
     fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
@@ -506,7 +507,7 @@ impl Worker {
 }
 
 /// What a client is told when the connection that ran its statement has gone.
-const REMOVED: &str = "its server was taken out of the hostgroup by a reload";
+const REMOVED: &str = "its server was taken out of the hostgroup";
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 /// What a statement reads of its session's past, beyond the state that is tracked.
