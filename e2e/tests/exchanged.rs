@@ -1,9 +1,9 @@
 //! Servers that change places by a reload: what is written to whom by sessions that were there.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{AuthPlugin, Flavour, Options, Server, Trunkline, wait_until};
 
-use crate::stage::{PASSWORD, SOON, USER, client, fails, is_available, start, text};
+use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, start, text};
 
 /// Hostgroups 10 and 20, the user's own one, and a rule that caches.
 fn config(ten: &Server, twenty: &Server, own: u32) -> String {
@@ -182,5 +182,57 @@ fn issue_16_who_holds_something_leaves_a_server_that_is_offline_hard() -> Result
     begun.sql("INSERT INTO t VALUES (4)")?;
     ensure!(rows(&one)?.as_deref() == Some("1,3"), "{:?}", rows(&one)?);
     ensure!(rows(&other)?.as_deref() == Some("4"), "{:?}", rows(&other)?);
+    Ok(())
+}
+
+/// Where rules alone split reads from writes, nothing says that a hostgroup has readers: what no
+/// rule sends anywhere is for the user's own, whatever holds the session elsewhere.
+fn check_rules_only(writer: &Server, reader: &Server) -> Result<()> {
+    for server in [writer, reader] {
+        server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+    }
+    let proxy = Trunkline::start(&format!(
+        "{}[[rule]]\nid = 2\nmatch_digest = \"alone\"\ndestination_hostgroup = 20\nmultiplex = 0\n\
+         apply = true\n\
+         [[rule]]\nid = 3\nmatch_digest = \"^SELECT\"\ndestination_hostgroup = 20\napply = true\n",
+        config(writer, reader, 10)
+    ))?;
+    let holds = ["SELECT GET_LOCK('x', 1)", "SELECT @v := 1", "SELECT COUNT(*) AS alone FROM t"];
+    let writes = [
+        "INSERT INTO t VALUES (1)",
+        "PREPARE p FROM 'INSERT INTO t VALUES (1)'",
+        "EXECUTE p",
+        "BEGIN",
+        "INSERT INTO t VALUES (1)",
+        "COMMIT",
+        "XA START 'x'",
+        "INSERT INTO t VALUES (1)",
+        "XA END 'x'",
+        "XA COMMIT 'x' ONE PHASE",
+    ];
+    for hold in holds {
+        let mut session = client(&proxy, "here")?;
+        session.sql(hold)?;
+        ensure!(text(&mut session, "SELECT @@port")? == reader.port().to_string(), "{hold}");
+        for write in writes {
+            session.sql(write).with_context(|| format!("{write} behind {hold}"))?;
+        }
+    }
+    ensure!(rows(reader)?.as_deref() == Some(""), "writes on the reader: {:?}", rows(reader)?);
+    let written = writer.value("SELECT COUNT(*) FROM here.t")?;
+    ensure!(written.as_deref() == Some("12"), "{written:?}");
+    Ok(())
+}
+
+#[test]
+fn issue_16_writes_do_not_follow_a_session_to_where_rules_have_sent_its_reads() -> Result<()> {
+    let name = "issue_16_writes_do_not_follow_a_session_to_where_rules_have_sent_its_reads";
+    for flavour in FLAVOURS {
+        if is_available(flavour, name) {
+            let (writer, reader) =
+                (start(flavour, Options::default())?, start(flavour, Options::default())?);
+            check_rules_only(&writer, &reader).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
     Ok(())
 }

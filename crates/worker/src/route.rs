@@ -7,8 +7,9 @@ use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Question};
 use trunkline_session::tracker::{PinReason, Schema};
 use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect},
+    analysis::{Analysis, Depends, Effect, StatementKind},
     hint::Hints,
+    set::{Assignment, Scope},
     token::Modes,
 };
 use trunkline_topology::{HostgroupId, ServerKey};
@@ -20,6 +21,7 @@ use crate::{
     kept::keeping_lease,
     orders::Orders,
     proof::Proven,
+    read_only::only_looks,
     rewrite::Rewritten,
     split::{Transactions, hinted, hinted_server, split},
 };
@@ -278,9 +280,7 @@ impl Worker {
                 let group = self.snapshot.writer_group(session.user.default_hostgroup);
                 let readers = group.map(|group| group.reader_hostgroup);
                 let readers = readers.filter(|_| !has_plant!(self, ReaderAttractsWrite));
-                if let Some(lease) =
-                    held_lease(session, known.map(|known| &**known), reads, readers)
-                {
+                if let Some(lease) = held_lease(session, known.map(|it| &**it), proof, readers) {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
                 self.split(session, known, reads)
@@ -350,34 +350,55 @@ fn next_chance(mut number: u64) -> u64 {
 /// where its last statement ran, for one that reads what that left; else where there is what it
 /// gives back, a lock; else where its next transaction is spoken of; else the writer, where it
 /// holds more than what reads left there; else the first that does. What may write follows nothing
-/// to one of the `readers`, whatever holds the session there.
+/// to another hostgroup than the user's own: rules may have sent the session to a reader there.
+/// `readers` are those that are known to be.
 fn held_lease<'a>(
     session: &'a Session,
     known: Option<&Known>,
-    is_read: bool,
+    proof: Proof,
     readers: Option<HostgroupId>,
 ) -> Option<&'a Lease> {
+    let is_read = proof.reads;
+    let home = session.user.default_hostgroup;
+    let looks = || {
+        let analysis = known.map(|known| &known.analysis);
+        is_read || analysis.is_some_and(|it| only_looks(it, proof) || sets_user_variables(it))
+    };
+    let may_write_at =
+        |lease: &&Lease| Some(lease.hostgroup) != readers && (lease.hostgroup == home || looks());
     let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
     let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
     let reads_last = left.into_iter().any(reads);
     let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
-    let may_follow = |lease: &&Lease| is_read || Some(lease.hostgroup) != readers;
+    let may_follow = |lease: &&Lease| is_read || may_write_at(lease);
     let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
     let last = last.filter(may_follow);
     // Of two, the one that has what it gives back.
     let ends = known.and_then(|known| given_back(&known.analysis));
     let gives_back = |lease: &&Lease| ends.is_some_and(|reason| lease.pins.has(reason));
     let ended = session.leases.iter().find(gives_back);
-    let binds =
-        |lease: &&Lease| Some(lease.hostgroup) != readers || is_read && !holds_reads_only(lease);
+    let binds = |lease: &&Lease| may_write_at(lease) || is_read && !holds_reads_only(lease);
     // What `SET TRANSACTION` said is of the next one, wherever else the session is held.
     let awaits = |lease: &&Lease| lease.pins.has(PinReason::NextTransaction);
     let next = session.leases.iter().find(awaits).filter(may_follow);
     // A transaction may be open on the writer that no reply told of: a `CALL` that failed.
-    let holds_writer =
-        |lease: &&Lease| Some(lease.hostgroup) != readers && !holds_reads_only(lease);
+    let holds_writer = |lease: &&Lease| may_write_at(lease) && !holds_reads_only(lease);
     let writer = || session.leases.iter().find(holds_writer);
     last.or(ended).or(next).or_else(writer).or_else(|| session.leases.iter().find(binds))
+}
+
+/// Whether a statement gives values to user variables and can do nothing else.
+fn sets_user_variables(analysis: &Analysis) -> bool {
+    let is_of_user = |assignment: &Assignment| {
+        matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
+    };
+    analysis.kind == StatementKind::Set
+        && analysis.statements == 1
+        && analysis.is_complete
+        && analysis.references.is_whole
+        && analysis.references.tables.is_empty()
+        && !analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        && matches!(&*analysis.effects, [Effect::Set(all)] if all.iter().all(is_of_user))
 }
 
 /// What a statement gives back, or asks for.
@@ -388,6 +409,7 @@ fn given_back(analysis: &Analysis) -> Option<PinReason> {
         Effect::ReleaseLock(Some(_)) | Effect::ReleaseAllLocks => Some(PinReason::NamedLock),
         Effect::DropTable { temporary: true, .. } => Some(PinReason::TemporaryTable),
         Effect::HandlerClose(_) => Some(PinReason::Handler),
+        Effect::Xa(_) => Some(PinReason::Xa),
         _ => None,
     });
     given.or(analysis.depends.contains(Depends::SEQUENCE).then_some(PinReason::Sequence))
