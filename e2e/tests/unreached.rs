@@ -193,6 +193,43 @@ fn issue_16_what_a_server_accepted_is_not_believed_of_the_next() -> Result<()> {
     Ok(())
 }
 
+/// What MySQL alone reads, and what its hints leave set.
+#[test]
+fn issue_16_numbers_and_hints_of_mysql_hide_nothing() -> Result<()> {
+    if !is_available(Flavour::MySql, "issue_16_numbers_and_hints_of_mysql_hide_nothing") {
+        return Ok(());
+    }
+    let (writer, reader) =
+        (start(Flavour::MySql, Options::default())?, start(Flavour::MySql, Options::default())?);
+    for server in [&writer, &reader] {
+        server.sql("CREATE DATABASE here; CREATE TABLE here.done (a INT AUTO_INCREMENT KEY)")?;
+        server.sql("SET GLOBAL log_bin_trust_function_creators = 1")?;
+        server.sql(
+            "CREATE FUNCTION here.act() RETURNS INT BEGIN INSERT INTO done VALUES (NULL); \
+             RETURN 1; END",
+        )?;
+    }
+    let proxy = Trunkline::start(&split(&writer, &reader))?;
+    let (mut one, mut other) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    for (count, number) in ["1.e", ".5e", "00.E"].into_iter().enumerate() {
+        ensure!(text(&mut one, &format!("SELECT 3 {number}-- act()"))? == "2", "{number}");
+        let (here, there) = ("SELECT COUNT(*) FROM here.done", (count + 1).to_string());
+        ensure!(reader.value(here)?.as_deref() == Some("0"), "{number} has run on the reader");
+        ensure!(writer.value(here)? == Some(there), "{number} has not run once on the writer");
+    }
+    for _ in 0..3 {
+        text(&mut one, "SELECT /*+ SET_VAR(timestamp=5) */ NOW()")?;
+        text(&mut one, "SELECT /*+ SET_VAR(insert_id=500) */ 1")?;
+        let year = text(&mut other, "SELECT YEAR(NOW()) > 2000")?;
+        ensure!(year == "1", "the time of another session's hint");
+        let year = text(&mut other, "SELECT YEAR(NOW()) > 2000 AND COUNT(*) >= 0 FROM done")?;
+        ensure!(year == "1", "the time of another session's hint, where it reads a table");
+        other.sql("INSERT INTO done VALUES (NULL)")?;
+        ensure!(text(&mut other, "SELECT LAST_INSERT_ID() BETWEEN 4 AND 9")? == "1");
+    }
+    Ok(())
+}
+
 /// Whether a greeting says that autocommit is on.
 fn greets_with_autocommit(endpoint: impl Into<Endpoint>) -> Result<bool> {
     Ok(Wire::open(endpoint)?.read_greeting()?.status & AUTOCOMMIT != 0)

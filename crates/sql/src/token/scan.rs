@@ -122,11 +122,14 @@ const fn classes(encoding: Encoding) -> Classes {
     table
 }
 
-/// Whether an optimizer hint speaks of `sql_auto_is_null`, however that is written.
-fn names_auto_is_null(hint: &[u8]) -> bool {
-    let name = b"sql_auto_is_null";
-    hint.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+/// Whether an optimizer hint speaks of a variable, however that is written.
+fn names(hint: &[u8], variable: &[u8]) -> bool {
+    hint.windows(variable.len()).any(|part| part.eq_ignore_ascii_case(variable))
 }
+
+/// Variables that MySQL does not give back behind a `SET_VAR` as they were: a time that stands
+/// still, and an id for the next insert. Tried with all that take the hint on MySQL 9.7.
+const STAYS_SET: [&[u8]; 2] = [b"timestamp", b"insert_id"];
 
 /// Whether character sets may differ in how they read a text. They do not where its bytes from 0x80
 /// up stand in plain strings, none of them before a sign that some sets make a part of a character
@@ -216,7 +219,8 @@ impl<'a> Tokens<'a> {
     /// Whether something was seen so far that servers may read differently: a comment, or `*/` in
     /// a string, inside an executable comment; a version number of six digits without a space; a
     /// byte that is white space in one character set and a letter in another; a string in dollar
-    /// quotes; a quote whose end depends on modes that are not known.
+    /// quotes; a quote whose end depends on modes that are not known; a number with a point and an
+    /// exponent without digits; an optimizer hint that leaves a variable set.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
@@ -345,8 +349,11 @@ impl<'a> Tokens<'a> {
 
     fn fraction(&mut self, from: usize) -> Token<'a> {
         let digits = self.skip_digits(from);
-        let end = self.exponent_end(digits).unwrap_or(digits);
-        self.take(TokenKind::Number, end)
+        let exponent = self.exponent_end(digits);
+        // MySQL drops the number of `1.e` and takes what is behind, be it the first sign of a
+        // comment, by itself.
+        self.is_ambiguous |= exponent.is_none() && matches!(self.byte(digits), b'e' | b'E');
+        self.take(TokenKind::Number, exponent.unwrap_or(digits))
     }
 
     /// The end of `0x…` or `0b…`, unless a word goes on after its digits.
@@ -496,7 +503,10 @@ impl<'a> Tokens<'a> {
         self.at = match memmem::find(self.rest(self.at + 2), b"*/") {
             Some(len) => {
                 let comment = self.rest(self.at + 2).get(..len).unwrap_or_default();
-                self.finds_by_null |= comment.first() == Some(&b'+') && names_auto_is_null(comment);
+                if comment.first() == Some(&b'+') {
+                    self.finds_by_null |= names(comment, b"sql_auto_is_null");
+                    self.is_ambiguous |= STAYS_SET.iter().any(|name| names(comment, name));
+                }
                 self.at + 2 + len + 2
             }
             None => {

@@ -39,7 +39,7 @@ fn words_and_numbers() {
     check("1a 1e 1ex 0xg 0b2 1_1", "w<1a> w<1e> w<1ex> w<0xg> w<0b2> w<1_1>");
     check("1.for", "n<1.> w<for>");
     check("t.1a t.5 a.b.c", "w<t> o<.> w<1a> w<t> o<.> w<5> w<a> o<.> w<b> o<.> w<c>");
-    check("1e5abc 1.5e", "n<1e5> w<abc> n<1.5> w<e>");
+    check("1e5abc", "n<1e5> w<abc>");
 }
 
 #[test]
@@ -112,8 +112,16 @@ fn what_servers_read_differently_is_told() {
         b"$$ ' $$",
         b"$t$ ' $t$",
         b"SELECT 1 /*M! INTO @a */",
+        b"SELECT 3 1.e-- f()",
+        b"SELECT 3 .5E-- f()",
+        b"SELECT 3 00.e+# f()",
+        b"SELECT /*+ SET_VAR(timestamp = 5) */ NOW()",
+        b"SELECT /*+ set_var(`INSERT_ID`=5) */ 1",
     ] {
         assert!(all(text, &Modes::default()).1.is_ambiguous(), "{text:?}");
+    }
+    for text in [&b"SELECT 1.e5, .5e-3, 1.5E+9, 1., 1e FROM t"[..], b"SELECT timestamp, t.e"] {
+        assert!(!all(text, &Modes::default()).1.is_ambiguous(), "{text:?}");
     }
     let unknown = Modes { encoding: Encoding::Unknown, ..Modes::default() };
     assert!(all("à".as_bytes(), &unknown).1.is_ambiguous());
