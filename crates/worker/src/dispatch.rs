@@ -256,7 +256,7 @@ impl Worker {
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
-    /// The server was taken out of its hostgroup by an operator, and may be another one's replica by
+    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
     /// now. What is held there is lost, as with its connection.
     fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
