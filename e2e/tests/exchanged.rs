@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{AuthPlugin, Flavour, Options, Server, Trunkline, wait_until};
 
-use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, start, text};
+use crate::stage::{
+    FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, start, start_two, text,
+};
 
 /// Hostgroups 10 and 20, the user's own one, and a rule that caches.
 fn config(ten: &Server, twenty: &Server, own: u32) -> String {
@@ -147,10 +149,7 @@ fn issue_16_who_holds_something_leaves_a_server_that_is_offline_hard() -> Result
     ) {
         return Ok(());
     }
-    let (one, other) = (
-        start(Flavour::MariaDb, Options::default())?,
-        start(Flavour::MariaDb, Options::default())?,
-    );
+    let (one, other) = start_two(Flavour::MariaDb)?;
     for server in [&one, &other] {
         server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
     }
@@ -229,8 +228,7 @@ fn issue_16_writes_do_not_follow_a_session_to_where_rules_have_sent_its_reads() 
     let name = "issue_16_writes_do_not_follow_a_session_to_where_rules_have_sent_its_reads";
     for flavour in FLAVOURS {
         if is_available(flavour, name) {
-            let (writer, reader) =
-                (start(flavour, Options::default())?, start(flavour, Options::default())?);
+            let (writer, reader) = start_two(flavour)?;
             check_rules_only(&writer, &reader).with_context(|| format!("{flavour:?}"))?;
         }
     }

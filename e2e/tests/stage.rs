@@ -32,6 +32,11 @@ pub fn is_available(flavour: Flavour, test: &str) -> bool {
     found.inspect_err(|reason| skipped(test, reason)).is_ok()
 }
 
+/// Two servers of a family that know nothing of each other.
+pub fn start_two(flavour: Flavour) -> Result<(Server, Server)> {
+    Ok((start(flavour, Options::default())?, start(flavour, Options::default())?))
+}
+
 /// Starts a server of one's own, with the account.
 pub fn start(flavour: Flavour, options: Options) -> Result<Server> {
     let server = match flavour {

@@ -222,7 +222,7 @@ impl Conversation {
         }
     }
 
-    /// The same with the names of the columns.
+    /// Asks for rows of at most `len_max` bytes in all, with the names of their columns.
     pub(crate) async fn ask(&mut self, sql: &str, len_max: usize) -> Result<Answer, LearnError> {
         self.received = 0;
         self.received_max = len_max;

@@ -36,7 +36,7 @@ const ANSWER_LEN_MAX: usize = 256 << 20;
 const MYSQL: &str = "SELECT User, Host, plugin, HEX(authentication_string), account_locked, \
     ssl_type, HEX(ssl_cipher), HEX(x509_issuer), HEX(x509_subject), max_user_connections, \
     HEX(JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password'))) FROM mysql.user";
-/// The same, of servers without second passwords.
+/// What MySQL knows of its accounts, on servers without second passwords.
 fn older_mysql() -> String {
     let columns = MYSQL.split(", HEX(JSON").next().unwrap_or(MYSQL);
     format!("{columns}, '' FROM mysql.user")

@@ -29,7 +29,7 @@ const ANSWER_LEN_MAX: usize = 4 << 20;
 const MARIADB: &str = "SHOW ALL SLAVES STATUS";
 /// All channels of a MySQL replica, 8.0.22 and later.
 const MYSQL: &str = "SHOW REPLICA STATUS";
-/// The same, of older ones.
+/// All channels of a MySQL replica before 8.0.22.
 const OLDER_MYSQL: &str = "SHOW SLAVE STATUS";
 /// The column, by its names in the order of the statements above.
 const COLUMNS: [&[u8]; 2] = [b"Seconds_Behind_Master", b"Seconds_Behind_Source"];

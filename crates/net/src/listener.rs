@@ -38,7 +38,7 @@ pub struct Accepted {
     pub client_addr: Option<IpAddr>,
     /// The system's number of the user whose process the client is, over a Unix socket.
     pub client_uid: Option<u32>,
-    /// The same with its port.
+    /// Its address and port; `None` over a Unix socket.
     pub client_socket: Option<SocketAddr>,
     /// The address and port that it connected to; `None` over a Unix socket.
     pub proxy_addr: Option<SocketAddr>,

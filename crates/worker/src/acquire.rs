@@ -257,7 +257,8 @@ impl Worker {
         self.lease_proven(id, conn_id);
     }
 
-    /// The same for one that has been proven just now.
+    /// Leases an idle connection, already off its list, to a session whose statement has been
+    /// proven just now.
     pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
         let now_ms = self.now.ms();
         let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));

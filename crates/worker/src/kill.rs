@@ -257,9 +257,7 @@ impl Worker {
         client.phase = Phase::Idle;
         match answer {
             KillAnswer::Done => {
-                if let Some(session) = client.session.as_mut() {
-                    session.past.counts_rows_apart(0);
-                }
+                self.counts_rows(id, 0);
                 self.answer_ok(id);
             }
             KillAnswer::Unknown => {

@@ -348,8 +348,8 @@ impl Worker {
     }
 
     /// The login's schema is tried on a server, as a server itself would, unless that was done
-    /// a moment ago. Where no connection stands, one is
-    /// opened by it: the servers may be others by now, whose sessions begin otherwise.
+    /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
+    /// now, whose sessions begin otherwise.
     fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;

@@ -275,8 +275,9 @@ impl Worker {
         let Some(Phase::Running(statement)) = phase else { return false };
         let (was_read, before) = (statement.is_read, statement.proof.hidden);
         statement.prove(&known, proven);
-        if statement.definition.is_some() {
-            // Its names are unknown because of itself.
+        if statement.proof.hidden.has(Hidden::UNKNOWN) {
+            // Nobody says any more what its names mean, because of itself perhaps: what they may
+            // leave was said before.
             statement.proof.hidden.insert(before);
         }
         statement.is_read &= was_read;
@@ -327,7 +328,8 @@ impl Worker {
         }
     }
 
-    /// The same for a statement of which nothing is remembered there.
+    /// Proves a statement of which nothing is remembered on these servers, or has it wait for what
+    /// its names mean: `None`.
     #[cold]
     fn prove_or_wait(
         &mut self,

@@ -277,10 +277,16 @@ impl Worker {
                 None => hostgroup,
             },
             None => {
-                let group = self.snapshot.writer_group(session.user.default_hostgroup);
-                let readers = group.map(|group| group.reader_hostgroup);
-                let readers = readers.filter(|_| !has_plant!(self, ReaderAttractsWrite));
-                if let Some(lease) = held_lease(session, known.map(|it| &**it), proof, readers) {
+                let home = session.user.default_hostgroup;
+                let readers = self.snapshot.writer_group(home).map(|group| group.reader_hostgroup);
+                let may_write_at = |to| {
+                    to == home
+                        || has_plant!(self, ReaderAttractsWrite)
+                        || Some(to) != readers
+                            && does_not_write(known.map(|it| &it.analysis), proof)
+                };
+                let text = known.map(|known| &**known);
+                if let Some(lease) = held_lease(session, text, reads, may_write_at) {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
                 self.split(session, known, reads)
@@ -350,22 +356,14 @@ fn next_chance(mut number: u64) -> u64 {
 /// where its last statement ran, for one that reads what that left; else where there is what it
 /// gives back, a lock; else where its next transaction is spoken of; else the writer, where it
 /// holds more than what reads left there; else the first that does. What may write follows nothing
-/// to another hostgroup than the user's own: rules may have sent the session to a reader there.
-/// `readers` are those that are known to be.
+/// to where `may_write_at` says no: rules may have sent the session to a reader there.
 fn held_lease<'a>(
     session: &'a Session,
     known: Option<&Known>,
-    proof: Proof,
-    readers: Option<HostgroupId>,
+    is_read: bool,
+    may_write_at: impl Fn(HostgroupId) -> bool,
 ) -> Option<&'a Lease> {
-    let is_read = proof.reads;
-    let home = session.user.default_hostgroup;
-    let looks = || {
-        let analysis = known.map(|known| &known.analysis);
-        is_read || analysis.is_some_and(|it| only_looks(it, proof) || sets_user_variables(it))
-    };
-    let may_write_at =
-        |lease: &&Lease| Some(lease.hostgroup) != readers && (lease.hostgroup == home || looks());
+    let may_write_at = |lease: &&Lease| may_write_at(lease.hostgroup);
     let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
     let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
     let reads_last = left.into_iter().any(reads);
@@ -383,8 +381,16 @@ fn held_lease<'a>(
     let next = session.leases.iter().find(awaits).filter(may_follow);
     // A transaction may be open on the writer that no reply told of: a `CALL` that failed.
     let holds_writer = |lease: &&Lease| may_write_at(lease) && !holds_reads_only(lease);
-    let writer = || session.leases.iter().find(holds_writer);
+    // What it did of itself it did on its user's own hostgroup, where nothing else sent it.
+    let is_home = |lease: &&Lease| lease.hostgroup == session.user.default_hostgroup;
+    let holding = || session.leases.iter().filter(holds_writer);
+    let writer = || holding().find(is_home).or_else(|| holding().next());
     last.or(ended).or(next).or_else(writer).or_else(|| session.leases.iter().find(binds))
+}
+
+/// Whether a statement does no harm on a server of which nobody says that it may be written to.
+fn does_not_write(analysis: Option<&Analysis>, proof: Proof) -> bool {
+    analysis.is_some_and(|it| only_looks(it, proof) || sets_user_variables(it))
 }
 
 /// Whether a statement gives values to user variables and can do nothing else.

@@ -44,7 +44,8 @@ pub trait FileSource {
     /// is the caller's to resolve. The error says why not, in lower case.
     fn read(&self, path: &str) -> Result<String, String>;
 
-    /// The same for a file of rules, which holds no secret.
+    /// The text of a file of rules at `path`, which holds no secret; errors are those of
+    /// [`FileSource::read`].
     fn read_rules(&self, path: &str) -> Result<String, String> {
         self.read(path)
     }

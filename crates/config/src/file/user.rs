@@ -211,7 +211,7 @@ impl PasswordKeys {
         self.all().any(|key| table.has(key))
     }
 
-    /// The same for a password that opens servers.
+    /// Reads a password that opens servers: a hash does not.
     fn read_clear(
         &self,
         table: &mut Table<'_>,

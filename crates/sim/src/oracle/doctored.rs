@@ -490,6 +490,11 @@ fn errors_whose_cause_is_not_there() {
     let cases = [
         (1062, "Duplicate entry".to_owned(), None),
         (2013, "Lost connection to MySQL server during query".to_owned(), None),
+        (
+            2013,
+            "Lost connection (its server was taken out of the hostgroup)".to_owned(),
+            Some(CauseKind::Offline),
+        ),
         (1148, "no casts here".to_owned(), None),
         (9001, format!("{lead}: the stars are wrong"), None),
         (9001, format!("{lead}: none of its 1 servers is online"), Some(CauseKind::Offline)),

@@ -445,6 +445,8 @@ fn is_true_everywhere(
         1053 | 1927 => {
             has(CauseKind::Lost) || index.any_lost(from_us, until_us.saturating_add(SLACK_US))
         }
+        // Closed by the proxy itself, as an operator wants it.
+        2013 if error.message.contains("taken out of the hostgroup") => has(CauseKind::Offline),
         2013 => index.any_lost(from_us.saturating_sub(SLACK_US), until_us),
         _ => false,
     };

@@ -183,7 +183,7 @@ pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
     analyse_tokens(Tokens::new(text, modes))
 }
 
-/// The same where these routines are known to read only.
+/// Analyses a statement where these routines are known to read only.
 pub fn analyse_knowing(text: &[u8], modes: &Modes, routines: &Routines) -> Analysis {
     analyse_tokens(Tokens::new(text, modes).knowing(routines))
 }
@@ -199,6 +199,9 @@ fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
     }
     if tokens.is_ambiguous() {
         analysis.doubt("text that servers may read differently");
+    }
+    if tokens.leaves_variable() {
+        analysis.doubt("optimizer hint that leaves a variable set");
     }
     if tokens.finds_by_null() {
         analysis.depends.insert(Depends::UNKNOWN_FUNCTION | Depends::LAST_INSERT_ID);

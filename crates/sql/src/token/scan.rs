@@ -30,6 +30,7 @@ pub struct Tokens<'a> {
     is_complete: bool,
     is_ambiguous: bool,
     finds_by_null: bool,
+    leaves_variable: bool,
     guesses_quotes: bool,
 }
 
@@ -174,6 +175,7 @@ impl<'a> Tokens<'a> {
             is_complete: !has_nul,
             is_ambiguous: modes.encoding == Encoding::Unknown && may_be_read_otherwise(text),
             finds_by_null: false,
+            leaves_variable: false,
             guesses_quotes: false,
         }
     }
@@ -220,7 +222,7 @@ impl<'a> Tokens<'a> {
     /// a string, inside an executable comment; a version number of six digits without a space; a
     /// byte that is white space in one character set and a letter in another; a string in dollar
     /// quotes; a quote whose end depends on modes that are not known; a number with a point and an
-    /// exponent without digits; an optimizer hint that leaves a variable set.
+    /// exponent without digits.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
@@ -229,6 +231,11 @@ impl<'a> Tokens<'a> {
     /// insert id.
     pub fn finds_by_null(&self) -> bool {
         self.finds_by_null
+    }
+
+    /// Whether an optimizer hint so far sets a variable that the server does not give back.
+    pub fn leaves_variable(&self) -> bool {
+        self.leaves_variable
     }
 
     /// Whether an executable comment with a version number was seen so far.
@@ -505,7 +512,7 @@ impl<'a> Tokens<'a> {
                 let comment = self.rest(self.at + 2).get(..len).unwrap_or_default();
                 if comment.first() == Some(&b'+') {
                     self.finds_by_null |= names(comment, b"sql_auto_is_null");
-                    self.is_ambiguous |= STAYS_SET.iter().any(|name| names(comment, name));
+                    self.leaves_variable |= STAYS_SET.iter().any(|name| names(comment, name));
                 }
                 self.at + 2 + len + 2
             }

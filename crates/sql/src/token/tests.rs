@@ -43,6 +43,14 @@ fn words_and_numbers() {
 }
 
 #[test]
+fn hints_that_leave_a_variable_set_are_told() {
+    let leaves = |text: &[u8]| all(text, &Modes::default()).1.leaves_variable();
+    assert!(leaves(b"SELECT /*+ SET_VAR(timestamp = 5) */ NOW()"));
+    assert!(leaves(b"SELECT /*+ NO_ICP(t) set_var(`INSERT_ID`=5) */ 1"));
+    assert!(!leaves(b"SELECT /*+ SET_VAR(sort_buffer_size = 5) */ timestamp /* timestamp */"));
+}
+
+#[test]
 fn quotes() {
     check(r#"'a''b' "c""d" `e``f` 'g\'h'"#, r#"s<'a''b'> s<"c""d"> q<`e``f`> s<'g\'h'>"#);
     check(r"`a\` 'b'", r"q<`a\`> s<'b'>");
@@ -115,8 +123,6 @@ fn what_servers_read_differently_is_told() {
         b"SELECT 3 1.e-- f()",
         b"SELECT 3 .5E-- f()",
         b"SELECT 3 00.e+# f()",
-        b"SELECT /*+ SET_VAR(timestamp = 5) */ NOW()",
-        b"SELECT /*+ set_var(`INSERT_ID`=5) */ 1",
     ] {
         assert!(all(text, &Modes::default()).1.is_ambiguous(), "{text:?}");
     }

@@ -318,10 +318,7 @@ impl Worker {
         if let Some(stmts) = self.stmts_mut(id) {
             stmts.drop_long_data(stmt_id);
         }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            session.past.counts_rows_apart(0);
-        }
+        self.counts_rows(id, 0);
         self.answer_ok(id);
     }
 

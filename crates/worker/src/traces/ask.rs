@@ -221,7 +221,7 @@ impl Worker {
                 self.buffers.give(statement.frames);
                 self.stats.counters.statements_answered += 1;
                 self.write_client(id, |out| out.extend_from_slice(&reply));
-                self.has_shown_past(id);
+                self.counts_rows(id, -1);
             }
             None if self.put_recalled(id, &mut statement, text_len, known) => {
                 self.follow(id, route, statement);
@@ -234,11 +234,11 @@ impl Worker {
         }
     }
 
-    /// The proxy has told of warnings itself.
-    pub(super) fn has_shown_past(&mut self, id: ClientId) {
+    /// The proxy has carried something out itself that leaves this row count.
+    pub(crate) fn counts_rows(&mut self, id: ClientId, count: i64) {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            session.past.counts_rows_apart(-1);
+            session.past.counts_rows_apart(count);
         }
     }
 

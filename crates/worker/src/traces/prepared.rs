@@ -108,7 +108,7 @@ impl Worker {
         }
         self.stats.counters.statements_answered += 1;
         self.write_client(id, |out| out.extend_from_slice(&reply));
-        self.has_shown_past(id);
+        self.counts_rows(id, -1);
         true
     }
 
