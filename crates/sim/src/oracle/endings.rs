@@ -194,7 +194,9 @@ fn ending(
         // In the middle of a packet nothing but the end can tell that the server is lost; nor can
         // anything else to a client that has a server connection of its own. What is told may be
         // lost as well, when the client sends something just then.
-        || (index.any_lost(since_us, at_us) || has_garbage(index, at_us))
+        || (index.any_lost(since_us, at_us)
+            || has_garbage(index, at_us)
+            || facts.has_cause(CauseKind::Offline, since_us, at_us))
             && (has_open_exchange(session) || is_forwarded(index, session, at_us))
         || is_forwarded(index, session, at_us) && has_any_wait_cause(index, since_us, at_us);
     if !is_true {
