@@ -1,6 +1,6 @@
 //! A child process that can't outlive the test.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -118,15 +118,24 @@ impl Process {
         Ok(status)
     }
 
-    /// Sends a signal to the process alone, not to its group.
+    /// Sends a signal to the process alone, not to its group. Behind [`Signal::Stop`] it stands
+    /// still.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has ended, or does not stop within twenty seconds.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if let Some(status) = self.exit_status()? {
             bail!("cannot signal {}: it has ended ({status})", self.name);
         }
-        send(signal, &self.pid().to_string())
+        send(signal, &self.pid().to_string())?;
+        if signal == Signal::Stop {
+            // The signal is on its way still: on a busy machine its threads run on for a while.
+            let folder = PathBuf::from(format!("/proc/{}/task", self.pid()));
+            wait_until(&format!("{} stands still", self.name), STOPS_WITHIN, || {
+                stands_still(&folder).map(|stands| stands.then_some(()))
+            })?;
+        }
+        Ok(())
     }
 
     /// Waits for it to end by itself.
@@ -248,6 +257,22 @@ fn send(signal: Signal, target: &str) -> Result<()> {
     Ok(())
 }
 
+/// How long a process may take to stand still behind a SIGSTOP.
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Whether all threads are stopped, of the process whose folder of threads in `/proc` this is.
+fn stands_still(folder: &Path) -> Result<bool> {
+    for thread in fs::read_dir(folder)? {
+        // One that has ended meanwhile does nothing either.
+        let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        if state.is_some_and(|state| !matches!(state, 'T' | 'Z' | 'X')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +340,8 @@ mod tests {
         let log = folder.path().join("log");
         let mut process = Process::spawn("sleeper", shell("sleep 1000"), &log, None).unwrap();
         process.signal(Signal::Stop).unwrap();
+        let stands = stands_still(&PathBuf::from(format!("/proc/{}/task", process.pid())));
+        assert!(stands.unwrap());
         process.kill().unwrap();
         gone(process.pid());
     }

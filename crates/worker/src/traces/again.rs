@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Past {
-    /// The text of what left the warnings, if it can be run again: the proof that
-    /// it reads still holds.
+    /// The text of what left the warnings, if it can be run again: the proof that it reads still
+    /// holds.
     pub(super) fn run_again(&self, catalog: &Catalog, now_ms: u64) -> Option<&[u8]> {
         let again = self.again.as_ref()?;
         let holds = again.validity.is_none_or(|validity| validity.holds(catalog, now_ms));
