@@ -10,7 +10,8 @@ const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
 const INTERRUPTED: u16 = 1317;
 
 /// How what the proxy runs in front of a statement begins.
-const PROXYS: [&str; 4] = [
+const PROXYS: [&str; 5] = [
+    "SET @@SESSION.session_track_system_variables=",
     "SET @@SESSION.last_insert_id=",
     "SELECT FOUND_ROWS()",
     "SELECT 1 FROM (SELECT 1) AS t",
@@ -29,10 +30,37 @@ pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(S
         return None;
     }
     let (one, other) = (masked(act, proxied), masked(act, direct));
-    if one == other {
+    if one == other || mask_of(act) == Mask::Profiles && are_last(&one, &other) {
         return None;
     }
     Some((shown(proxied), shown(direct)))
+}
+
+/// Whether profiles through the proxy are the last ones of those that there are directly: a server
+/// keeps a number of them, the proxy's own among them.
+fn are_last(proxied: &[Answer], direct: &[Answer]) -> bool {
+    match (proxied, direct) {
+        ([Answer::Rows(proxied)], [Answer::Rows(direct)]) => {
+            !proxied.rows.is_empty() && direct.rows.ends_with(&proxied.rows)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the answers differ in nothing but the status flags that they tell.
+pub fn differ_in_status(act: &Act, proxied: &[Answer], direct: &[Answer]) -> bool {
+    let without = |answers: &[Answer]| {
+        let mut answers = masked(act, answers);
+        for answer in &mut answers {
+            match answer {
+                Answer::Ok { status, .. } => *status = 0,
+                Answer::Rows(rows) => rows.status = 0,
+                Answer::Error(_) | Answer::Lost => {}
+            }
+        }
+        answers
+    };
+    without(proxied) == without(direct)
 }
 
 /// Whether the connection has ended.
@@ -158,6 +186,15 @@ fn masked(act: &Act, answers: &[Answer]) -> Vec<Answer> {
 mod tests {
     use super::*;
     use crate::client::Refusal;
+
+    #[test]
+    fn flags_that_are_old_are_told_from_other_differences() {
+        let ok = |affected, status| {
+            vec![Answer::Ok { affected, insert_id: 0, warnings: 0, status, info: String::new() }]
+        };
+        assert!(differ_in_status(&Act::Ping, &ok(0, 2), &ok(0, 3)));
+        assert!(!differ_in_status(&Act::Ping, &ok(1, 2), &ok(0, 2)));
+    }
 
     #[test]
     fn texts_of_errors_and_ways_of_being_lost_do_not_count() {

@@ -15,6 +15,9 @@ pub struct Session {
     pub direct: Client,
     /// Whether the last statement left warnings or an error, those that ask for them left out.
     pub has_conditions: bool,
+    /// Whether nothing has told the flags of its transaction since a statement failed: what the
+    /// proxy answers itself has those of before.
+    pub has_old_flags: bool,
     /// Whether it has changed its user: MariaDB keeps the profiles of the one before.
     pub has_changed_user: bool,
 }
@@ -25,8 +28,13 @@ impl Session {
         let login = |port| Client::login(port, name, name, SCHEMA);
         let proxied = login(proxy.port()).context("through the proxy")?;
         let direct = login(stage.direct_port())?;
-        let mut session =
-            Session { proxied, direct, has_conditions: false, has_changed_user: false };
+        let mut session = Session {
+            proxied,
+            direct,
+            has_conditions: false,
+            has_old_flags: false,
+            has_changed_user: false,
+        };
         if stage.family == Flavour::MariaDb {
             session.forget_past();
         }
@@ -65,6 +73,11 @@ pub fn leaves_conditions(answers: &[Answer]) -> bool {
         Answer::Error(_) => true,
         Answer::Lost => false,
     })
+}
+
+/// Whether the proxy may answer it without a server.
+pub fn is_answered_by_proxy(act: &Act) -> bool {
+    matches!(act, Act::Ping | Act::Kill { .. }) || asks_for_conditions(act)
 }
 
 /// What `client` answers to an act that is a command of the protocol.

@@ -57,6 +57,12 @@ pub struct Trunkline {
     folder: TempFolder,
 }
 
+/// Starts that are tried where ports are taken.
+const TRIES_MAX: u32 = 3;
+
+/// What a proxy says whose port is taken.
+const PORT_TAKEN: &str = "Address already in use";
+
 impl Drop for Trunkline {
     fn drop(&mut self) {
         for port in [Some(self.port), Some(self.http_port), self.admin_port].into_iter().flatten() {
@@ -93,8 +99,11 @@ impl Trunkline {
     /// # Errors
     /// As there.
     pub fn start_binary(binary: &Path, config: &str, env: &[(&str, &str)]) -> Result<Trunkline> {
-        let mut command = Command::new(binary);
-        command.envs(env.iter().copied());
+        let command = || {
+            let mut command = Command::new(binary);
+            command.envs(env.iter().copied());
+            command
+        };
         Trunkline::start_command(command, config, &[])
     }
 
@@ -104,10 +113,28 @@ impl Trunkline {
     /// # Errors
     /// As there.
     pub fn start_overlaid(config: &str, overlays: &[Overlay]) -> Result<Trunkline> {
-        Trunkline::start_command(Command::new(trunkline_binary()?), config, overlays)
+        let binary = trunkline_binary()?;
+        Trunkline::start_command(|| Command::new(&binary), config, overlays)
     }
 
-    fn start_command(mut command: Command, config: &str, over: &[Overlay]) -> Result<Trunkline> {
+    /// Starts it; with other ports where somebody else took one of them meanwhile.
+    fn start_command(
+        command: impl Fn() -> Command,
+        config: &str,
+        over: &[Overlay],
+    ) -> Result<Trunkline> {
+        let mut tries = 1;
+        loop {
+            match Trunkline::try_command(command(), config, over) {
+                Err(error) if tries < TRIES_MAX && format!("{error:#}").contains(PORT_TAKEN) => {
+                    tries += 1;
+                }
+                tried => return tried,
+            }
+        }
+    }
+
+    fn try_command(mut command: Command, config: &str, over: &[Overlay]) -> Result<Trunkline> {
         let binary = PathBuf::from(command.get_program());
         let folder = TempFolder::new("proxy")?;
         let (port, http_port) = (free_port()?, free_port()?);

@@ -20,7 +20,7 @@ use trunkline_sql::{analysis::StatementKind, token::Modes};
 use crate::{
     Action, ClientId, Side, Worker,
     analysis::Known,
-    client::{Phase, Purpose, Stage, Statement},
+    client::{Phase, Purpose, Session, Stage, Statement},
     compressed::answer_seq,
     infile::Upload,
     internal_session::asks_for_session,
@@ -549,15 +549,34 @@ impl Worker {
         self.begin_autocommit(id);
     }
 
-    /// `COM_PING`. Of what the statement before has left, it changes the row count alone.
+    /// `COM_PING`. Of what the statement before has left, it changes the row count alone; MySQL
+    /// tells how many conditions there are.
     fn answer_ping(&mut self, id: ClientId) {
         self.counts_rows(id, 0);
-        self.answer_ok(id);
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let warnings = self.told_conditions(session);
+        let ok = OkPacket { status: session.status, warnings, ..OkPacket::default() };
+        let format = session.format;
+        self.write_client(id, |out| {
+            put_ok(out, 1, &ok, format);
+        });
+    }
+
+    /// The conditions that an answer tells which leaves them as they are.
+    fn told_conditions(&self, session: &Session) -> u16 {
+        match self.greeting.flavor() {
+            Flavor::MySql => session.past.told_conditions(),
+            Flavor::MariaDb => 0,
+        }
     }
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
     /// opened so; a held one is told by the same command.
     fn set_option(&mut self, id: ClientId, option: u16) {
+        // On other connections than it has now, it finds nothing of its own.
+        self.fetch_all_left(id);
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
@@ -572,17 +591,25 @@ impl Worker {
             return;
         };
         session.account = self.accounts.intern(crate::conn::AccountKey { behaviour, ..key });
+        session.past.counts_rows_apart(-1);
         let (status, format) = (session.status, session.format);
         let account = session.account;
         for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
             self.set_option_on(conn, option, account);
         }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let warnings = session.map_or(0, |session| self.told_conditions(session));
         self.write_client(id, |out| match format.deprecate_eof {
             true => {
-                put_result_end(out, 1, &OkPacket { status, ..OkPacket::default() }, format);
+                put_result_end(
+                    out,
+                    1,
+                    &OkPacket { status, warnings, ..OkPacket::default() },
+                    format,
+                );
             }
             false => {
-                put_eof(out, 1, EofPacket { warnings: 0, status });
+                put_eof(out, 1, EofPacket { warnings, status });
             }
         });
     }

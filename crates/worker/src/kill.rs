@@ -257,7 +257,7 @@ impl Worker {
         client.phase = Phase::Idle;
         match answer {
             KillAnswer::Done => {
-                self.counts_rows(id, 0);
+                self.ran_itself(id);
                 self.answer_ok(id);
             }
             KillAnswer::Unknown => {

@@ -26,6 +26,7 @@ use crate::{
     modes::{learn_status, modes_of},
     proof::proof_of,
     timer::was_told_timed_out,
+    traces::keeps_conditions,
     trackers::ask_trackers,
 };
 
@@ -177,12 +178,11 @@ impl Worker {
             learn_status(&mut session.modes, flags);
         }
         // One that fails leaves its own error.
-        let reads_warnings = outcome.error.is_none()
-            && analysis.is_some_and(|analysis| analysis.depends.contains(Depends::DIAGNOSTICS));
+        let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
         let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
         let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
         let is_there = here.is_some() && session.last_conn == here;
-        match reads_warnings {
+        match keeps_conditions {
             true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),
             false => session.past.learn(statement, outcome, flavor, here, is_there),
         }
@@ -195,7 +195,7 @@ impl Worker {
             lease.is_in_trans = flags & status::IN_TRANS != 0;
         }
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
-        if !reads_warnings {
+        if !keeps_conditions {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
@@ -248,7 +248,7 @@ impl Worker {
         let state = Arc::clone(&session.state);
         if let Some(conn) = self.conns.get_mut(conn_id) {
             let here = Some((conn_id, conn.turn));
-            if !reads_warnings {
+            if !keeps_conditions {
                 conn.outdate_conditions(outcome, session.last_conn == here);
                 session.last_conn = here;
             }

@@ -20,6 +20,7 @@ use crate::{
     client::{Lease, Session},
     kept::keeping_lease,
     orders::Orders,
+    prepared::may_compute,
     proof::Proven,
     read_only::only_looks,
     rewrite::Rewritten,
@@ -127,7 +128,7 @@ impl Worker {
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
-            if asking != Asking::Prepare {
+            if asking != Asking::Prepare || may_compute(&known, own.proof, self.greeting.flavor()) {
                 self.leave_reader(id, &known, own.proof, hostgroup);
             }
             self.route_decided(id, hostgroup, Some(&known), own.proof)

@@ -27,14 +27,14 @@ use trunkline_sql::{
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Statement, Waiting},
-    conn::{InFlight, Owner},
+    client::{Phase, Session, Statement, Waiting},
+    conn::{Conn, InFlight, Owner},
     dispatch::put_own_query,
     proof::Validity,
 };
 
 pub(crate) use ask::reads_past;
-pub(crate) use counts::{FoundRows, leaves_id_when_failed, may_fail_half_way};
+pub(crate) use counts::{FoundRows, keeps_conditions, leaves_id_when_failed, may_fail_half_way};
 use insert_id::{InsertId, reported_insert_id, take_insert_id};
 use warnings::Warnings;
 
@@ -65,6 +65,9 @@ pub(crate) struct Past {
     /// The connection that has it too, and its turn then.
     pub(crate) found_conn: Option<(ConnId, u64)>,
     warnings: u16,
+    /// How many conditions an OK packet of MySQL's tells that comes behind the last statement: none
+    /// where that only showed them.
+    told: u16,
     error: Option<Box<ServerError>>,
     /// The text of the read that left the warnings, where they went with a shared connection.
     again: Option<Again>,
@@ -119,6 +122,7 @@ impl Past {
             self.last_gtid = gtid;
         }
         self.warnings = outcome.warnings;
+        self.told = outcome.warnings.saturating_add(outcome.error.is_some().into());
         self.again = None;
         self.error = outcome.error.clone().map(Box::new);
         self.fetched = None;
@@ -137,6 +141,9 @@ impl Past {
     ) {
         if self.learn_counts(statement, outcome, flavor, here) {
             self.is_row_count_apart = !is_there;
+        }
+        if statement.known.is_some() {
+            self.told = 0;
         }
     }
 
@@ -162,11 +169,33 @@ impl Past {
         self.row_count = -1;
         self.is_row_count_apart = false;
         self.warnings = 0;
+        self.told = 1;
         self.again = None;
         let message = text.as_bytes().into();
         self.error = Some(Box::new(ServerError { code, sqlstate: *sqlstate, message }));
         self.fetched = None;
         self.awaits_warnings = None;
+    }
+
+    /// The proxy has carried a statement out itself, which leaves this row count and no conditions.
+    pub(crate) fn succeeded(&mut self, count: i64) {
+        self.warnings = 0;
+        self.told = 0;
+        self.again = None;
+        self.error = None;
+        self.fetched = None;
+        self.awaits_warnings = None;
+        self.counts_rows_apart(count);
+    }
+
+    /// How many conditions an OK packet of MySQL's tells that leaves them as they are.
+    pub(crate) fn told_conditions(&self) -> u16 {
+        self.told
+    }
+
+    /// The proxy has shown what conditions there are.
+    pub(crate) fn has_shown(&mut self) {
+        self.told = 0;
     }
 
     fn has_conditions(&self) -> bool {
@@ -222,26 +251,19 @@ impl Worker {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        let here = Some((conn_id, conn.turn));
-        // Its next statement makes its warnings void.
-        let is_other = Some(last) != next;
         let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
         let Some(session) = session else {
             return;
         };
+        // Its next statement makes its warnings void.
+        let is_other = Some(last) != next;
+        let Left { warnings, found_rows, insert_id } = left_on(session, conn_id, conn);
+        let (warnings, found_rows) = (warnings && is_other, found_rows && is_other);
         let past = &mut session.past;
-        let warnings = is_other
-            && session.last_conn == here
-            && past.has_conditions()
-            && past.fetched.is_none();
-        let found_rows = is_other && past.found_conn == here && past.found_rows.is_none();
         if found_rows {
             past.awaits_found_rows = Some(conn_id);
             past.found_conn = None;
         }
-        let insert_id = session.insert_conn == here
-            && past.insert_id != InsertId::Sure
-            && conn.format.session_track;
         if warnings {
             past.awaits_warnings = Some(conn_id);
         }
@@ -271,6 +293,29 @@ impl Worker {
         }
         self.rest_when_quiet(conn_id);
         true
+    }
+
+    /// Fetches all that a session has left on connections at rest: it will not be given them again.
+    pub(crate) fn fetch_all_left(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return };
+        let places = [session.last_conn, session.insert_conn, session.past.found_conn];
+        for (conn_id, _) in places.into_iter().flatten() {
+            let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+            let (Some(session), Some(conn)) = (session, self.conns.get(conn_id)) else { continue };
+            let is_own = conn.list == ConnState::Idle && conn.last_client == Some(id);
+            if is_own && left_on(session, conn_id, conn).is_any() {
+                self.fetch_from_idle(conn_id);
+            }
+        }
+    }
+
+    /// Fetches from a connection at rest what was left there, and there is something.
+    fn fetch_from_idle(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.conns.get(conn_id) else { return };
+        let (slot, account) = (conn.slot, conn.account);
+        self.pool.slot_mut(slot).map(|slot| slot.take_idle(account, conn_id));
+        self.fetch_before_parting(conn_id);
     }
 
     /// Sees to it that a connection that is on no list, and not quiet yet, is offered when it is.
@@ -409,6 +454,32 @@ impl Worker {
         for (client, trace) in in_flight {
             self.trace_gone(conn_id, *client, *trace);
         }
+    }
+}
+
+/// What a session has left on a connection and no reply has told.
+struct Left {
+    warnings: bool,
+    found_rows: bool,
+    insert_id: bool,
+}
+
+impl Left {
+    fn is_any(&self) -> bool {
+        self.warnings || self.found_rows || self.insert_id
+    }
+}
+
+/// What a session has left there that it may yet ask for.
+fn left_on(session: &Session, conn_id: ConnId, conn: &Conn) -> Left {
+    let here = Some((conn_id, conn.turn));
+    let past = &session.past;
+    Left {
+        warnings: session.last_conn == here && past.has_conditions() && past.fetched.is_none(),
+        found_rows: past.found_conn == here && past.found_rows.is_none(),
+        insert_id: session.insert_conn == here
+            && past.insert_id != InsertId::Sure
+            && conn.format.session_track,
     }
 }
 

@@ -362,6 +362,25 @@ fn command(wire: &mut Wire, text: &str, schema: &str) -> Result<String> {
         "ping" => wire.single(code::PING, b""),
         "reset" => wire.single(code::RESET_CONNECTION, b""),
         "flags" => return flags(wire),
+        "warnings" => {
+            return Ok(match wire.single(code::PING, b"")? {
+                Outcome::Ok { warnings, .. } => format!("{warnings} warnings"),
+                other => format!("{other:?}"),
+            });
+        }
+        "statistics" => {
+            wire.exchange(code::STATISTICS, b"", Shape::Single)?;
+            return Ok("told".to_owned());
+        }
+        "fetch" => {
+            let body = [&u32::MAX.to_le_bytes()[..], &1_u32.to_le_bytes()].concat();
+            return Ok(all(&[wire.single(code::STMT_FETCH, &body)?], Form::Text));
+        }
+        "set_option" => {
+            let option: u16 = argument.parse()?;
+            wire.exchange(code::SET_OPTION, &option.to_le_bytes(), Shape::Single)?;
+            return Ok("set".to_owned());
+        }
         "fields" => {
             let body = [argument.as_bytes(), b"\0"].concat();
             wire.exchange(code::FIELD_LIST, &body, Shape::UntilEof)?;

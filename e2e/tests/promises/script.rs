@@ -16,7 +16,8 @@
 //! | `A> SQL` | a text is sent and its answer not waited for |
 //! | `A* SQL` | the same, prepared and run by command |
 //! | `A<` | that answer is read; only whether it is an error is compared |
-//! | `A@ COMMAND` | `quit`, `reset`, `ping`, `flags`, `fields TABLE`, `init_db NAME`, `change_user LETTER` |
+//! | `A@ COMMAND` | `quit`, `reset`, `ping`, `flags` or `warnings` that a ping tells, `statistics`, |
+//! | | `fields TABLE`, `init_db NAME`, `set_option NUMBER`, `change_user LETTER`, `fetch` of none |
 //! | `root: SQL` | root on the writer, on one connection for the whole script |
 //! | `wait: SQL` | root asks the writer until the first value is 1 |
 //! | `sync:` | the replicas have all that the writer has, where there are any |

@@ -393,7 +393,7 @@ const NOT_PREPARED: &str = "This command is not supported in the prepared statem
 /// Whether a server may call something while it prepares a text: MariaDB does with what is
 /// constant, as an argument of some functions, in the text or in the views that it reads. MySQL
 /// assigns user variables.
-fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
+pub(crate) fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
     let analysis = &known.analysis;
     if flavor == Flavor::MySql {
         let assigns = |effect: &Effect| matches!(effect, Effect::UserVariableAssigned(_));

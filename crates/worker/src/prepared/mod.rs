@@ -32,7 +32,7 @@ mod server_stmts;
 
 pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
-pub(crate) use command::{Run, is_unanswered};
+pub(crate) use command::{Run, is_unanswered, may_compute};
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
 pub(crate) use reading::{Reading, has_literals, state_for};

@@ -4,7 +4,7 @@ use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, put_payload},
-    packet::told::Told,
+    packet::{greeting::Flavor, told::Told},
 };
 use trunkline_sql::{
     analysis::Depends,
@@ -14,6 +14,7 @@ use trunkline_sql::{
 use trunkline_topology::HostgroupId;
 
 use super::{
+    Trace,
     insert_id::{Settled, gives_values},
     warnings::put_remembered,
 };
@@ -51,6 +52,10 @@ impl Worker {
                 return self.begin(id, statement);
             }
             Settled::Lost => return self.refuse_lost_insert_id(id, *statement),
+        }
+        if self.settle_found_rows(id, &route, &statement) {
+            statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
+            return self.begin(id, statement);
         }
         if statement.purpose == Purpose::Execute {
             return self.follow_past_prepared(id, route, statement);
@@ -103,20 +108,19 @@ impl Worker {
             if is_apart && assign_numbers(session, &mut statement, text_len, &numbers) {
                 return self.follow(id, route, statement);
             }
-            let place = match place {
+            let stays = match &place {
                 // What may write goes nowhere but to its own hostgroup.
-                Place::Leased(Route::Lease(hostgroup, _))
-                    if !statement.is_read && !shows && hostgroup != route_hostgroup(&route) =>
-                {
-                    Place::Gone
+                Place::Leased(Route::Lease(hostgroup, _)) => {
+                    !statement.is_read && !shows && *hostgroup != route_hostgroup(&route)
                 }
                 Place::Idle if shows && !is_held(&route) => {
                     route = self.shown_at(last).map_or(route, Route::Hostgroup);
-                    Place::Idle
+                    false
                 }
-                Place::Idle if !self.may_go_back(&statement, &route, last) => Place::Gone,
-                place => place,
+                Place::Idle => !self.may_go_back(&statement, &route, last),
+                Place::Leased(_) | Place::Gone => false,
             };
+            let place = if stays { Place::Gone } else { place };
             match place {
                 Place::Idle => route = unheld(route),
                 Place::Leased(lease) => route = lease,
@@ -221,7 +225,7 @@ impl Worker {
                 self.buffers.give(statement.frames);
                 self.stats.counters.statements_answered += 1;
                 self.write_client(id, |out| out.extend_from_slice(&reply));
-                self.counts_rows(id, -1);
+                self.has_shown(id);
             }
             None if self.put_recalled(id, &mut statement, text_len, known) => {
                 self.follow(id, route, statement);
@@ -234,11 +238,60 @@ impl Worker {
         }
     }
 
+    /// Sees to it that `FOUND_ROWS()` is known before a statement asks for it elsewhere than on the
+    /// connection that has it. True where the statement waits for that.
+    fn settle_found_rows(&mut self, id: ClientId, route: &Route, statement: &Statement) -> bool {
+        let depends = statement.known.as_ref().map(|known| known.analysis.depends);
+        if !depends.is_some_and(|depends| depends.contains(Depends::FOUND_ROWS)) {
+            return false;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return false };
+        let left = session.past.found_conn.filter(|_| session.past.found_rows.is_none());
+        let Some((conn_id, turn)) = left else { return false };
+        let conn = self.conns.get(conn_id);
+        let own = conn.filter(|conn| conn.turn == turn && conn.last_client == Some(id));
+        let Some(conn) = own.filter(|conn| !goes_to(route, statement, conn_id, conn)) else {
+            return false;
+        };
+        match conn.list {
+            ConnState::Idle => self.fetch_from_idle(conn_id),
+            ConnState::Leased => {
+                session.past.awaits_found_rows = Some(conn_id);
+                self.fetch_trace(conn_id, id, Trace::FoundRows);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// The proxy has carried something out itself that leaves this row count.
     pub(crate) fn counts_rows(&mut self, id: ClientId, count: i64) {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             session.past.counts_rows_apart(count);
+        }
+    }
+
+    /// The proxy has shown the session's conditions.
+    pub(super) fn has_shown(&mut self, id: ClientId) {
+        self.counts_rows(id, -1);
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        session.into_iter().for_each(|session| session.past.has_shown());
+    }
+
+    /// The proxy has carried out a statement without rows that uses no table. MariaDB keeps what
+    /// conditions there are, MySQL does not.
+    pub(crate) fn ran_itself(&mut self, id: ClientId) {
+        let is_mysql = self.greeting.flavor() == Flavor::MySql;
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return };
+        match is_mysql {
+            true => {
+                session.last_conn = None;
+                session.past.succeeded(0);
+            }
+            false => session.past.counts_rows_apart(0),
         }
     }
 
@@ -300,6 +353,15 @@ pub(super) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId
         (true, false) => found,
         (true, true) => session.last_conn.filter(|last| Some(*last) == found),
         (false, _) => session.last_conn,
+    }
+}
+
+/// Whether a statement on this route goes where something was left: one that may write to its own
+/// hostgroup only.
+pub(super) fn goes_to(route: &Route, statement: &Statement, conn_id: ConnId, conn: &Conn) -> bool {
+    match route {
+        Route::Lease(_, lease) => *lease == conn_id,
+        _ => statement.is_read || conn.hostgroup == route_hostgroup(route),
     }
 }
 

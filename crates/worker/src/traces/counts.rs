@@ -5,6 +5,8 @@
 //! nothing leaves it as it is, and on MySQL so does what fails. MySQL's `UPDATE` counts the rows
 //! that it matched, its `DO` is a `SELECT` of one row.
 
+use std::rc::Rc;
+
 use trunkline_catalog::Hidden;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
@@ -178,6 +180,23 @@ impl FoundRows {
             | Kind::TruncateTable => Self::Stays,
             Kind::Call | Kind::Execute | Kind::Load | Kind::Unknown => Self::Untold,
         }
+    }
+}
+
+/// Whether a statement that succeeds leaves the conditions of the one before. On MariaDB so does
+/// whatever asks for them; MySQL's `SELECT @@warning_count` is one like others.
+pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
+    let asks = |known: &Rc<Known>| known.analysis.depends.contains(Depends::DIAGNOSTICS);
+    let shows = |known: &Rc<Known>| known.analysis.kind == StatementKind::Show;
+    match (&statement.known, flavor) {
+        (Some(known), Flavor::MariaDb) => asks(known),
+        (Some(known), Flavor::MySql) => {
+            asks(known) && (shows(known) || gets_diagnostics(statement))
+        }
+        (None, Flavor::MySql) => {
+            matches!(statement.purpose, Purpose::InitDb(_)) || has_code(statement, STATISTICS)
+        }
+        (None, Flavor::MariaDb) => false,
     }
 }
 

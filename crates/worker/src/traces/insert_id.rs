@@ -18,7 +18,7 @@ use trunkline_sql::{
 
 use super::{
     Past, Trace,
-    ask::{route_hostgroup, runs_code},
+    ask::{goes_to, runs_code},
 };
 use crate::{
     ClientId, Worker,
@@ -171,17 +171,11 @@ impl Worker {
             // What may read it by code of its own is not kept from running for that.
             return if names_it { Settled::Lost } else { Settled::GoesOn };
         };
-        let goes_there = match route {
-            Route::Lease(_, lease) => *lease == conn_id,
-            _ => statement.is_read || conn.hostgroup == route_hostgroup(route),
-        };
-        if goes_there || !conn.format.session_track {
+        if goes_to(route, statement, conn_id, conn) || !conn.format.session_track {
             return Settled::GoesOn;
         }
         if conn.list == ConnState::Idle {
-            let (slot, account) = (conn.slot, conn.account);
-            self.pool.slot_mut(slot).map(|slot| slot.take_idle(account, conn_id));
-            self.fetch_before_parting(conn_id);
+            self.fetch_from_idle(conn_id);
         } else {
             session.past.awaits_insert_id = Some(conn_id);
             self.fetch_trace(conn_id, id, Trace::InsertId);

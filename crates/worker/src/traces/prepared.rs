@@ -108,7 +108,7 @@ impl Worker {
         }
         self.stats.counters.statements_answered += 1;
         self.write_client(id, |out| out.extend_from_slice(&reply));
-        self.counts_rows(id, -1);
+        self.has_shown(id);
         true
     }
 
