@@ -123,6 +123,19 @@ fn the_firewall_learns_from_statistics() -> Result<()> {
 }
 
 #[test]
+fn the_admin_port_explains_by_the_servers_own_rules() -> Result<()> {
+    let Some(server) = backends::mariadb("the_admin_port_explains")? else { return Ok(()) };
+    let name = "guard_explains";
+    backends::account(server, name)?;
+    let config = backends::Config::new("", server).user(name);
+    let proxy = Trunkline::start_database(config.text())?;
+    let mut admin = SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")?;
+    let said = format!("{:?}", admin.sql("EXPLAIN ROUTE SELECT JSON_DETAILED('{}')")?);
+    ensure!(!said.contains("is not built in"), "MariaDB has this function: {said}");
+    Ok(())
+}
+
+#[test]
 fn limits_refuse_or_hold_back_what_comes_too_often() -> Result<()> {
     if !is_available(Flavour::MariaDb, "limits") {
         return Ok(());

@@ -27,8 +27,7 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
         .with_context(|| format!("user `{}` is not in {}", args.user, file.path().display()))?;
     match args.json {
         true => {
-            let schema = args.schema.as_deref();
-            let rows = rows(&snapshot, user, schema, args.client_addr, args.listener, &args.sql);
+            let rows = rows_of(args, &snapshot, user);
             let steps = rows.into_iter().map(|(step, detail)| json!([step, detail]));
             show(&format!("{}\n", Value::Array(steps.collect())));
         }
@@ -38,12 +37,17 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
 }
 
 fn explanation(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> String {
-    let schema = args.schema.as_deref();
-    let rows = rows(snapshot, user, schema, args.client_addr, args.listener, &args.sql);
+    let rows = rows_of(args, snapshot, user);
     rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
 }
 
-/// What a new session's statement would meet, step by step. Without a schema it is the user's own,
+/// By MySQL's rules: nothing is known of the servers here.
+fn rows_of(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Vec<ExplainRow> {
+    let (schema, modes) = (args.schema.as_deref(), Modes::default());
+    rows(snapshot, user, schema, args.client_addr, args.listener, modes, &args.sql)
+}
+
+/// What a new session's statement would meet, step by step, its text read in these modes. Without a schema it is the user's own,
 /// without a listener the first one.
 pub fn rows(
     snapshot: &Snapshot,
@@ -51,6 +55,7 @@ pub fn rows(
     schema: Option<&str>,
     client_addr: Option<IpAddr>,
     listener: Option<SocketAddr>,
+    modes: Modes,
     sql: &str,
 ) -> Vec<ExplainRow> {
     let schema = schema.or(user.default_schema.as_deref()).unwrap_or_default();
@@ -62,7 +67,7 @@ pub fn rows(
         client_addr,
         proxy_addr: listener.map(|addr| addr.ip()).filter(|ip| !ip.is_unspecified()),
         proxy_port: listener.map(|addr| addr.port()),
-        modes: Modes::default(),
+        modes,
         transactions: Transactions::default(),
         sql: sql.as_bytes(),
         now_ms: 0,

@@ -13,8 +13,9 @@ use std::{
 
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::{Credential, frontend::Attribute};
-use trunkline_sql::version::ServerVersion;
+use trunkline_sql::{token::Modes, version::ServerVersion};
 use trunkline_topology::HostgroupId;
 
 use crate::{addresses::Addresses, names::HostNames};
@@ -27,6 +28,8 @@ pub struct Shared {
     finds_by_null: AtomicBool,
     /// [`ServerVersion::to_bits`] of the version that all servers have.
     server_version: AtomicU16,
+    /// Whether clients are greeted as by MariaDB.
+    is_mariadb: AtomicBool,
     globals_set: AtomicU64,
     /// Hostgroups whose servers begin sessions with autocommit off.
     autocommit_off: Mutex<Vec<HostgroupId>>,
@@ -63,6 +66,17 @@ impl Shared {
     pub fn set_server_version(&self, version: ServerVersion) -> bool {
         let bits = version.to_bits();
         self.server_version.swap(bits, Relaxed) != bits
+    }
+
+    /// Takes over whose server clients are greeted as.
+    pub fn set_flavor(&self, flavor: Flavor) {
+        self.is_mariadb.store(flavor == Flavor::MariaDb, Relaxed);
+    }
+
+    /// How a new session's text is read, as far as the servers are known.
+    pub fn modes(&self) -> Modes {
+        let flavor_mariadb = self.is_mariadb.load(Relaxed);
+        Modes { flavor_mariadb, version: self.server_version(), ..Modes::default() }
     }
 
     /// The version that all servers have, as far as it is known.

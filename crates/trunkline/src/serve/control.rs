@@ -150,7 +150,8 @@ impl Runtime for Control {
                 }
             }
         }?;
-        Ok(crate::explain::rows(&snapshot, user, schema, None, None, sql))
+        let modes = self.reporter.modes();
+        Ok(crate::explain::rows(&snapshot, user, schema, None, None, modes, sql))
     }
 
     fn flush_cache(&self) -> u64 {

@@ -11,6 +11,7 @@ use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_proxy::{DataPlane, Log, TlsSetup};
+use trunkline_sql::token::Modes;
 use trunkline_stats::{
     CacheFigures, CatalogFigures, DigestQuery, Process, Report, SessionList, SessionQuery,
 };
@@ -50,6 +51,12 @@ impl Reporter {
             // The workers are being waited for; nobody is answered any more.
             Err(_) => self.cache.flush(),
         }
+    }
+
+    /// How a new session's text is read.
+    pub fn modes(&self) -> Modes {
+        let plane = self.plane.try_read();
+        plane.map_or_else(|_| Modes::default(), |plane| plane.shared().modes())
     }
 
     /// A configuration is in force from now on.

@@ -78,6 +78,7 @@ pub(super) async fn start(
 
     let workers = workers(&snapshot);
     let (plane, asked) = questions::begin_plane(&snapshot, &greeting, &tls, workers)?;
+    plane.shared().set_flavor(greeting.flavor());
     if plane.shared().set_server_version(common_version(&known, &snapshot)) {
         plane.greet(&greeting);
     }

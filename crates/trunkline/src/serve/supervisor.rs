@@ -341,6 +341,7 @@ impl Supervisor {
         let greeting = greeting_for_clients(known, snapshot);
         let version = common_version(known, snapshot);
         let is_other_version = self.plane().shared().set_server_version(version);
+        self.plane().shared().set_flavor(greeting.flavor());
         if greeting != *self.parts.greeting {
             tracing::info!("clients are greeted as {}", greeting.server_version);
             self.parts.greeting = Arc::new(greeting);
