@@ -387,6 +387,35 @@ fn rules(replication: &Replication) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_write_does_not_find_null_for_a_variable_that_a_reader_has() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_write_does_not_find_null_for_a_variable") {
+            continue;
+        }
+        let replication = shared_replication(flavour)?;
+        let rule = "[[rule]]\nid = 1\nmatch_digest = \"^SELECT\"\ndestination_hostgroup = 20\n";
+        let proxy = Trunkline::start(&topology(replication, "rules", "", rule))?;
+        let mut one = client(&proxy, "mark")?;
+        replication.primary().sql("CREATE TABLE IF NOT EXISTS mark.given (v INT)")?;
+        ensure!(text(&mut one, "SELECT @given := 2 + 3")? == "5");
+        let write = "INSERT INTO mark.given VALUES (@given)";
+        let refused = crate::stage::fails(&mut one, write, 1148)?;
+        ensure!(refused.contains("hostgroup 20"), "{refused}");
+        ensure!(text(&mut one, "SELECT @given")? == "5");
+        one.sql("INSERT INTO mark.given SELECT @own := @own + 1 FROM (SELECT @own := 7) AS begin")?;
+        // What reads none is not concerned, nor is who has set them where he writes.
+        one.sql("INSERT INTO mark.given VALUES (7)")?;
+        one.sql("SET @given = 3 + 3")?;
+        one.sql(write)?;
+        let sum =
+            replication.primary().value("SELECT GROUP_CONCAT(v ORDER BY v) FROM mark.given")?;
+        ensure!(sum.as_deref() == Some("6,7,8"), "{sum:?}");
+        replication.primary().sql("DROP TABLE mark.given")?;
+    }
+    Ok(())
+}
+
 /// A statement's digest as the proxy's own statistics show it.
 fn digest_of(proxy: &Trunkline, digest_text: &str) -> Result<String> {
     let status = crate::stage::status(proxy)?;

@@ -54,6 +54,25 @@ pub(crate) fn keeping_lease<'a>(
     })
 }
 
+/// The hostgroup that has user variables of a session, where a statement reads some and goes to
+/// another one that has none: it would find `NULL`. One that assigns some reads its own, most
+/// often.
+pub(crate) fn variables_elsewhere(
+    session: &Session,
+    goes_to: HostgroupId,
+    analysis: &Analysis,
+) -> Option<HostgroupId> {
+    if session.leases.is_empty()
+        || !analysis.depends.contains(Depends::USER_VARIABLE_READ)
+        || analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_)))
+    {
+        return None;
+    }
+    let mut held = session.leases.iter().filter(|it| it.pins.has(PinReason::UserVariable));
+    let first = held.clone().next()?.hostgroup;
+    held.all(|lease| lease.hostgroup != goes_to).then_some(first)
+}
+
 /// Whether a statement asks for something that is held.
 fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
     pins.reasons().any(|reason| match reason {

@@ -18,7 +18,7 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Lease, Session},
-    kept::keeping_lease,
+    kept::{keeping_lease, variables_elsewhere},
     orders::Orders,
     prepared::may_compute,
     proof::Proven,
@@ -293,6 +293,14 @@ impl Worker {
                 self.split(session, known, reads)
             }
         };
+        if let Some(held) = known.and_then(|it| variables_elsewhere(session, wanted, &it.analysis))
+        {
+            return Route::Error(format!(
+                "a user variable that this statement reads may be one that the session has set on \
+                 hostgroup {held}, and the statement goes to hostgroup {wanted}: set it there, or \
+                 have a rule send both to the same hostgroup"
+            ).into());
+        }
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
             Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
             None if decided.is_none() && wanted != session.user.default_hostgroup => {
