@@ -117,6 +117,12 @@ impl Worker {
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         let needs_trace = is_others || reads.is_elsewhere(session, here);
         let has_id = session.insert_conn == Some(here);
+        let overwrites = needs_trace
+            && conn.flavor == Flavor::MariaDb
+            && reads.clears_first(session, here, conn);
+        if overwrites && self.asks_for_found_rows(id, conn_id) {
+            return;
+        }
         if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
             return;
         }

@@ -22,7 +22,7 @@ use crate::{
     client::{Lease, Phase},
     conn::{InFlight, Owner},
     dispatch::put_own_query,
-    route::is_of_reads,
+    route::{Asking, is_of_reads},
 };
 
 const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
@@ -35,7 +35,7 @@ impl Worker {
     pub(crate) fn leave_reader(
         &mut self,
         id: ClientId,
-        known: &Known,
+        (known, asking): (&Known, Asking<'_>),
         proof: Proof,
         decided: Option<HostgroupId>,
     ) {
@@ -51,8 +51,12 @@ impl Worker {
         if !ends && !may_act(analysis, proof) && !may_write_behind(analysis) {
             return;
         }
-        // Of several statements one that comes before the end may fail: then it goes on.
+        // Of several statements one that comes before the end may fail: then it goes on. What is
+        // only prepared ends nothing yet.
         let ends = ends && analysis.statements == 1;
+        if ends && asking == Asking::Prepare {
+            return;
+        }
         let group = self.snapshot.writer_group(session.user.default_hostgroup);
         let readers = group.map(|group| group.reader_hostgroup);
         let is_left = |lease: &Lease| {

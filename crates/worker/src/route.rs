@@ -129,7 +129,7 @@ impl Worker {
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
             if asking != Asking::Prepare || may_compute(&known, own.proof, self.greeting.flavor()) {
-                self.leave_reader(id, &known, own.proof, hostgroup);
+                self.leave_reader(id, (&known, asking), own.proof, hostgroup);
             }
             self.route_decided(id, hostgroup, Some(&known), own.proof)
         });

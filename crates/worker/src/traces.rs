@@ -416,7 +416,7 @@ impl Worker {
         }
         self.trace_gone(conn_id, client, trace);
         self.dump_when_quiet(conn_id);
-        if trace == Trace::InsertId {
+        if trace != Trace::Warnings {
             self.go_on_synchronised(client, conn_id);
         }
     }

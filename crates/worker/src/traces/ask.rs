@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ClientId, Worker,
-    client::{Purpose, Session, Statement, Waiting},
+    client::{Purpose, Session, Stage, Statement, Waiting},
     conn::Conn,
     dispatch::runs_a_routine,
     route::Route,
@@ -262,6 +262,24 @@ impl Worker {
             }
             _ => return false,
         }
+        true
+    }
+
+    /// Before the proxy runs something of its own there that finds rows: asks the connection for
+    /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
+    pub(crate) fn asks_for_found_rows(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let turn = self.conns.get(conn_id).map(|conn| conn.turn);
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let (Some(turn), Some(session)) = (turn, session) else { return false };
+        let past = &mut session.past;
+        if past.found_rows.is_some() || past.found_conn != Some((conn_id, turn)) {
+            return false;
+        }
+        past.awaits_found_rows = Some(conn_id);
+        // To ask is to find one row.
+        past.found_conn = None;
+        self.fetch_trace(conn_id, id, Trace::FoundRows);
+        self.set_stage(id, Stage::Synchronising(conn_id));
         true
     }
 

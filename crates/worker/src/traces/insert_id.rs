@@ -196,7 +196,9 @@ impl Worker {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;
         };
-        if !names_insert_id(statement) || session.past.knows_insert_id() {
+        // What is only prepared does not read it.
+        let is_prepared = statement.purpose == Purpose::Prepare;
+        if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
             return false;
         }
         self.fail_statement(id, 2013, b"HY000", INSERT_ID_LOST);
