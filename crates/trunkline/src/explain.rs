@@ -47,8 +47,8 @@ fn rows_of(args: &ExplainArgs, snapshot: &Snapshot, user: &User) -> Vec<ExplainR
     rows(snapshot, user, schema, args.client_addr, args.listener, modes, &args.sql)
 }
 
-/// What a new session's statement would meet, step by step, its text read in these modes. Without a schema it is the user's own,
-/// without a listener the first one.
+/// What a new session's statement would meet, step by step, its text read in these modes. Without a
+/// schema it is the user's own, without a listener the first one.
 pub fn rows(
     snapshot: &Snapshot,
     user: &User,

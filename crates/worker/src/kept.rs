@@ -62,8 +62,7 @@ pub(crate) fn variables_elsewhere(
     goes_to: HostgroupId,
     analysis: &Analysis,
 ) -> Option<HostgroupId> {
-    if session.leases.is_empty()
-        || !analysis.depends.contains(Depends::USER_VARIABLE_READ)
+    if !analysis.depends.contains(Depends::USER_VARIABLE_READ)
         || analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_)))
     {
         return None;

@@ -165,8 +165,10 @@ impl Worker {
         else {
             return;
         };
-        let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
-        let reports_all = self.conns.get(conn_id).is_some_and(|conn| conn.format.deprecate_eof);
+        let conn = self.conns.get(conn_id);
+        let flavor = conn.map_or(Flavor::MySql, |conn| conn.flavor);
+        let reports_all = conn.is_some_and(|conn| conn.format.deprecate_eof);
+        let turn = conn.map(|conn| conn.turn);
         let analysis = statement.known.as_ref().map(|known| &known.analysis);
         let is_set = analysis.is_some_and(crate::held::is_own_set);
         let before = is_set.then(|| Arc::clone(&session.state));
@@ -180,7 +182,7 @@ impl Worker {
         // One that fails leaves its own error.
         let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
         let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
-        let here = here.zip(self.conns.get(conn_id).map(|conn| conn.turn));
+        let here = here.zip(turn);
         let is_there = here.is_some() && session.last_conn == here;
         match keeps_conditions {
             true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),

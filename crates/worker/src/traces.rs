@@ -65,9 +65,8 @@ pub(crate) struct Past {
     /// The connection that has it too, and its turn then.
     pub(crate) found_conn: Option<(ConnId, u64)>,
     warnings: u16,
-    /// How many conditions an OK packet of MySQL's tells that comes behind the last statement: none
-    /// where that only showed them.
-    told: u16,
+    /// Whether a later statement has shown the conditions.
+    is_shown: bool,
     error: Option<Box<ServerError>>,
     /// The text of the read that left the warnings, where they went with a shared connection.
     again: Option<Again>,
@@ -122,7 +121,7 @@ impl Past {
             self.last_gtid = gtid;
         }
         self.warnings = outcome.warnings;
-        self.told = outcome.warnings.saturating_add(outcome.error.is_some().into());
+        self.is_shown = false;
         self.again = None;
         self.error = outcome.error.clone().map(Box::new);
         self.fetched = None;
@@ -143,7 +142,7 @@ impl Past {
             self.is_row_count_apart = !is_there;
         }
         if statement.known.is_some() {
-            self.told = 0;
+            self.is_shown = true;
         }
     }
 
@@ -169,7 +168,7 @@ impl Past {
         self.row_count = -1;
         self.is_row_count_apart = false;
         self.warnings = 0;
-        self.told = 1;
+        self.is_shown = false;
         self.again = None;
         let message = text.as_bytes().into();
         self.error = Some(Box::new(ServerError { code, sqlstate: *sqlstate, message }));
@@ -180,7 +179,7 @@ impl Past {
     /// The proxy has carried a statement out itself, which leaves this row count and no conditions.
     pub(crate) fn succeeded(&mut self, count: i64) {
         self.warnings = 0;
-        self.told = 0;
+        self.is_shown = false;
         self.again = None;
         self.error = None;
         self.fetched = None;
@@ -190,12 +189,15 @@ impl Past {
 
     /// How many conditions an OK packet of MySQL's tells that leaves them as they are.
     pub(crate) fn told_conditions(&self) -> u16 {
-        self.told
+        match self.is_shown {
+            true => 0,
+            false => self.warnings.saturating_add(self.error.is_some().into()),
+        }
     }
 
     /// The proxy has shown what conditions there are.
     pub(crate) fn has_shown(&mut self) {
-        self.told = 0;
+        self.is_shown = true;
     }
 
     fn has_conditions(&self) -> bool {

@@ -185,6 +185,7 @@ impl FoundRows {
 
 /// Whether a statement that succeeds leaves the conditions of the one before. On MariaDB so does
 /// whatever asks for them; MySQL's `SELECT @@warning_count` is one like others.
+#[inline]
 pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
     let asks = |known: &Rc<Known>| known.analysis.depends.contains(Depends::DIAGNOSTICS);
     let shows = |known: &Rc<Known>| known.analysis.kind == StatementKind::Show;
