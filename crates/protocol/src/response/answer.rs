@@ -318,6 +318,11 @@ impl Relay {
         if !self.has_definitions && !self.client.optional_metadata {
             return Err(Malformed("prepare metadata flag"));
         }
+        // MySQL 9.7 answers with an OK packet where a user may not set what is to be prepared
+        // (`SET GLOBAL`). It is taken for no statement of any kind.
+        if !reader.is_empty() {
+            return Err(Malformed("an OK packet in place of a prepared statement"));
+        }
         self.outcome.prepared = Some(Prepared { stmt_id, params, columns, takes_vector: false });
         match self.stmt_id {
             None if self.server.optional_metadata == self.client.optional_metadata => {
