@@ -403,6 +403,9 @@ fn a_write_does_not_find_null_for_a_variable_that_a_reader_has() -> Result<()> {
         let refused = crate::stage::fails(&mut one, write, 1148)?;
         ensure!(refused.contains("hostgroup 20"), "{refused}");
         ensure!(text(&mut one, "SELECT @given")? == "5");
+        one.sql("BEGIN")?;
+        crate::stage::fails(&mut one, write, 1148)?;
+        one.sql("ROLLBACK")?;
         one.sql("INSERT INTO mark.given SELECT @own := @own + 1 FROM (SELECT @own := 7) AS begin")?;
         // What reads none is not concerned, nor is who has set them where he writes.
         one.sql("INSERT INTO mark.given VALUES (7)")?;

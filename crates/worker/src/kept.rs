@@ -54,7 +54,7 @@ pub(crate) fn keeping_lease<'a>(
     })
 }
 
-/// The hostgroup that has user variables of a session, where a statement reads some and goes to
+/// The hostgroup that has user variables of a session, where a statement that reads some goes to
 /// another one that has none: it would find `NULL`. One that assigns some reads its own, most
 /// often.
 pub(crate) fn variables_elsewhere(
@@ -62,9 +62,7 @@ pub(crate) fn variables_elsewhere(
     goes_to: HostgroupId,
     analysis: &Analysis,
 ) -> Option<HostgroupId> {
-    if !analysis.depends.contains(Depends::USER_VARIABLE_READ)
-        || analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_)))
-    {
+    if analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_))) {
         return None;
     }
     let mut held = session.leases.iter().filter(|it| it.pins.has(PinReason::UserVariable));

@@ -131,7 +131,11 @@ impl Worker {
             if asking != Asking::Prepare || may_compute(&known, own.proof, self.greeting.flavor()) {
                 self.leave_reader(id, (&known, asking), own.proof, hostgroup);
             }
-            self.route_decided(id, hostgroup, Some(&known), own.proof)
+            let route = self.route_decided(id, hostgroup, Some(&known), own.proof);
+            match asking == Asking::Prepare {
+                true => route,
+                false => self.refuse_null(id, route, &known.analysis),
+            }
         });
         let to = hostgroup_of(&route);
         if let (Some(named), Some(to)) = (hostgroup, to) {
@@ -246,6 +250,26 @@ impl Worker {
         self.route_decided(id, None, None, Proof::NOTHING)
     }
 
+    /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
+    fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
+        if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+            return route;
+        }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(to)) = (session, hostgroup_of(&route)) else { return route };
+        match variables_elsewhere(session, to, analysis) {
+            None => route,
+            Some(held) => Route::Error(
+                format!(
+                    "a user variable that this statement reads may be one that the session has \
+                     set on hostgroup {held}, and the statement goes to hostgroup {to}: set it \
+                     there, or have a rule send both to the same hostgroup"
+                )
+                .into(),
+            ),
+        }
+    }
+
     fn route_decided(
         &self,
         id: ClientId,
@@ -293,14 +317,6 @@ impl Worker {
                 self.split(session, known, reads)
             }
         };
-        if let Some(held) = known.and_then(|it| variables_elsewhere(session, wanted, &it.analysis))
-        {
-            return Route::Error(format!(
-                "a user variable that this statement reads may be one that the session has set on \
-                 hostgroup {held}, and the statement goes to hostgroup {wanted}: set it there, or \
-                 have a rule send both to the same hostgroup"
-            ).into());
-        }
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
             Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
             None if decided.is_none() && wanted != session.user.default_hostgroup => {

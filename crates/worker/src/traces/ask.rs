@@ -258,6 +258,8 @@ impl Worker {
             ConnState::Idle => self.fetch_from_idle(conn_id),
             ConnState::Leased => {
                 session.past.awaits_found_rows = Some(conn_id);
+                // To ask is to find one row.
+                session.past.found_conn = None;
                 self.fetch_trace(conn_id, id, Trace::FoundRows);
             }
             _ => return false,
