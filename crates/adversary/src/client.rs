@@ -125,8 +125,8 @@ impl Client {
     /// The answer to what was sent.
     pub fn answers(&mut self) -> Vec<Answer> {
         let mut answers = Vec::new();
-        if self.results_into(&mut answers).is_err() {
-            answers.push(Answer::Lost);
+        if let Err(error) = self.results_into(&mut answers) {
+            answers.push(Answer::of_failure(&error));
         }
         answers
     }
@@ -141,7 +141,7 @@ impl Client {
                     id
                 }
                 Ok(Err(refusal)) => return vec![Answer::Error(refusal)],
-                Err(_) => return vec![Answer::Lost],
+                Err(error) => return vec![Answer::of_failure(&error)],
             },
         };
         let mut body = id.to_le_bytes().to_vec();
@@ -185,7 +185,7 @@ impl Client {
         match self.shake(handshake, out) {
             Ok(Ok(())) => Vec::new(),
             Ok(Err(refusal)) => vec![Answer::Error(refusal)],
-            Err(_) => vec![Answer::Lost],
+            Err(error) => vec![Answer::of_failure(&error)],
         }
     }
 
@@ -202,7 +202,7 @@ impl Client {
                     column = rows.text().into_iter().map(|row| row.into_iter().next()?).collect();
                 }
                 Answer::Error(refusal) => bail!("{text:.200}: {refusal}"),
-                Answer::Lost => bail!("{text:.200}: the connection is lost"),
+                Answer::Lost | Answer::Silent => bail!("{text:.200}: the connection is lost"),
             }
         }
         Ok(column)

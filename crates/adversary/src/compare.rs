@@ -26,7 +26,9 @@ const THREAD: &[u8] = b"owner of thread ";
 
 /// What of two answers is compared, as text; `None` when they are the same.
 pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(String, String)> {
-    if has_lost(proxied) && has_lost(direct) {
+    // One that hangs is not one that has ended.
+    let hangs = proxied.contains(&Answer::Silent) && !direct.contains(&Answer::Silent);
+    if has_lost(proxied) && has_lost(direct) && !hangs {
         return None;
     }
     let (one, other) = (masked(act, proxied), masked(act, direct));
@@ -55,7 +57,7 @@ pub fn differ_in_status(act: &Act, proxied: &[Answer], direct: &[Answer]) -> boo
             match answer {
                 Answer::Ok { status, .. } => *status = 0,
                 Answer::Rows(rows) => rows.status = 0,
-                Answer::Error(_) | Answer::Lost => {}
+                Answer::Error(_) | Answer::Lost | Answer::Silent => {}
             }
         }
         answers
@@ -66,7 +68,7 @@ pub fn differ_in_status(act: &Act, proxied: &[Answer], direct: &[Answer]) -> boo
 /// Whether the connection has ended.
 pub fn has_lost(answers: &[Answer]) -> bool {
     answers.iter().any(|answer| match answer {
-        Answer::Lost => true,
+        Answer::Lost | Answer::Silent => true,
         Answer::Error(refusal) => LOST.contains(&refusal.code),
         Answer::Ok { .. } | Answer::Rows(_) => false,
     })
@@ -177,7 +179,7 @@ fn masked(act: &Act, answers: &[Answer]) -> Vec<Answer> {
             let (affected, insert_id, info) = (*affected, *insert_id, info.clone());
             Answer::Ok { affected, insert_id, warnings: 0, status: *status, info }
         }
-        Answer::Ok { .. } | Answer::Lost => answer.clone(),
+        Answer::Ok { .. } | Answer::Lost | Answer::Silent => answer.clone(),
     };
     answers.iter().map(one).collect()
 }
@@ -207,5 +209,7 @@ mod tests {
         assert!(difference(&act, &error(1146, "a"), &error(1147, "a")).is_some());
         assert_eq!(difference(&act, &error(2013, "a"), &[Answer::Lost]), None);
         assert!(difference(&act, &[], &[Answer::Lost]).is_some());
+        assert!(difference(&act, &[Answer::Silent], &[Answer::Lost]).is_some());
+        assert_eq!(difference(&act, &[Answer::Silent], &[Answer::Silent]), None);
     }
 }

@@ -127,7 +127,7 @@ fn all(client: &mut Client, is_replica: bool) -> Result<Data> {
                 Answer::Rows(found) => rows = found.rows,
                 Answer::Error(refusal) => rows.push(refusal.text.into_bytes()),
                 Answer::Ok { .. } => {}
-                Answer::Lost => bail!("a server was lost while data were read"),
+                Answer::Lost | Answer::Silent => bail!("a server was lost while data were read"),
             }
         }
         rows.sort();

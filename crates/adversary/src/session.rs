@@ -71,7 +71,7 @@ pub fn leaves_conditions(answers: &[Answer]) -> bool {
         Answer::Ok { warnings, .. } => *warnings > 0,
         Answer::Rows(rows) => rows.warnings > 0,
         Answer::Error(_) => true,
-        Answer::Lost => false,
+        Answer::Lost | Answer::Silent => false,
     })
 }
 

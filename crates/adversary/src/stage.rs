@@ -311,7 +311,8 @@ fn make_schema(family: Flavour, client: &mut Client, plan: &Plan) -> Result<()> 
     client.column(&format!("USE {SCHEMA}"))?;
     for statement in &plan.setup {
         let answers = client.query(statement.as_bytes());
-        ensure!(answers.last() != Some(&Answer::Lost), "lost at {statement}");
+        let is_lost = matches!(answers.last(), Some(Answer::Lost | Answer::Silent));
+        ensure!(!is_lost, "lost at {statement}");
     }
     Ok(())
 }

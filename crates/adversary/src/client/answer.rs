@@ -1,6 +1,7 @@
 //! What an answer says.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 use anyhow::{Context, Result};
 use trunkline_protocol::codec::Reader;
@@ -60,9 +61,20 @@ pub enum Answer {
     Error(Refusal),
     /// The connection ended.
     Lost,
+    /// Nothing came for as long as one waits.
+    Silent,
 }
 
 impl Answer {
+    /// What a connection that failed is taken for.
+    pub(super) fn of_failure(error: &anyhow::Error) -> Answer {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        match kind {
+            Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => Answer::Silent,
+            _ => Answer::Lost,
+        }
+    }
+
     pub(super) fn of_ok(packet: &[u8]) -> Result<Answer> {
         let ok = ok::parse(packet, false)?;
         Ok(Answer::Ok {
@@ -80,7 +92,7 @@ impl Answer {
         match self {
             Answer::Ok { status, .. } => *status,
             Answer::Rows(rows) => rows.status,
-            Answer::Error(_) | Answer::Lost => 0,
+            Answer::Error(_) | Answer::Lost | Answer::Silent => 0,
         }
     }
 
@@ -195,6 +207,7 @@ impl fmt::Display for Answer {
             }
             Answer::Error(refusal) => refusal.fmt(f),
             Answer::Lost => f.write_str("the connection is lost"),
+            Answer::Silent => f.write_str("no answer"),
         }
     }
 }
