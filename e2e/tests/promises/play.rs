@@ -135,7 +135,7 @@ fn compare(case: &Case, mut direct: Side<'_>, mut proxied: Side<'_>) -> Result<(
 fn shown(step: &Step) -> String {
     match step.act {
         Act::Session(letter, how) => format!("line {}: {letter} {how:?} {}", step.line, step.text),
-        Act::Root | Act::Wait | Act::Sync | Act::Kill | Act::Check => {
+        Act::Root | Act::Wait | Act::Sync | Act::Kill | Act::Check | Act::Times => {
             format!("line {}: {:?} {}", step.line, step.act, step.text)
         }
     }
@@ -200,6 +200,7 @@ impl<'a> Side<'a> {
                 let answers = (0..count).map(|index| self.root(index)?.sql(&text));
                 format!("{:?}", answers.collect::<Result<Vec<_>>>()?)
             }
+            Act::Times => self.times(&text)?,
         };
         Ok(answer.replace(&lock, "{lock}").replace(self.schema, "{db}"))
     }
@@ -226,8 +227,8 @@ impl<'a> Side<'a> {
     /// Kills the connection of what runs in the schema, once it is in such a state.
     fn kill(&mut self, state: &str) -> Result<()> {
         let running = format!(
-            "SELECT id FROM information_schema.processlist WHERE db = '{}' AND command = 'Query' \
-             AND state LIKE '{state}'",
+            "SELECT id FROM information_schema.processlist WHERE db = '{}' AND command IN \
+             ('Query', 'Execute') AND state LIKE '{state}'",
             self.schema
         );
         let root = self.root(0)?;
@@ -237,6 +238,25 @@ impl<'a> Side<'a> {
         })?;
         root.sql(&format!("KILL {id}"))?;
         Ok(())
+    }
+
+    /// How often something happened, when no statement is left that may do it.
+    fn times(&mut self, text: &str) -> Result<String> {
+        let running = format!(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND command IN \
+             ('Query', 'Execute') AND id <> CONNECTION_ID()",
+            self.schema
+        );
+        let root = self.root(0)?;
+        wait_until("nothing runs", SOON, || {
+            Ok((root.value(&running)?.as_deref() == Some("0")).then_some(()))
+        })?;
+        let times: u64 = root.value(text)?.context("no number")?.parse()?;
+        Ok(match self.servers.writer()?.flavour() {
+            Flavour::MariaDb => times.to_string(),
+            Flavour::MySql if times <= 1 => "once at most".to_owned(),
+            Flavour::MySql => format!("{times} times"),
+        })
     }
 
     fn session(&mut self, letter: char, how: How, text: &str) -> Result<String> {

@@ -23,6 +23,8 @@
 //! | `sync:` | the replicas have all that the writer has, where there are any |
 //! | `kill: STATE` | root kills whose statement is in this state, or else waits in `GET_LOCK` |
 //! | `check: SQL` | root asks all servers behind the sessions' backs; their answers are compared |
+//! | `times: SQL` | the same of a number on the writer, once nothing runs in the schema; where a |
+//! | | killed statement comes varyingly far (MySQL), it is compared with 1, as its most |
 //!
 //! `{db}` stands for the schema, `{lock}` for a name of this playing alone, `\xNN` for a byte. A
 //! line that begins with a space goes on with the line above. ` => VALUE` at the end of a line says
@@ -64,6 +66,7 @@ pub enum Act {
     Sync,
     Kill,
     Check,
+    Times,
 }
 
 /// How a session says it, and what of the answer counts.
@@ -152,6 +155,7 @@ fn step(line: usize, head: &str, rest: &str) -> Result<Step> {
         "sync:" => Act::Sync,
         "kill:" => Act::Kill,
         "check:" => Act::Check,
+        "times:" => Act::Times,
         _ => session(head)?,
     };
     let (text, wanted) = match rest.rsplit_once(" => ") {
