@@ -280,7 +280,12 @@ impl<'a, 's> Scanner<'a, 's> {
         self.is_clean &= !self.in_backticks && !may_precede_name(self.before);
         let rest = self.text.get(self.at..).unwrap_or_default();
         let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
-        if rest.get(digits).is_some_and(|&end| !is_word(end) && end != b'.') {
+        if let Some(&end) = rest.get(digits)
+            && !is_word(end)
+            && end != b'.'
+        {
+            // Servers read on where a letter follows that is not ASCII.
+            self.is_clean &= end.is_ascii();
             self.put_number(digits);
             self.before = b'?';
             self.at += digits;
@@ -324,12 +329,12 @@ impl<'a, 's> Scanner<'a, 's> {
             // ProxySQL does not look at the statement's last byte when it judges a number.
             let (&last, init) = number.split_last().unwrap_or((&0, b""));
             if is_number(init) {
-                self.is_clean &= !is_word(last) || is_number(number);
                 number = init;
                 taken = if is_word(last) { len } else { init.len() };
             }
         }
         if is_number(number) {
+            self.is_clean &= is_literal(rest);
             self.put_number(number.len());
             self.before = b'?';
             self.at += taken;
@@ -556,7 +561,37 @@ fn number_len(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Whether these bytes, the first of them a digit, are a number: decimal digits with points,
+/// Whether servers read what `rest` begins with, a digit, as one number, up to what is certainly
+/// no part of it. They take `3e`, `1ee1` and `0X12` for names, and so on.
+/// Source: `MY_LEX_NUMBER_IDENT` and `MY_LEX_REAL` in `sql_lex.cc` of both families.
+fn is_literal(rest: &[u8]) -> bool {
+    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let behind = |len: usize| rest.get(len..).unwrap_or_default();
+    let mut len = match rest {
+        [b'0', b'x', hex @ ..] => {
+            let hex = hex.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            if hex == 0 {
+                return false;
+            }
+            2 + hex
+        }
+        _ => digits(rest),
+    };
+    if behind(len).first() == Some(&b'.') {
+        len += 1 + digits(behind(len + 1));
+    }
+    if let [b'e' | b'E', exponent @ ..] = behind(len) {
+        let sign = usize::from(matches!(exponent, [b'+' | b'-', ..]));
+        let exponent = digits(exponent.get(sign..).unwrap_or_default());
+        if exponent == 0 || rest.get(len - 1) == Some(&b'.') {
+            return false;
+        }
+        len += 1 + sign + exponent;
+    }
+    behind(len).first().is_none_or(|&end| !is_word(end) && end != b'.' && end.is_ascii())
+}
+
+/// Whether these bytes, the first of them a digit, are a number to the digest: decimal digits with points,
 /// exponents and signs anywhere, or `0x` and hexadecimal digits.
 fn is_number(bytes: &[u8]) -> bool {
     if let [b'0', b'x' | b'X', hex @ ..] = bytes {

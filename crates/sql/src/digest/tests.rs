@@ -348,10 +348,35 @@ proptest::proptest! {
 
 #[test]
 fn issue_16_a_number_that_may_be_a_part_of_a_name_is_not_clean() {
-    for unclean in ["SELECT * FROM s.1", "SELECT * FROM `1`", "SELECT `a-1`(2)", "SELECT \u{e9}1()"]
-    {
+    let before = ["SELECT * FROM s.1", "SELECT * FROM `1`", "SELECT `a-1`(2)", "SELECT \u{e9}1()"];
+    // Servers read these as names; the digest leaves them out as numbers.
+    let names = [
+        "SELECT * FROM 3e",
+        "SELECT * FROM 3e WHERE a = 1",
+        "SELECT 1ee1 FROM b",
+        "SELECT 1e1e FROM b",
+        "SELECT * FROM 0X12",
+        "SELECT * FROM 0X12, b",
+        "SELECT * FROM 0x",
+        "SELECT * FROM 0x, b",
+        "SELECT * FROM 1\u{e9}",
+        "SELECT * FROM 1\u{e9}, b",
+        "SELECT 1e-- a",
+        "SELECT 1.e, b",
+        "SELECT 1..2, b",
+    ];
+    for unclean in before.into_iter().chain(names) {
         assert!(!is_clean(unclean), "{unclean}");
     }
+    for clean in ["1", "1.5", "0.5e3", "1e3", "1e-3", "1E+3", "0x1F", "1.", "-1", "+1.25", "12e01"]
+    {
+        let texts = [format!("SELECT {clean}"), format!("SELECT a FROM t WHERE b = {clean} OR a")];
+        for text in texts.into_iter().chain([format!("SELECT ({clean})")]) {
+            assert!(is_clean(&text), "{text}");
+        }
+    }
+    // Those stand in the digest as they are.
+    assert!(is_clean("SELECT 3e.a FROM 2fa, b WHERE c = 0b101 OR c"));
     assert!(is_clean("SELECT a1, 1 FROM s.t1 WHERE `b`=2"));
     let mut digester = Digester::new();
     let mut doubles =
