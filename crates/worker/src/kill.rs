@@ -364,6 +364,8 @@ impl Worker {
             }
             _ => false,
         };
+        let is_shared = matches!(&client.phase,
+            Phase::Running(statement) if matches!(statement.stage, Stage::Shared(_)));
         let logs_in = running_seq.filter(|seq| *seq != 1);
         let conn = match &client.phase {
             Phase::Running(statement) => match statement.stage {
@@ -397,7 +399,14 @@ impl Worker {
         }
         if let Some(conn) = conn {
             self.take_lease(id, conn);
-            self.drop_conn(conn);
+            match is_shared {
+                // Those behind it that may not be sent elsewhere wait there still.
+                true => {
+                    self.leave_shared(id, conn);
+                    self.lose_conn(conn, "a session that shared it was killed");
+                }
+                false => self.drop_conn(conn),
+            }
         }
         self.close_client(id);
     }

@@ -86,6 +86,18 @@ fn an_error_in_the_middle_of_an_answer_is_its_owners_alone() {
     }
 }
 
+#[test]
+fn a_killed_session_leaves_nobody_behind_it_without_an_answer() {
+    let mut stage = stage();
+    stage.make_known();
+    let answers = shapes();
+    stage.ask_all(&answers);
+    // What stands behind the killed one may not be sent elsewhere before it is proven anew.
+    stage.outdate_proofs();
+    stage.kill(0);
+    (1..CLIENTS).for_each(|client| stage.serve_and_expect(client, &answers));
+}
+
 fn any_answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         8 => (0..30_usize, 0..400_usize).prop_map(|(rows, len)| Answer::Rows { rows, len }),

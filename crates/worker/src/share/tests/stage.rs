@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Action, ClientId, ConnId, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker};
+use crate::{
+    Action, ClientId, ConnId, KillAsker, KillRequest, KillScope, Now, Peer, Shared, Side, Worker,
+    WorkerOptions, by_worker,
+};
 use trunkline_config::parse;
 use trunkline_protocol::{
     auth::native,
@@ -23,6 +26,7 @@ use trunkline_protocol::{
     },
     response::{ReplyFormat, write::put_text_result},
 };
+use trunkline_topology::HostgroupId;
 
 /// One server that takes one connection, so that everybody has to share it.
 const CONFIG: &str = r#"
@@ -214,6 +218,27 @@ impl Stage {
         }
     }
 
+    /// All names may mean something else by now: nothing is proven to be harmless to send again.
+    pub(super) fn outdate_proofs(&mut self) {
+        self.worker.catalog().age(HostgroupId(10));
+    }
+
+    /// An administrator ends a client's session.
+    pub(super) fn kill(&mut self, client: usize) {
+        let number = u32::try_from(client).expect("small") + 1;
+        let asker = KillAsker { worker: 0, client: None, ticket: 1 };
+        self.begin_batch();
+        let scope = KillScope::Session;
+        self.worker.kill_asked(KillRequest { number, scope, user: None, asker });
+        self.settle();
+    }
+
+    /// What is asked for elsewhere is answered there, and this client has its answer.
+    pub(super) fn serve_and_expect(&mut self, client: usize, answers: &[Answer]) {
+        self.serve_whole(answers);
+        self.expect(client, &answers[client]);
+    }
+
     /// A client goes without a word.
     pub(super) fn leave(&mut self, client: usize) {
         if !std::mem::replace(&mut self.clients[client].has_left, true) {
@@ -395,6 +420,7 @@ impl Stage {
             }
             // Nothing is ever full here, and an open connection has no bytes when it is probed.
             Action::Probe(_)
+            | Action::TellAdministrator { .. }
             | Action::Pause(_)
             | Action::Resume(_)
             | Action::Wipe
