@@ -279,3 +279,42 @@ fn no_write_is_copied_to_its_own_server_by_another_name() -> Result<()> {
     ensure!(scene.rows(scene.first)? == "once");
     Ok(())
 }
+
+#[test]
+fn what_its_names_mean_where_a_copy_or_a_hint_leads_is_what_counts() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '^SELECT a FROM m'\nmirror_hostgroup = 5\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    let schema = &scene.schema;
+    // A table on the first server; on the second a view that takes a lock and writes.
+    scene.first.sql(&format!(
+        "USE {schema}; CREATE TABLE m (a INT); INSERT INTO m VALUES (1);
+         CREATE TABLE n (a INT); INSERT INTO n VALUES (1)"
+    ))?;
+    let lock = format!("{schema}.lock");
+    let mut root = scene.second.root()?;
+    root.sql(&format!("USE {schema}"))?;
+    root.sql(&format!(
+        "CREATE FUNCTION takes() RETURNS INT DETERMINISTIC
+         BEGIN INSERT INTO t (a) VALUES ('taken'); RETURN GET_LOCK('{lock}', 0); END"
+    ))?;
+    root.sql("CREATE VIEW m AS SELECT takes() AS a")?;
+    root.sql("CREATE VIEW n AS SELECT takes() + 1 AS a")?;
+    let (mut one, mut other) = (scene.client()?, scene.client()?);
+    ensure!(text(&mut one, "SELECT a FROM m")? == "1");
+    scene.wait_run(1)?;
+    ensure!(scene.rows(scene.second)? == "taken");
+    let released = format!("/* hostgroup=5 */ SELECT COALESCE(RELEASE_LOCK('{lock}'), 'nobody')");
+    ensure!(text(&mut other, &released)? == "nobody", "the copy's lock is another session's");
+    // The second one has a reader; where a comment leads there, its view counts.
+    let reader = format!(
+        "[[server]]\nhostgroup = 9\naddress = '{}'\ncomment = 'standby'\n\
+         [[replication]]\nwriter_hostgroup = 5\nreader_hostgroup = 9\n",
+        scene.second.address()
+    );
+    let mark = scene.proxy.reload(&format!("{}{reader}", scene.config))?;
+    scene.proxy.wait_log(mark, "in force", SOON)?;
+    ensure!(text(&mut one, "SELECT a FROM n")? == "1");
+    ensure!(text(&mut one, "/* maxscale route to server standby */ SELECT a FROM n")? == "1");
+    ensure!(scene.rows(scene.second)? == "taken", "a reader was written to");
+    Ok(())
+}

@@ -154,11 +154,12 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
     rules::orders(&mut out, &decision.effects);
     rules::cache(&mut out, &decision.effects, &asked.hints, (&asked.analysis, asked.proof));
     let default = user.default_hostgroup;
+    let only_reads = asked.proof.reads && !asked.transactions.autocommit_off;
     let named = settings.query_digests.then(|| {
-        let autocommit_off = asked.transactions.autocommit_off;
-        hinted_server(&asked.hints, snapshot, default, asked.proof.reads, autocommit_off, now_ms)
+        hinted_server(&asked.hints, snapshot, default, now_ms)
+            .filter(|(_, is_reader)| only_reads || !is_reader)
     });
-    if let Some(key) = named.flatten() {
+    if let Some((key, _)) = named.flatten() {
         out.push("hostgroup", format!("{}, as a comment says", key.hostgroup));
         out.push("server", format!("{}, and no other", key.address));
         return out.0;

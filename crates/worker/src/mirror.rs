@@ -163,8 +163,15 @@ impl Worker {
             return;
         }
         let place = self.mirror_place(id, statement, text_len, order);
-        let place = place.filter(|place| self.may_copy(statement, *original, *place));
-        let Some(hostgroup) = place else {
+        // Its names may mean something else there.
+        let place = place.zip(statement.known.clone()).map(|(place, known)| {
+            (place, self.proof_for(id, &known, statement.stmt_id, place), known)
+        });
+        let place = place.filter(|(place, proven, known)| {
+            let is_read = statement.is_read && proven.proof.reads;
+            self.may_copy(statement, known, is_read, (*original, *place))
+        });
+        let Some((hostgroup, proven, known)) = place else {
             self.stats.counters.mirrors_skipped += 1;
             return;
         };
@@ -185,11 +192,10 @@ impl Worker {
         let mut copy =
             self.statement(&statement.frames, ResponseShape::Query, statement.purpose.clone());
         copy.attributes = statement.attributes.clone();
-        copy.known = statement.known.clone();
+        copy.prove(&known, proven);
+        copy.is_read &= statement.is_read;
+        copy.known = Some(known);
         copy.stmt_id = statement.stmt_id;
-        copy.is_read = statement.is_read;
-        copy.proof = statement.proof;
-        copy.validity = statement.validity;
         copy.hostgroup = hostgroup;
         let snapshot = Arc::clone(&self.snapshot);
         copy.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
@@ -253,11 +259,14 @@ impl Worker {
     }
 
     /// Whether a copy on `copy` of a statement that runs on `original` is a statement of its own
-    /// right, and never a second execution in the same place.
-    fn may_copy(&self, statement: &Statement, original: HostgroupId, copy: HostgroupId) -> bool {
-        let Some(known) = statement.known.as_deref() else {
-            return false;
-        };
+    /// right, and never a second execution in the same place. `is_read`: it only reads, in both.
+    fn may_copy(
+        &self,
+        statement: &Statement,
+        known: &Known,
+        is_read: bool,
+        (original, copy): (HostgroupId, HostgroupId),
+    ) -> bool {
         if original == copy || !is_fit(known) || statement.opens_cursor() {
             return false;
         }
@@ -268,7 +277,7 @@ impl Worker {
         if snapshot.hostgroup(original).is_none() || snapshot.hostgroup(copy).is_none() {
             return false;
         }
-        if statement.is_read {
+        if is_read {
             return true;
         }
         // A write goes neither to a server that has it already nor to one that it is replicated to.
@@ -390,7 +399,9 @@ impl Worker {
             return false;
         };
         let is_as_then = statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.snapshot);
-        if is_as_then && self.may_copy(statement, copy_of.original, statement.hostgroup) {
+        let places = (copy_of.original, statement.hostgroup);
+        let fits = |known: &Known| self.may_copy(statement, known, statement.is_read, places);
+        if is_as_then && statement.known.as_deref().is_some_and(fits) {
             return false;
         }
         self.stats.counters.mirrors_skipped += 1;

@@ -204,6 +204,24 @@ impl Worker {
         proven
     }
 
+    /// What is proven in `hostgroup` of a statement on its way there. `executed`: it is an
+    /// execution of this statement of the session's.
+    pub(crate) fn proof_for(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        executed: Option<u32>,
+        hostgroup: HostgroupId,
+    ) -> Proven {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let stmt = session.zip(executed).and_then(|(session, id)| session.prepared.get(id));
+        let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
+        let asking =
+            entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
+        let proven = self.proof_at(id, known, asking, hostgroup);
+        Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
+    }
+
     /// What may happen when a table's columns are described: MariaDB computes constants of views.
     /// `None` when the command waits for what the name means.
     pub(crate) fn proof_of_description(
@@ -264,12 +282,7 @@ impl Worker {
         let Some(known) = statement.known.clone() else { return false };
         let (hostgroup, home) = (statement.hostgroup, session.user.default_hostgroup);
         let executed = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
-        let stmt = executed.and_then(|stmt_id| session.prepared.get(stmt_id));
-        let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
-        let asking =
-            entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
-        let mut proven = self.proof_at(id, &known, asking, hostgroup);
-        proven.proof = self.proof_in(hostgroup, proven.proof);
+        let proven = self.proof_for(id, &known, executed, hostgroup);
         let at_home = self.proof_in(home, proven.proof);
         let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
         let Some(Phase::Running(statement)) = phase else { return false };

@@ -119,7 +119,7 @@ impl Worker {
                 None => own.proof,
             };
             hostgroup = self.hinted(id, (&known.analysis, there), hints).or(hostgroup);
-            server = self.hinted_server(id, own.proof, hints);
+            server = self.hinted_server(id, known, asking, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
         let limited = match self.limits.is_empty() || asking == Asking::Prepare {
@@ -235,14 +235,23 @@ impl Worker {
         hinted(hints, default, groups, statement, autocommit_off, is_online)
     }
 
-    /// The server that a statement's comments name.
-    fn hinted_server(&self, id: ClientId, proof: Proof, hints: &Hints) -> Option<Box<ServerKey>> {
+    /// The server that a statement's comments name, unless it is a reader and the statement may
+    /// write there.
+    fn hinted_server(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        hints: &Hints,
+    ) -> Option<Box<ServerKey>> {
         let session = self.clients.get(id)?.session.as_ref()?;
         let autocommit_off = session.state.is_autocommit_off();
         let default = session.user.default_hostgroup;
-        let now_ms = self.now.ms();
-        hinted_server(hints, &self.snapshot, default, proof.reads, autocommit_off, now_ms)
-            .map(|key| Box::new(key.clone()))
+        let (key, is_reader) = hinted_server(hints, &self.snapshot, default, self.now.ms())?;
+        let key = Box::new(key.clone());
+        let may_go = !is_reader
+            || !autocommit_off && self.proof_at(id, known, asking, key.hostgroup).proof.reads;
+        may_go.then_some(key)
     }
 
     /// Decides for a command without a text: as for one that may write.

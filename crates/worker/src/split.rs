@@ -153,16 +153,14 @@ pub fn hinted(
 
 /// The server that a statement's comments name (MaxScale's `route to server`), by its comment in
 /// the configuration, its address or its host; one of the user's own hostgroups goes before
-/// others. `None` when there is none of that name that is online, or when the statement may write
-/// and the server is a reader.
+/// others. The flag says that it is a reader, where nothing is to be that may write. `None` when
+/// there is none of that name that is online.
 pub fn hinted_server<'a>(
     hints: &Hints,
     snapshot: &'a Snapshot,
     default: HostgroupId,
-    reads: bool,
-    autocommit_off: bool,
     now_ms: u64,
-) -> Option<&'a ServerKey> {
+) -> Option<(&'a ServerKey, bool)> {
     let (None, Some(RouteHint::Server(name))) = (hints.hostgroup, hints.route.as_ref()) else {
         return None;
     };
@@ -179,11 +177,10 @@ pub fn hinted_server<'a>(
     let key = &entries().find(|entry| is_own(entry.key.hostgroup)).or(entries().next())?.key;
     let servers = &snapshot.hostgroup(key.hostgroup)?.servers;
     let server = servers.iter().find(|server| server.key == *key)?;
-    let only_reads = reads && !autocommit_off;
     let is_reader =
         snapshot.replication.iter().any(|group| group.reader_hostgroup == key.hostgroup);
     let is_online = server.weight > 0 && server.health.state(now_ms) == ServerState::Online;
-    (is_online && (only_reads || !is_reader)).then_some(key)
+    is_online.then_some((key, is_reader))
 }
 
 #[cfg(test)]
