@@ -234,3 +234,64 @@ fn issue_16_writes_do_not_follow_a_session_to_where_rules_have_sent_its_reads() 
     }
     Ok(())
 }
+
+/// A user's default hostgroup is another one by a reload: what a session holds where it was is not
+/// there, and writes that are to see it are not carried out without it.
+fn check_moved(one: &Server, other: &Server) -> Result<()> {
+    for server in [one, other] {
+        server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+    }
+    let proxy = Trunkline::start(&config(one, other, 10))?;
+    let (mut table, mut lock) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    let (mut begun, mut plain) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    table.sql("CREATE TEMPORARY TABLE t (a INT)")?;
+    lock.sql("SELECT GET_LOCK('here', 0)")?;
+    begun.sql("BEGIN")?;
+    begun.sql("INSERT INTO t VALUES (1)")?;
+    proxy.reload(&config(one, other, 20))?;
+    let port = other.port().to_string();
+    wait_until("the user is elsewhere", SOON, || {
+        Ok((text(&mut plain, "SELECT @@port")? == port).then_some(()))
+    })?;
+    for (session, held) in [(&mut table, "temporary_table"), (&mut lock, "named_lock")] {
+        let told = fails(session, "INSERT INTO t VALUES (2)", 2013)?;
+        ensure!(told.contains(held), "{told}");
+    }
+    begun.sql("INSERT INTO t VALUES (3)")?;
+    begun.sql("COMMIT")?;
+    begun.sql("INSERT INTO t VALUES (4)")?;
+    ensure!(rows(one)?.as_deref() == Some("1,3"), "{:?}", rows(one)?);
+    ensure!(rows(other)?.as_deref() == Some("4"), "{:?}", rows(other)?);
+    Ok(())
+}
+
+#[test]
+fn issue_16_who_holds_something_does_not_write_beside_it_when_its_user_moves() -> Result<()> {
+    let name = "issue_16_who_holds_something_does_not_write_beside_it_when_its_user_moves";
+    with_two(name, check_moved)
+}
+
+/// A session loses its schema on one server and holds something on another one.
+fn check_schema_lost(one: &Server, other: &Server) -> Result<()> {
+    for server in [one, other] {
+        server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+    }
+    let rule = "[[rule]]\nid = 2\nmatch_digest = \"there\"\ndestination_hostgroup = 20\n\
+                apply = true\n";
+    let proxy = Trunkline::start(&format!("{}{rule}", config(one, other, 10)))?;
+    let mut session = client(&proxy, "here")?;
+    session.sql("SELECT GET_LOCK('mine', 0) AS there")?;
+    session.sql("CREATE TEMPORARY TABLE there (a INT)")?;
+    session.sql("DROP DATABASE here")?;
+    session.sql("INSERT INTO there VALUES (5)")?;
+    ensure!(text(&mut session, "SELECT a FROM there")? == "5");
+    let free = other.value("SELECT IS_FREE_LOCK('mine')")?;
+    ensure!(free.as_deref() == Some("0"), "the lock is gone");
+    Ok(())
+}
+
+#[test]
+fn issue_16_who_loses_its_schema_keeps_what_it_holds_elsewhere() -> Result<()> {
+    let name = "issue_16_who_loses_its_schema_keeps_what_it_holds_elsewhere";
+    with_two(name, check_schema_lost)
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use trunkline_protocol::Capabilities;
+use trunkline_protocol::codec::frame::put_payload;
 use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, error_code, wait_until};
 
 use crate::stage::{
@@ -454,5 +455,49 @@ fn a_session_whose_state_is_lost_is_told_what() -> Result<()> {
         ensure!(text(&mut free, "SELECT @@time_zone")? == "+02:00");
         ensure!(text(&mut free, "SELECT COUNT(*) FROM t")? == "0", "the transaction is not undone");
         wait_pins(&proxy, &[])
+    })
+}
+
+/// What is sent behind a statement that is lost, or that no server gets, was meant for a session in
+/// which it has run.
+#[test]
+fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()> {
+    on_each("issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")?;
+        let config = one_server(server, 1, 1);
+        let proxy = Trunkline::start(&format!("connect_timeout_server_max = 500\n{config}"))?;
+        let mut holder = client(&proxy, &schema)?;
+        holder.sql("BEGIN")?;
+        holder.sql("INSERT INTO t VALUES (1)")?;
+        // No connection is free for these.
+        for first in ["BEGIN", "CREATE TEMPORARY TABLE t (a INT)", "SET autocommit = 0"] {
+            let mut wire = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+            let mut ahead = Vec::new();
+            for text in [first, "INSERT INTO t VALUES (2)", "ROLLBACK"] {
+                put_payload(&mut ahead, 0, &[&[code::QUERY], text.as_bytes()].concat());
+            }
+            wire.send_bytes(&ahead)?;
+            let (_, refused) = wire.packet()?;
+            ensure!(refused.get(..3) == Some(&[0xFF, 0x29, 0x23]), "{first}: {refused:?}");
+            ensure!(wire.packet().is_err(), "the session goes on behind {first}");
+        }
+        holder.sql("COMMIT")?;
+        // One that is lost while its server has it.
+        let mut wire = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+        let mut ahead = Vec::new();
+        for text in ["SET @v = SLEEP(300)", "INSERT INTO t VALUES (COALESCE(@v, 2))"] {
+            put_payload(&mut ahead, 0, &[&[code::QUERY], text.as_bytes()].concat());
+        }
+        wire.send_bytes(&ahead)?;
+        let asks = "SELECT id FROM information_schema.processlist WHERE info LIKE '%SLEEP(300)%'
+                    AND info NOT LIKE '%processlist%'";
+        let number = wait_until("it sleeps", SOON, || server.value(asks))?;
+        server.sql(&format!("KILL {number}"))?;
+        let (_, lost) = wire.packet()?;
+        ensure!(lost.first() == Some(&0xFF), "{lost:?}");
+        ensure!(wire.packet().is_err(), "the session goes on");
+        let rows = server.value(&format!("SELECT GROUP_CONCAT(a) FROM {schema}.t"))?;
+        ensure!(rows.as_deref() == Some("1"), "{rows:?}");
+        Ok(())
     })
 }

@@ -315,6 +315,10 @@ fn what_its_names_mean_where_a_copy_or_a_hint_leads_is_what_counts() -> Result<(
     scene.proxy.wait_log(mark, "in force", SOON)?;
     ensure!(text(&mut one, "SELECT a FROM n")? == "1");
     ensure!(text(&mut one, "/* maxscale route to server standby */ SELECT a FROM n")? == "1");
+    // Nor does a client's word have its writes copied to a reader.
+    let skipped = scene.counter("mirrors_skipped")?;
+    one.sql("/* mirror=9 */ INSERT INTO t (a) VALUES ('hinted')")?;
+    ensure!(scene.counter("mirrors_skipped")? == skipped + 1);
     ensure!(scene.rows(scene.second)? == "taken", "a reader was written to");
     Ok(())
 }

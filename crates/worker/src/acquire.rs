@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
-    conn::ConnPhase,
+    conn::{AccountKey, ConnPhase},
     dirt::Dirt,
     hidden::may_read_past,
 };
@@ -60,11 +61,11 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
             }
-            Choice::ChangeUser(slot, conn) => {
+            Choice::ChangeUser(slot, conn) if self.may_change_user(conn, account) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.log_in_again(slot, conn, account, id);
             }
-            Choice::Replace(slot, conn) => {
+            Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 if !self.fetch_before_parting(conn) {
                     self.replace(slot, conn, hostgroup, account, id);
@@ -174,6 +175,14 @@ impl Worker {
             Some(slot) => self.pool.choose_on(slot, account, now_ms, can_change),
             None => self.pool.choose(hostgroup, account, now_ms, can_change),
         }
+    }
+
+    /// Whether nothing of a connection's account is left there when another one logs in on it. A
+    /// MariaDB keeps the default role of its user, and with it the rights.
+    fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
+        let Some(conn) = self.conns.get(conn) else { return false };
+        let name = |account| self.accounts.key(account).map(AccountKey::server_user);
+        conn.flavor == Flavor::MySql || name(conn.account) == name(account)
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
@@ -409,9 +418,12 @@ impl Worker {
                         break;
                     }
                 }
-                Choice::ChangeUser(slot, conn) => self.log_in_again(slot, conn, account, client),
-                Choice::Replace(_, conn) if self.fetch_before_parting(conn) => {}
-                Choice::Replace(slot, conn) => {
+                Choice::ChangeUser(slot, conn) if self.may_change_user(conn, account) => {
+                    self.log_in_again(slot, conn, account, client);
+                }
+                Choice::ChangeUser(_, conn) | Choice::Replace(_, conn)
+                    if self.fetch_before_parting(conn) => {}
+                Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
                     if self.replace(slot, conn, hostgroup, account, client).is_none() {
                         break;
                     }
@@ -454,7 +466,7 @@ impl Worker {
                  {waited_ms}ms: {why}"
             ),
         };
-        self.fail_statement(id, 9001, b"HY000", &text);
+        self.fail_unsent(id, 9001, b"HY000", &text);
     }
 
     pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {

@@ -92,6 +92,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Whether commands have come, or a part of one, that wait behind the one under way.
+    pub(crate) fn has_sent_ahead(&self) -> bool {
+        let packed = self.packing.as_deref().map_or(0, Packing::waiting_len);
+        !self.inbox.is_empty() || packed > 0
+    }
+
     /// Keeps a part of the answer to its statement, if that is to be stored.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) {

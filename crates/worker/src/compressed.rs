@@ -88,7 +88,7 @@ impl Packing {
     }
 
     /// Bytes that came and wait.
-    fn waiting_len(&self) -> usize {
+    pub(crate) fn waiting_len(&self) -> usize {
         self.received.len() + self.unpacked.0.len() - self.unpacked.1
     }
 

@@ -147,7 +147,17 @@ impl Worker {
             }
             return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
-        let mut sync = match difference(&conn.state, &session.state, conn.flavor) {
+        let mut state = Arc::clone(&session.state);
+        let mut found = difference(&conn.state, &state, conn.flavor);
+        let is_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
+        if found == Difference::ChangeUser && is_held {
+            // The schema went on other servers. What is held here stays, in the schema that is here.
+            let mut there = (*state).clone();
+            there.schema = conn.state.schema.clone();
+            state = self.states.intern(there);
+            found = difference(&conn.state, &state, conn.flavor);
+        }
+        let mut sync = match found {
             Difference::None => Sync::default(),
             Difference::Sync(sync) => sync,
             Difference::ChangeUser => return self.exchange(id, conn_id),
@@ -158,7 +168,6 @@ impl Worker {
             sync.set = None;
         }
         let proof = sync.set.as_deref().map(text_hash);
-        let state = Arc::clone(&session.state);
         if needs_trace {
             // The statement reads what an earlier one left behind. Another session's traces go; the
             // session's own conditions stay, and an insert id of its own that is only there.

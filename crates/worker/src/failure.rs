@@ -121,6 +121,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(client_id) else {
             return;
         };
+        let has_sent_ahead = client.has_sent_ahead();
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -149,7 +150,10 @@ impl Worker {
             return;
         }
         if let Some(error) = statement.prepare_error.take() {
-            // It would have been the answer anyway.
+            // It would have been the answer anyway; the next command hears of the loss.
+            if holds_more {
+                session.lost = Some(text);
+            }
             let text = String::from_utf8_lossy(&error.message).into_owned();
             return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
         }
@@ -188,9 +192,11 @@ impl Worker {
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
+        let makes_state = !statement.is_read;
         match loss.break_off_seq {
-            // What the client has sent ahead was meant for the session that is gone.
-            Some(seq) if had_state || is_partly_done => {
+            // What the client has sent ahead was meant for the session that is gone, or for one in
+            // which the statement has run: behind a `BEGIN`, a `USE`.
+            Some(seq) if had_state || is_partly_done || makes_state && has_sent_ahead => {
                 self.tell_failure(client_id, seq, 2013, b"HY000", &text);
                 self.close_client(client_id);
             }

@@ -96,8 +96,12 @@ impl Worker {
         else {
             return;
         };
-        if let Some(slot) = self.pool.slot(slot) {
-            slot.server.health.retire_connections();
+        // It may be in other hostgroups as well: a writer that is its own reader.
+        let address = self.pool.slot(slot).map(|slot| slot.server.key.address.clone());
+        for (_, slot) in self.pool.slots() {
+            if Some(&slot.server.key.address) == address.as_ref() {
+                slot.server.health.retire_connections();
+            }
         }
         let holds = !has_failed || analysis.statements > 1;
         if let Some(is_on) = set_autocommit(analysis).filter(|_| holds) {

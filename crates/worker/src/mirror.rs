@@ -60,6 +60,8 @@ pub(crate) struct MirrorOrder {
     flag: Option<u32>,
     /// Whether the answers are compared.
     compares: bool,
+    /// Whether its client says so, who may have nothing written to readers.
+    is_hint: bool,
 }
 
 impl MirrorOrder {
@@ -67,13 +69,14 @@ impl MirrorOrder {
     pub(crate) fn of_effects(effects: &Effects) -> Option<Self> {
         let Effects { mirror_hostgroup: hostgroup, mirror_flag: flag, .. } = *effects;
         let compares = effects.mirror_compares == Some(true);
-        (hostgroup.is_some() || flag.is_some()).then_some(Self { hostgroup, flag, compares })
+        let order = Self { hostgroup, flag, compares, is_hint: false };
+        (hostgroup.is_some() || flag.is_some()).then_some(order)
     }
 
     /// What a hint makes of it.
     pub(crate) fn hinted(before: Option<Self>, hostgroup: u32) -> Self {
         let compares = before.is_some_and(|before| before.compares);
-        Self { hostgroup: Some(HostgroupId(hostgroup)), flag: None, compares }
+        Self { hostgroup: Some(HostgroupId(hostgroup)), flag: None, compares, is_hint: true }
     }
 }
 
@@ -169,7 +172,10 @@ impl Worker {
         });
         let place = place.filter(|(place, proven, known)| {
             let is_read = statement.is_read && proven.proof.reads;
-            self.may_copy(statement, known, is_read, (*original, *place))
+            let replication = &self.snapshot.replication;
+            let is_reader = replication.iter().any(|group| group.reader_hostgroup == *place);
+            (is_read || !order.is_hint || !is_reader)
+                && self.may_copy(statement, known, is_read, (*original, *place))
         });
         let Some((hostgroup, proven, known)) = place else {
             self.stats.counters.mirrors_skipped += 1;

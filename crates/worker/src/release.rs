@@ -578,7 +578,23 @@ impl Worker {
         self.fail_statement_numbered(id, 1, code, sqlstate, text);
     }
 
-    /// The same, as packet `seq` of a reply that has begun.
+    /// Ends a statement that no server was sent with an error. What its client has sent ahead was
+    /// meant for a session in which it has run: unless it only reads, the session ends.
+    pub(crate) fn fail_unsent(&mut self, id: ClientId, code: u16, sqlstate: &[u8; 5], text: &str) {
+        let ends = self.clients.get(id).is_some_and(|client| {
+            let may_matter = matches!(&client.phase, Phase::Running(it) if !it.is_read);
+            may_matter && client.has_sent_ahead()
+        });
+        match ends {
+            true => {
+                self.tell_failure(id, 1, code, sqlstate, text);
+                self.close_client(id);
+            }
+            false => self.fail_statement(id, code, sqlstate, text),
+        }
+    }
+
+    /// Ends a statement with an error, as packet `seq` of a reply that has begun.
     pub(crate) fn fail_statement_numbered(
         &mut self,
         id: ClientId,

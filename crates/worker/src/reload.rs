@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_session::tracker::PinReason;
 use trunkline_topology::Server;
 
-use crate::Worker;
+use crate::{Worker, client::Lease, dispatch::LOST, kept::has_state};
+
+/// Why what a session holds is lost where its user has another default hostgroup.
+const MOVED: &str = "its user's default hostgroup is another one now";
 
 impl Worker {
     /// Takes over a published configuration. Statements under way go on as they began; servers
@@ -37,16 +41,26 @@ impl Worker {
         }
     }
 
-    /// Sessions go where their users go now. Whose account on the servers has changed keeps what it
-    /// logged in with.
+    /// Sessions go where their users go now; what one holds where it was is lost, as with its
+    /// connection: writes that are to see it would go elsewhere. Whose account on the servers has
+    /// changed keeps what it logged in with.
     fn apply_users(&mut self) {
         for id in self.clients.keys_where(|client| client.session.is_some()) {
             let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
             let Some(session) = session else { continue };
             let Some(today) = self.snapshot.today(&session.user) else { continue };
-            if !Arc::ptr_eq(today, &session.user) && today.backend == session.user.backend {
-                session.user = Arc::clone(today);
+            if Arc::ptr_eq(today, &session.user) || today.backend != session.user.backend {
+                continue;
             }
+            let former = session.user.default_hostgroup;
+            let is_left = |lease: &Lease| lease.hostgroup == former && has_state(lease);
+            let left = session.leases.iter().find(|lease| is_left(lease));
+            if let Some(lease) = left.filter(|_| today.default_hostgroup != former) {
+                let held: Vec<_> = lease.pins.reasons().map(PinReason::name).collect();
+                let held = held.join(", ");
+                session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
+            }
+            session.user = Arc::clone(today);
         }
     }
 

@@ -12,6 +12,8 @@ mod insert_id;
 mod prepared;
 mod warnings;
 
+use std::sync::Arc;
+
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     packet::{
@@ -20,6 +22,7 @@ use trunkline_protocol::{
     },
     response::{Outcome, Relay, ResponseShape, ServerError},
 };
+use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
     analysis::Depends,
     recall::{Gtid, Recalled},
@@ -87,6 +90,8 @@ struct Again {
     text: Box<[u8]>,
     /// How long it is proven to read; `None`, always, where it names no table.
     validity: Option<Validity>,
+    /// What the session's state was: in another schema it reads other tables.
+    state: Arc<SessionState>,
 }
 
 impl Past {

@@ -22,6 +22,11 @@ fn names_that_share_a_digest_are_told_apart() -> Result<()> {
 }
 
 #[test]
+fn issue_16_names_that_look_like_numbers_are_told_apart() -> Result<()> {
+    holds(SPLIT, include_str!("cases/names_like_numbers.txt"))
+}
+
+#[test]
 fn a_prepared_statements_names_are_those_of_its_own_schema() -> Result<()> {
     holds(SPLIT, include_str!("cases/prepared_elsewhere.txt"))
 }

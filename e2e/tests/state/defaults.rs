@@ -1,9 +1,11 @@
 //! Defaults and rights that a client has set for new sessions reach those that log in behind it.
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Flavour, Options, Server, Trunkline};
+use trunkline_testkit::{AuthPlugin, Flavour, Options, Server, Trunkline};
 
-use crate::stage::{FLAVOURS, USER, client, fails, is_available, one_server, start, text};
+use crate::stage::{
+    FLAVOURS, PASSWORD, USER, client, fails, is_available, one_server, start, statements_of, text,
+};
 
 /// What is set, what asks for it, and its answer behind that.
 const DEFAULTS: [(&str, &str, &str); 5] = [
@@ -109,6 +111,79 @@ fn issue_16_a_new_session_begins_with_the_roles_and_rights_of_now() -> Result<()
         if is_available(flavour, "issue_16_a_new_session_begins_with_the_roles_and_rights_of_now") {
             let server = start(flavour, Options::default())?;
             check_accounts(&server).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A server that takes one connection, which users with and without a default role share in turn.
+fn check_role_over_users(server: &Server) -> Result<()> {
+    for user in ["carl", "dora"] {
+        server.create_user(user, PASSWORD, AuthPlugin::ServerDefault)?;
+        server.sql(&format!("REVOKE ALL PRIVILEGES, GRANT OPTION FROM {user}@'%'"))?;
+    }
+    let default = match server.flavour() {
+        Flavour::MariaDb => "SET DEFAULT ROLE reader FOR carl@'%'",
+        Flavour::MySql => "ALTER USER carl@'%' DEFAULT ROLE reader",
+    };
+    server.sql(&format!(
+        "CREATE DATABASE secret; CREATE TABLE secret.s (a INT); INSERT INTO secret.s VALUES (7);
+         CREATE ROLE reader; GRANT SELECT ON secret.* TO reader; GRANT reader TO carl@'%';
+         GRANT reader TO CURRENT_USER(); {default}"
+    ))?;
+    let user = |name: &str| format!("[[user]]\nname = \"{name}\"\npassword = \"{PASSWORD}\"\n");
+    let config = format!("{}{}{}", one_server(server, 1, 1), user("carl"), user("dora"));
+    let proxy = Trunkline::start(&config)?;
+    let mut carl = proxy.connect("carl", PASSWORD, "")?;
+    let mut dora = proxy.connect("dora", PASSWORD, "")?;
+    for _ in 0..3 {
+        ensure!(text(&mut carl, "SELECT a FROM secret.s")? == "7");
+        fails(&mut dora, "SELECT a FROM secret.s", 1142)?;
+        let role = text(&mut dora, "SELECT COALESCE(NULLIF(CURRENT_ROLE(), 'NONE'), 'none')")?;
+        ensure!(role == "none", "dora has the role {role}");
+    }
+    Ok(())
+}
+
+#[test]
+fn issue_16_a_connection_that_changes_hands_has_no_role_of_the_user_before() -> Result<()> {
+    let name = "issue_16_a_connection_that_changes_hands_has_no_role_of_the_user_before";
+    for flavour in FLAVOURS {
+        if is_available(flavour, name) {
+            let server = start(flavour, Options::default())?;
+            check_role_over_users(&server).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The one server is writer and reader: two hostgroups have connections to it.
+fn check_own_reader(server: &Server) -> Result<()> {
+    server.sql(&format!("GRANT ALL ON *.* TO {USER}@'%'"))?;
+    server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+    let reader = format!("[[server]]\nhostgroup = 9\naddress = \"{}\"\n", server.address());
+    let group = "[[replication]]\nwriter_hostgroup = 0\nreader_hostgroup = 9\n";
+    let proxy = Trunkline::start(&format!("{}{reader}{group}", one_server(server, 1, 10)))?;
+    let mut setter = client(&proxy, "here")?;
+    let asked = "SELECT CONCAT(FROM_UNIXTIME(0)) FROM t LIMIT 1";
+    setter.sql("INSERT INTO t VALUES (1)")?;
+    for _ in 0..3 {
+        client(&proxy, "here")?.sql(asked)?;
+    }
+    ensure!(statements_of(&proxy, 9)? > 0, "no read went to the reader");
+    setter.sql("SET GLOBAL time_zone = '+03:00'")?;
+    let found = text(&mut client(&proxy, "here")?, asked)?;
+    ensure!(found == "1970-01-01 03:00:00", "{found}");
+    Ok(())
+}
+
+#[test]
+fn issue_16_new_defaults_are_met_in_every_hostgroup_of_their_server() -> Result<()> {
+    let name = "issue_16_new_defaults_are_met_in_every_hostgroup_of_their_server";
+    for flavour in FLAVOURS {
+        if is_available(flavour, name) {
+            let server = start(flavour, Options::default())?;
+            check_own_reader(&server).with_context(|| format!("{flavour:?}"))?;
         }
     }
     Ok(())

@@ -2,12 +2,15 @@
 //! known that it has any, and they clear them. It only reads: it is run again, right in front of
 //! the statement that asks for its warnings, and its answer is thrown away.
 
+use std::sync::Arc;
+
 use trunkline_catalog::Catalog;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
     response::{Outcome, Relay, ResponseShape},
 };
+use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::Depends;
 
 use super::{Again, Past};
@@ -20,11 +23,16 @@ use crate::{
 
 impl Past {
     /// The text of what left the warnings, if it can be run again: the proof that it reads still
-    /// holds.
-    pub(super) fn run_again(&self, catalog: &Catalog, now_ms: u64) -> Option<&[u8]> {
+    /// holds, and its session's `state` is as it was.
+    pub(super) fn run_again(
+        &self,
+        state: &Arc<SessionState>,
+        catalog: &Catalog,
+        now_ms: u64,
+    ) -> Option<&[u8]> {
         let again = self.again.as_ref()?;
         let holds = again.validity.is_none_or(|validity| validity.holds(catalog, now_ms));
-        holds.then_some(&again.text)
+        (holds && again.state == *state).then_some(&again.text)
     }
 }
 
@@ -51,7 +59,8 @@ impl Worker {
         if statement.purpose == Purpose::Query {
             let text = statement.frames.get(HEADER_LEN + 1..).map(Box::from);
             let validity = statement.validity;
-            session.past.again = text.map(|text| Again { text, validity });
+            session.past.again =
+                text.map(|text| Again { text, validity, state: Arc::clone(&session.state) });
         } else if conn.in_flight.is_empty() && uses_table() {
             // Nobody is behind it, and it has cleared what was there before.
             conn.last_client = Some(id);
@@ -72,7 +81,7 @@ impl Worker {
         if !asks || !is_run {
             return;
         }
-        let again = session.past.run_again(self.shared.catalog(), self.now.ms());
+        let again = session.past.run_again(&session.state, self.shared.catalog(), self.now.ms());
         let Some(text) = again.map(<[u8]>::to_vec) else { return };
         let Some(conn) = self.conns.get_mut(conn_id) else { return };
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);

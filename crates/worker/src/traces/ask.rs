@@ -133,7 +133,10 @@ impl Worker {
                         ..session.past.recalled()
                     };
                     let asks = reads(Depends::DIAGNOSTICS)
-                        && session.past.run_again(self.shared.catalog(), self.now.ms()).is_none();
+                        && session
+                            .past
+                            .run_again(&session.state, self.shared.catalog(), self.now.ms())
+                            .is_none();
                     if asks && assign_numbers(session, &mut statement, text_len, &known) {
                         return self.follow(id, route, statement);
                     }

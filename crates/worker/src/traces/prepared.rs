@@ -74,8 +74,10 @@ impl Worker {
                     let connection_id = recalled.connection_id;
                     let last_gtid = recalled.last_gtid;
                     recalled = Recalled { connection_id, last_gtid, ..session.past.recalled() };
-                    let is_lost =
-                        session.past.run_again(self.shared.catalog(), self.now.ms()).is_none();
+                    let is_lost = session
+                        .past
+                        .run_again(&session.state, self.shared.catalog(), self.now.ms())
+                        .is_none();
                     if is_lost && self.shows_past(id, &entry) {
                         self.buffers.give(statement.frames);
                         return;
