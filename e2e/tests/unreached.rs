@@ -285,6 +285,33 @@ fn issue_16_a_default_of_autocommit_is_of_one_start_of_a_server() -> Result<()> 
     Ok(())
 }
 
+/// A MySQL does not tell that its sessions begin without autocommit. What a session that began with
+/// it writes behind a restart is committed, as it is told.
+#[test]
+fn issue_16_a_session_keeps_autocommit_over_a_restart_of_its_server() -> Result<()> {
+    let name = "issue_16_a_session_keeps_autocommit_over_a_restart_of_its_server";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, name) {
+            continue;
+        }
+        let server = start(flavour, Options::default())?;
+        server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
+        let proxy = Trunkline::start(&one_server(&server, 1, 10))?;
+        let mut session = client(&proxy, "here")?;
+        session.sql("INSERT INTO t VALUES (1)")?;
+        server.add_arg("--autocommit=0");
+        server.restart()?;
+        wait_until("the session goes on", SOON, || {
+            Ok(session.sql("INSERT INTO t VALUES (2)").is_ok().then_some(()))
+        })?;
+        ensure!(text(&mut session, "SELECT @@autocommit")? == "1", "{flavour:?}");
+        drop(session);
+        let rows = server.value("SELECT GROUP_CONCAT(a) FROM here.t")?;
+        ensure!(rows.as_deref() == Some("1,2"), "{flavour:?}: {rows:?}");
+    }
+    Ok(())
+}
+
 /// Carries connections to `port` of another loopback address to a server.
 fn relay(from: (Ipv4Addr, u16), to: u16) -> Result<()> {
     let listener = TcpListener::bind(from)?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     packet::{
+        greeting::Flavor,
         told::{Asked, Told},
         track::{Change, Changes},
     },
@@ -38,8 +39,8 @@ const FRESH_TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables=
     @@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
 
-/// The text for servers whose sessions begin without autocommit: it is off where a session's record
-/// says so.
+/// The text for servers whose sessions begin without autocommit, and for MySQL, which does not tell
+/// whether they do: it is off where a session's record says so.
 const FRESH_AND_AUTOCOMMIT_ON: &[u8] = b"SET @@SESSION.autocommit=1,\
     @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1,\
@@ -56,8 +57,8 @@ impl Worker {
             return;
         };
         conn.tracks_transactions = false;
-        let hostgroup = conn.hostgroup;
-        let text = match self.begins_without_autocommit(hostgroup) {
+        let (hostgroup, flavor) = (conn.hostgroup, conn.flavor);
+        let text = match flavor == Flavor::MySql || self.begins_without_autocommit(hostgroup) {
             true => FRESH_AND_AUTOCOMMIT_ON,
             false => FRESH_TRACKERS_ON,
         };
