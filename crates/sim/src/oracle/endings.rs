@@ -198,7 +198,9 @@ fn ending(
             || has_garbage(index, at_us)
             || facts.has_cause(CauseKind::Offline, since_us, at_us))
             && (has_open_exchange(session) || is_forwarded(index, session, at_us))
-        || is_forwarded(index, session, at_us) && has_any_wait_cause(index, since_us, at_us);
+        // What was sent ahead behind a statement that found no connection ends with it.
+        || (is_forwarded(index, session, at_us) || has_sent_ahead(session))
+            && has_any_wait_cause(index, since_us, at_us);
     if !is_true {
         found.push(Violation {
             breach: Breach::EndedForNothing,
@@ -256,7 +258,16 @@ pub(super) fn is_forwarded(index: &Index<'_>, session: &SessionHistory, at_us: M
 }
 
 fn has_open_exchange(session: &SessionHistory) -> bool {
-    session.exchanges.iter().any(|it| it.answered_us().is_none() && !it.is_unanswered)
+    session.exchanges.iter().any(is_open)
+}
+
+/// Whether commands of its were not answered that it had sent behind others.
+fn has_sent_ahead(session: &SessionHistory) -> bool {
+    session.exchanges.iter().filter(|exchange| is_open(exchange)).count() > 1
+}
+
+fn is_open(exchange: &Exchange) -> bool {
+    exchange.answered_us().is_none() && !exchange.is_unanswered
 }
 
 /// One exchange with what surrounds it.
