@@ -64,6 +64,35 @@ impl Known {
         let known = self.structure.as_deref().unwrap_or(&self.digest_text);
         self.reading == reading && *known == *structure
     }
+
+    /// Whether a server that reads the text as `other` says may do what is known here, and nothing
+    /// else: it only reads or writes what both name.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.is_ordinary && self.analysis == other.analysis
+    }
+
+    /// What is known of a text that a server may read as is known here, or as `other` says.
+    pub(crate) fn or_otherwise(&self, other: &Self) -> Self {
+        let analysis = self.analysis.clone().or_otherwise(other.analysis.clone());
+        Self {
+            digest: self.digest,
+            digest_text: self.digest_text.clone(),
+            edition: self.edition,
+            reading: self.reading,
+            structure: self.structure.clone(),
+            nameless: prove_nameless(&analysis),
+            proofs: Proofs::default(),
+            pace: Pace::default(),
+            computes_values: true,
+            is_ordinary: false,
+            may_leave_insert_id: true,
+            looks_at_nothing: false,
+            may_fail_half_way: true,
+            found_rows: FoundRows::Untold,
+            hints: self.hints.clone(),
+            analysis,
+        }
+    }
 }
 
 /// Analyses by digest. Two generations: when the young one is full it becomes the old one, and

@@ -1,5 +1,7 @@
 //! Statements that define what names mean: while one runs, its names are known to nobody.
 
+use std::borrow::Cow;
+
 use trunkline_catalog::DefinitionTicket;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_session::tracker::SessionState;
@@ -59,6 +61,13 @@ fn hides_definition(text: &[u8], modes: &Modes, state: &SessionState) -> bool {
     says_any(text, &VERBS) || Tokens::new(text, modes).filter(is_variable).any(may_be)
 }
 
+/// What a text may name: also in double quotes, which enclose names in some modes, and those are a
+/// guess at times.
+fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Vec<Cow<'a, [u8]>> {
+    let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
+    Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted()).collect()
+}
+
 impl Worker {
     /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
     fn note_prepared(&mut self, id: ClientId, analysis: &Analysis, text: &[u8], modes: &Modes) {
@@ -115,10 +124,7 @@ impl Worker {
                 Some(Box::new(catalog.begin_definition(words)))
             }
             Defines::Words => {
-                let tokens: Vec<_> = Tokens::new(text, modes)
-                    .filter(Token::is_name)
-                    .map(|token| token.unquoted())
-                    .collect();
+                let tokens = words(text, modes);
                 let words = tokens.iter().map(|word| &**word);
                 Some(Box::new(catalog.begin_definition(Some(words))))
             }
@@ -171,6 +177,19 @@ mod tests {
     use trunkline_sql::analysis::analyse;
 
     use super::*;
+
+    #[test]
+    fn double_quotes_may_enclose_names_whatever_the_mode() {
+        let text = br#"RENAME TABLE "a" TO b, `c` TO "d""e" COMMENT 'no'"#;
+        for ansi_quotes in [false, true] {
+            let modes = Modes { ansi_quotes, ..Modes::default() };
+            let words = words(text, &modes);
+            for name in [&b"a"[..], b"b", b"c", b"d\"e"] {
+                assert!(words.iter().any(|word| **word == *name), "{ansi_quotes} {name:?}");
+            }
+            assert!(!words.iter().any(|word| **word == *b"no"));
+        }
+    }
 
     #[test]
     fn what_defines_names_is_told_from_the_rest() {

@@ -291,7 +291,8 @@ impl<'a> Side<'a> {
             }
             How::Execute => {
                 let id = self.kept.get(&letter).context("nothing is kept")?;
-                let answer = wire.exchange(code::STMT_EXECUTE, &execution(id), Shape::Results)?;
+                let body = execution_of(id, text)?;
+                let answer = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
                 all(&wire.outcomes(&answer)?, Form::Binary)
             }
             How::Kind => kind(&query(wire, text)),
@@ -374,6 +375,19 @@ fn execution(id: &[u8]) -> Vec<u8> {
     let mut body = id.to_vec();
     body.extend_from_slice(&[0, 1, 0, 0, 0]);
     body
+}
+
+/// The body of a COM_STMT_EXECUTE with these numbers, at most eight, as parameters.
+fn execution_of(id: &[u8], numbers: &str) -> Result<Vec<u8>> {
+    let numbers = numbers.split_whitespace().map(str::parse).collect::<Result<Vec<i64>, _>>()?;
+    let mut body = execution(id);
+    if !numbers.is_empty() {
+        // None is NULL, and their types are here: BIGINT.
+        body.extend_from_slice(&[0, 1]);
+        body.extend(numbers.iter().flat_map(|_| [8, 0]));
+        body.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+    Ok(body)
 }
 
 fn command(wire: &mut Wire, text: &str, schema: &str) -> Result<String> {

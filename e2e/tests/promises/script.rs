@@ -10,7 +10,8 @@
 //! | `A: SQL` | session A sends a text; all that it answers is compared |
 //! | `A! SQL` | the same as a prepared statement: prepared, run and closed by command |
 //! | `A^ SQL` | prepared by command and kept, until the session's next `A^` |
-//! | `A$` | what the session keeps is run by command; all that it answers is compared |
+//! | `A$ NUMBERS` | what the session keeps is run by command, with these whole numbers, if any, as |
+//! | | parameters; all that it answers is compared |
 //! | `A? SQL` | a text, of whose answer only the kind is compared: OK, rows or error |
 //! | `A~ SQL` | a text, of whose answer nothing is compared |
 //! | `A> SQL` | a text is sent and its answer not waited for |
@@ -158,9 +159,10 @@ fn step(line: usize, head: &str, rest: &str) -> Result<Step> {
         "times:" => Act::Times,
         _ => session(head)?,
     };
-    let (text, wanted) = match rest.rsplit_once(" => ") {
-        Some((text, wanted)) => (text, Some(wanted.to_owned())),
-        None => (rest, None),
+    let (text, wanted) = match (rest.strip_prefix("=> "), rest.rsplit_once(" => ")) {
+        (Some(wanted), _) => ("", Some(wanted.to_owned())),
+        (None, Some((text, wanted))) => (text, Some(wanted.to_owned())),
+        (None, None) => (rest, None),
     };
     Ok(Step { line, act, text: text.to_owned(), wanted })
 }

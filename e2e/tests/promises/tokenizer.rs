@@ -32,3 +32,8 @@ fn the_servers_own_modes_hold_from_the_first_statement_on() -> Result<()> {
     let servers = Kind::Own("--sql-mode=NO_BACKSLASH_ESCAPES");
     holds(Scene { servers, ..SPLIT }, include_str!("cases/modes_no_escapes.txt"))
 }
+
+#[test]
+fn what_is_prepared_is_judged_as_it_is_read_when_it_runs() -> Result<()> {
+    holds(ONE, include_str!("cases/prepared_read_again.txt"))
+}

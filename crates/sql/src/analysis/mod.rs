@@ -291,6 +291,20 @@ impl Analysis {
         self.access = Access::MayWrite;
     }
 
+    /// Of a text that a server may read in this way or in another one, nobody knows which: what
+    /// both say, and that neither has to be so.
+    #[must_use]
+    pub fn or_otherwise(mut self, other: Self) -> Self {
+        if self.transaction != other.transaction {
+            self.transaction = writing(self.transaction);
+        }
+        self.doubt("prepared text that may be read again in another mode");
+        self.is_complete &= other.is_complete;
+        self.references.is_whole = false;
+        self.join(other);
+        self
+    }
+
     /// Takes over what another reading of the same text says, but for its transaction.
     fn join(&mut self, other: Self) {
         self.depends.insert(other.depends);

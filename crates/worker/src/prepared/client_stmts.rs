@@ -1,9 +1,10 @@
 //! The prepared statements of one session, under the ids that its client knows.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::command::execute::{LAST_STMT_ID, STMT_ID_AT};
+use trunkline_session::tracker::SessionState;
 
 use super::Entry;
 
@@ -16,12 +17,23 @@ pub(crate) struct ClientStmt {
     /// Type and flags of each parameter, as its driver sent them last; `None` before the first
     /// execution.
     pub types: Option<Rc<[u8]>>,
+    /// What its session reads by since its last execution began, where a server may read the text
+    /// again by that; `None` where that is what it was prepared by.
+    pub read_as: Option<Arc<SessionState>>,
     /// The definitions of its columns that its client has, if it keeps them.
     pub columns: Option<Rc<[u8]>>,
     /// What was sent ahead of the next execution.
     pub long: Option<Box<LongData>>,
     /// The connection on which it has an open cursor.
     pub cursor: Option<ConnId>,
+}
+
+impl ClientStmt {
+    /// One that has not been run.
+    pub(crate) fn new(id: u32, entry: Rc<Entry>) -> Self {
+        let (types, read_as, columns, long, cursor) = (None, None, None, None, None);
+        Self { id, entry, types, read_as, columns, long, cursor }
+    }
 }
 
 /// Pieces of long parameters, to be sent before the next execution.
@@ -114,8 +126,8 @@ impl ClientStmts {
         }
         let (entry, types) = (Rc::clone(&stmt.entry), stmt.types.clone());
         let held = entry.text.len();
-        let copy =
-            ClientStmt { id: stmt.id, entry, types, columns: None, long: None, cursor: None };
+        let read_as = stmt.read_as.clone();
+        let copy = ClientStmt { types, read_as, ..ClientStmt::new(stmt.id, entry) };
         Some(Self { stmts: vec![copy], held, ..Self::default() })
     }
 
@@ -161,7 +173,7 @@ impl ClientStmts {
         debug_assert_eq!(id, self.next_id);
         let Err(place) = self.place(id) else { return };
         self.held += entry.text.len();
-        let stmt = ClientStmt { id, entry, types: None, columns: None, long: None, cursor: None };
+        let stmt = ClientStmt::new(id, entry);
         self.stmts.insert(place, stmt);
         self.next_id = id.wrapping_add(1);
         self.last = Some(id);

@@ -19,8 +19,7 @@ use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 use crate::{
     ClientId, Worker,
     analysis::Known,
-    client::{Purpose, Statement},
-    modes::modes_of,
+    client::{Purpose, Session, Statement},
     prepared::{ClientStmts, Entry},
     route::{Asking, Route, Routed, hostgroup_of},
 };
@@ -56,7 +55,7 @@ pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
         return Fit::Unused;
     };
     match &stmt.types {
-        Some(types) => Fit::Types { types, nulls: execution.nulls },
+        Some(types) => Fit::Types { types, nulls: execution.nulls, read_as: stmt.read_as.as_ref() },
         // The server says what it thinks of types that never came.
         None => Fit::Unused,
     }
@@ -223,11 +222,13 @@ impl Worker {
         {
             stmt.types = Some(types.into());
         }
-        let known = self.known_now(&entry);
+        let known = self.known_now(id, stmt_id, &entry);
+        if !known.is_ordinary && ends_others(&known) {
+            return self.answer_error(id, 1295, b"HY000", NOT_PREPARED);
+        }
         let asking = Asking::Execute(&entry.reading.schema);
         let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
-        let Some(modes) = self.modes(id) else { return };
-        let routed = self.route_text(id, &known, &entry.text, asking, &modes, own);
+        let routed = self.route_text(id, &known, &entry.text, asking, &entry.modes, own);
         let route = routed.route;
         let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
@@ -237,7 +238,7 @@ impl Worker {
         statement.prove(&known, routed.proven);
         if !known.is_ordinary && hostgroup_of(&route).is_some() {
             let analysis = &known.analysis;
-            statement.definition = self.begin_definition(id, analysis, &entry.text, &modes);
+            statement.definition = self.begin_definition(id, analysis, &entry.text, &entry.modes);
         }
         statement.known = Some(known);
         statement.run_on(routed.server);
@@ -245,20 +246,60 @@ impl Worker {
         self.depart(id, route, statement, 0);
     }
 
-    /// The analysis of a prepared statement by the settings and servers of now. What was prepared
-    /// under others is read again, in the session's state of then.
+    /// The analysis of a prepared statement by the settings and servers of now, in the modes that
+    /// it was prepared in. MySQL may read it again in those of now.
     #[inline]
-    fn known_now(&mut self, entry: &Entry) -> Rc<Known> {
-        match entry.known.edition == self.analyses.edition() {
+    fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
+        let known = match entry.known.edition == self.analyses.edition() {
             true => Rc::clone(&entry.known),
             false => self.know_again(entry),
+        };
+        match entry.modes.flavor_mariadb || self.reads_as_prepared(id, stmt_id, entry) {
+            true => known,
+            false => self.known_otherwise(id, stmt_id, entry, &known),
         }
     }
 
     #[cold]
     fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
-        let modes = modes_of(&entry.reading, self.greeting.flavor(), None);
-        self.analyses.know(&entry.text, &modes)
+        self.analyses.know(&entry.text, &entry.modes)
+    }
+
+    /// Whether a session reads texts as when this one was prepared, and did when it ran last.
+    #[inline]
+    fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
+        if self.modes(id) != Some(entry.modes) {
+            return false;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        session.is_some_and(|session| {
+            let Session { reading, state, prepared, .. } = &mut **session;
+            let (has_literals, states) = (entry.has_literals, &mut self.states);
+            prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
+                && reading.is(state, has_literals, states, &entry.reading)
+        })
+    }
+
+    /// The analysis of a prepared statement whose session may read its text in another way by now.
+    #[cold]
+    fn known_otherwise(
+        &mut self,
+        id: ClientId,
+        stmt_id: u32,
+        entry: &Entry,
+        known: &Rc<Known>,
+    ) -> Rc<Known> {
+        let modes = self.modes(id).unwrap_or_default();
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return Rc::clone(known) };
+        let Session { reading, state, prepared, .. } = &mut **session;
+        let (has_literals, states) = (entry.has_literals, &mut self.states);
+        let is_same = reading.is(state, has_literals, states, &entry.reading);
+        let now = reading.of(state, has_literals, states);
+        if let Some(stmt) = prepared.get_mut(stmt_id) {
+            stmt.read_as = (!is_same).then_some(now);
+        }
+        entry.known_in(known, &modes, is_same, &mut self.analyses)
     }
 
     /// Whether a client has agreed on this.

@@ -11,14 +11,18 @@ use foldhash::fast::FixedState;
 use trunkline_pool::AccountId;
 use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::SessionState;
+use trunkline_sql::token::Modes;
 
-use crate::analysis::Known;
+use crate::analysis::{Analyses, Known};
 
 /// A text that clients have prepared, and what it takes to prepare it again elsewhere.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub text: Box<[u8]>,
+    /// What is known of it, read in `modes`.
     pub known: Rc<Known>,
+    /// The modes that it was prepared in, and is in whatever modes its session is later.
+    pub modes: Modes,
     /// The part of a session's state that the text was read under.
     pub reading: Arc<SessionState>,
     /// Whether the text has literals, which are read with more of the state than the rest.
@@ -34,9 +38,53 @@ pub(crate) struct Entry {
     pub is_once: bool,
     /// Definitions of its columns that one of its clients has, to be shared by others.
     columns: RefCell<Option<Rc<[u8]>>>,
+    /// How it was judged last for an execution in other modes.
+    otherwise: RefCell<Option<Otherwise>>,
+}
+
+/// How a text is judged whose execution finds its session in other modes.
+#[derive(Debug)]
+struct Otherwise {
+    modes: Modes,
+    /// Whether the session's settings are those of the preparation.
+    is_same: bool,
+    /// What it is run by.
+    known: Rc<Known>,
 }
 
 impl Entry {
+    /// What its executions are judged by that find their session in `modes`, where the server may
+    /// read it again then: what is true of both readings, else nothing is proven. `known`: what is
+    /// known of it, read in its own modes; `is_same`: the session's settings are those of its
+    /// preparation, so that a guess is no guess any more.
+    pub(crate) fn known_in(
+        &self,
+        known: &Rc<Known>,
+        modes: &Modes,
+        is_same: bool,
+        analyses: &mut Analyses,
+    ) -> Rc<Known> {
+        if *modes == self.modes {
+            return Rc::clone(known);
+        }
+        let is_judged = |it: &&Otherwise| {
+            it.modes == *modes && it.is_same == is_same && it.known.edition == known.edition
+        };
+        if let Some(judged) = self.otherwise.borrow().as_ref().filter(is_judged) {
+            return Rc::clone(&judged.known);
+        }
+        let now = analyses.know(&self.text, modes);
+        let is_settled = is_same && is_guess_of(&self.modes, modes);
+        let known = match known.is_as(&now) || is_settled {
+            true if is_settled => now,
+            true => Rc::clone(known),
+            false => Rc::new(known.or_otherwise(&now)),
+        };
+        let judged = Otherwise { modes: *modes, is_same, known: Rc::clone(&known) };
+        self.otherwise.replace(Some(judged));
+        known
+    }
+
     /// These definitions; one allocation for all clients that have the same.
     pub(crate) fn columns(&self, definitions: &[u8]) -> Rc<[u8]> {
         let mut shared = self.columns.borrow_mut();
@@ -60,6 +108,19 @@ impl Entry {
     }
 }
 
+/// Whether `guess` says of `modes` what nobody had heard of, and nothing else.
+fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
+    let mut settled = *guess;
+    if guess.guesses_quotes {
+        (settled.ansi_quotes, settled.guesses_quotes) = (modes.ansi_quotes, modes.guesses_quotes);
+    }
+    if guess.guesses_escapes {
+        settled.no_backslash_escapes = modes.no_backslash_escapes;
+        settled.guesses_escapes = modes.guesses_escapes;
+    }
+    settled == *modes
+}
+
 /// Whether one execution uses a statement up.
 fn is_once(prepared: Prepared) -> bool {
     prepared.takes_vector && prepared.columns == 0
@@ -75,7 +136,7 @@ pub(crate) struct EntryKey {
 }
 
 impl EntryKey {
-    fn entry(&self, known: Rc<Known>, prepared: Prepared) -> Rc<Entry> {
+    fn entry(&self, (known, modes): (Rc<Known>, Modes), prepared: Prepared) -> Rc<Entry> {
         let Prepared { params, columns: columns_count, .. } = prepared;
         let has_rows = columns_count > 0;
         let Self { has_literals, .. } = *self;
@@ -84,6 +145,7 @@ impl EntryKey {
         Rc::new(Entry {
             text,
             known,
+            modes,
             reading,
             has_literals,
             params,
@@ -91,6 +153,7 @@ impl EntryKey {
             columns_count,
             is_once: is_once(prepared),
             columns,
+            otherwise: RefCell::default(),
         })
     }
 }
@@ -113,12 +176,12 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// The entry of this key; a new one unless there is one that is like what was prepared, and
-    /// whose text was read the same way.
+    /// The entry of this key, `read` in modes; a new one unless there is one that is like what was
+    /// prepared, and whose text was read the same way.
     pub(crate) fn share(
         &mut self,
         key: EntryKey,
-        known: Rc<Known>,
+        read: (Rc<Known>, Modes),
         prepared: Prepared,
     ) -> Rc<Entry> {
         if self.entries.len() >= self.purge_at {
@@ -128,15 +191,15 @@ impl Entries {
         match self.entries.entry(key) {
             hash_map::Entry::Occupied(mut place)
                 if !place.get().is_like(prepared)
-                    || place.get().known.analysis != known.analysis =>
+                    || place.get().known.analysis != read.0.analysis =>
             {
-                let entry = place.key().entry(known, prepared);
+                let entry = place.key().entry(read, prepared);
                 place.insert(Rc::clone(&entry));
                 entry
             }
             hash_map::Entry::Occupied(place) => Rc::clone(place.get()),
             hash_map::Entry::Vacant(place) => {
-                let entry = place.key().entry(known, prepared);
+                let entry = place.key().entry(read, prepared);
                 Rc::clone(place.insert(entry))
             }
         }
@@ -148,8 +211,8 @@ impl Entries {
     }
 
     /// An entry that no other statement has.
-    pub(crate) fn own(key: &EntryKey, known: Rc<Known>, prepared: Prepared) -> Rc<Entry> {
-        key.entry(known, prepared)
+    pub(crate) fn own(key: &EntryKey, read: (Rc<Known>, Modes), prepared: Prepared) -> Rc<Entry> {
+        key.entry(read, prepared)
     }
 }
 
@@ -157,10 +220,9 @@ impl Entries {
 pub(super) mod tests {
     use trunkline_config::Settings;
     use trunkline_session::tracker::{Charset, Schema};
-    use trunkline_sql::token::Modes;
+    use trunkline_sql::{analysis::Effect, token::Encoding};
 
     use super::*;
-    use crate::analysis::Analyses;
 
     fn key(account: u32, schema: &str, text: &str) -> EntryKey {
         let state = SessionState::new(Schema::from(schema.as_bytes()), Charset::Collation(45));
@@ -172,8 +234,9 @@ pub(super) mod tests {
         }
     }
 
-    fn known(text: &str) -> Rc<Known> {
-        Analyses::new(&Settings::default()).know(text.as_bytes(), &Modes::default())
+    fn known(text: &str) -> (Rc<Known>, Modes) {
+        let modes = Modes::default();
+        (Analyses::new(&Settings::default()).know(text.as_bytes(), &modes), modes)
     }
 
     fn prepared(params: u16, text: &str) -> Prepared {
@@ -219,5 +282,59 @@ pub(super) mod tests {
         assert!(entries.entries.len() <= PURGE_MIN + 1, "{}", entries.entries.len());
         let again = entries.share(key(1, "app", "DO 0"), known("DO 0"), prepared(0, ""));
         assert!(Rc::ptr_eq(&kept, &again));
+    }
+
+    #[test]
+    fn a_text_that_may_be_read_otherwise_when_it_runs_is_proven_only_if_both_readings_are() {
+        let plain = Modes::default();
+        let ansi = Modes { ansi_quotes: true, ..plain };
+        let escapes = Modes { no_backslash_escapes: true, ..plain };
+        let sjis = Modes { encoding: Encoding::ShiftJis, ..plain };
+        let all = Modes { ansi_quotes: true, no_backslash_escapes: true, ..sjis };
+        let all = Modes { ignore_space: true, ..all };
+        let texts: [(&[u8], Modes, bool); 10] = [
+            (b"SELECT c FROM t WHERE id = ?", all, true),
+            (b"INSERT INTO t (a, b) VALUES (?, 'it''s')", all, true),
+            (br#"SELECT ?, "b" FROM t"#, escapes, true),
+            (br"SELECT ?, '\', GET_LOCK('l', 0) -- '", ansi, true),
+            (br"SELECT ?, '\', GET_LOCK('l', 0) -- '", escapes, false),
+            (br"SELECT ?, '\', f(1) -- '", escapes, false),
+            (br#"SELECT ?, "\", f(), " FROM t -- ""#, ansi, false),
+            (b"SELECT ?, '\xC2\x95\\', @v := 1 -- '", sjis, false),
+            (br#"DROP TABLE t, `"`"#, ansi, false),
+            (br"SELECT SUM (a) FROM t", Modes { ignore_space: true, ..plain }, false),
+        ];
+        for (text, modes, is_proven) in texts {
+            let mut analyses = Analyses::new(&Settings::default());
+            let key = EntryKey { text: text.into(), ..key(0, "app", "") };
+            let known = analyses.know(text, &plain);
+            let entry = Entries::own(&key, (Rc::clone(&known), plain), prepared(1, "SELECT"));
+            let mut known_in = |modes| entry.known_in(&known, &modes, false, &mut analyses);
+            assert!(Rc::ptr_eq(&known, &known_in(plain)));
+            let now = known_in(modes);
+            let text = text.escape_ascii();
+            assert_eq!(Rc::ptr_eq(&known, &now), is_proven, "{text}");
+            assert!(Rc::ptr_eq(&now, &known_in(modes)), "judged once: {text}");
+            if !is_proven {
+                let is_unseen = |effect: &Effect| matches!(effect, Effect::OtherSession(_));
+                assert!(!now.nameless.reads && !now.is_ordinary, "{text}");
+                assert!(now.analysis.effects.iter().any(is_unseen), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_guess_that_was_settled_is_no_other_reading() {
+        let settled = Modes::default();
+        let guess = Modes { guesses_quotes: true, guesses_escapes: true, ..settled };
+        let text = br#"SELECT ?, "it\"s" FROM t"#;
+        let mut analyses = Analyses::new(&Settings::default());
+        let key = EntryKey { text: text[..].into(), ..key(0, "app", "") };
+        let known = analyses.know(text, &guess);
+        let entry = Entries::own(&key, (Rc::clone(&known), guess), prepared(1, "SELECT"));
+        let now = entry.known_in(&known, &settled, true, &mut analyses);
+        assert_eq!(now.analysis, analyses.know(text, &settled).analysis);
+        let now = entry.known_in(&known, &settled, false, &mut analyses);
+        assert!(!now.analysis.effects.is_empty());
     }
 }

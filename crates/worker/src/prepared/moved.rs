@@ -76,18 +76,11 @@ impl Worker {
             let has_literals = has_literals(&text, &session.modes);
             let reading = session.reading.of(&session.state, has_literals, &mut self.states);
             let key = EntryKey { account: session.account, reading, has_literals, text };
-            let entry = self.share_entry(key, known, prepared);
+            let entry = self.share_entry(key, (known, session.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());
             let id = prepared.stmt_id;
-            session.prepared.restore(ClientStmt {
-                id,
-                entry,
-                types,
-                columns,
-                long: None,
-                cursor: None,
-            });
+            session.prepared.restore(ClientStmt { types, columns, ..ClientStmt::new(id, entry) });
         }
         session.prepared.resume(next_id, last);
     }

@@ -8,7 +8,7 @@ use trunkline_protocol::{
     response::{Outcome, Prepared, ServerError},
 };
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::Depends;
+use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
     ClientId, Worker,
@@ -59,26 +59,27 @@ impl Worker {
         statement: &Statement,
         prepared: Prepared,
     ) -> Option<Rc<Entry>> {
+        let modes = self.modes(id)?;
         let session = self.clients.get_mut(id)?.session.as_mut()?;
         let known = Rc::clone(statement.known.as_ref()?);
         let text = prepared_text(statement);
-        let has_literals = has_literals(&text, &session.modes);
+        let has_literals = has_literals(&text, &modes);
         let reading = session.reading.of(&session.state, has_literals, &mut self.states);
         let key = EntryKey { account: session.account, reading, has_literals, text };
-        Some(self.share_entry(key, known, prepared))
+        Some(self.share_entry(key, (known, modes), prepared))
     }
 
-    /// The entry of a statement: one for all clients, or its own.
+    /// The entry of a statement that was `read` in modes: one for all clients, or its own.
     pub(super) fn share_entry(
         &mut self,
         key: EntryKey,
-        known: Rc<Known>,
+        read: (Rc<Known>, Modes),
         prepared: Prepared,
     ) -> Rc<Entry> {
         // The type of a user variable's value becomes part of what is prepared.
-        match known.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
-            true => Entries::own(&key, known, prepared),
-            false => self.entries.share(key, known, prepared),
+        match read.0.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+            true => Entries::own(&key, read, prepared),
+            false => self.entries.share(key, read, prepared),
         }
     }
 

@@ -66,6 +66,29 @@ impl Reading {
         has_literals: bool,
         states: &mut StateTable,
     ) -> Arc<SessionState> {
+        Arc::clone(self.place(state, has_literals, states))
+    }
+
+    /// Whether `state`, the session's, has the same part in the meaning of a text as `reading`
+    /// has, whatever schema is chosen: a server keeps the one where it prepared.
+    #[inline]
+    pub(crate) fn is(
+        &mut self,
+        state: &Arc<SessionState>,
+        has_literals: bool,
+        states: &mut StateTable,
+        reading: &Arc<SessionState>,
+    ) -> bool {
+        let now = self.place(state, has_literals, states);
+        Arc::ptr_eq(now, reading) || reads_alike(now, reading)
+    }
+
+    fn place(
+        &mut self,
+        state: &Arc<SessionState>,
+        has_literals: bool,
+        states: &mut StateTable,
+    ) -> &Arc<SessionState> {
         if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, state)) {
             self.of = Some(Arc::clone(state));
             self.readings = [None, None];
@@ -73,8 +96,14 @@ impl Reading {
         let make = || states.intern(reading_of(state, has_literals));
         let [without, with] = &mut self.readings;
         let place = if has_literals { with } else { without };
-        Arc::clone(place.get_or_insert_with(make))
+        place.get_or_insert_with(make)
     }
+}
+
+/// Whether two readings differ by their schema at most.
+#[cold]
+fn reads_alike(one: &SessionState, other: &SessionState) -> bool {
+    one.charset == other.charset && one.variables() == other.variables()
 }
 
 /// The state that a connection in state `server` has to be brought to before it prepares, for a
@@ -154,6 +183,10 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &own.of(&other, true, &mut states)));
         let moved = states.intern(state("shop", &[]));
         assert!(!Arc::ptr_eq(&one, &own.of(&moved, true, &mut states)));
+        // A server that reads a text again looks for its names where it did.
+        assert!(own.is(&moved, true, &mut states, &one));
+        let quoting = states.intern(state("app", &[("sql_mode", "'ANSI'")]));
+        assert!(!own.is(&quoting, true, &mut states, &one));
     }
 
     #[test]

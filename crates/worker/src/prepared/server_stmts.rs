@@ -1,8 +1,12 @@
 //! What is prepared on one server connection.
 
-use std::rc::{Rc, Weak};
+use std::{
+    rc::{Rc, Weak},
+    sync::Arc,
+};
 
 use trunkline_protocol::command::execute::TYPE_LEN;
+use trunkline_session::tracker::SessionState;
 
 use super::Entry;
 
@@ -15,6 +19,9 @@ struct Slot {
     stmt_id: u32,
     /// With which types it has been run; `None` before the first execution.
     bound: Option<Bound>,
+    /// By what its text may have been read again when it was run; `None` where that is what it
+    /// was prepared by. It is for executions that read by the same.
+    read_as: Option<Arc<SessionState>>,
     /// The client's statement whose cursor is open on it.
     held_by: Option<u32>,
     /// Not to be used again: what it has been run with is not known, it has had a cursor (MySQL
@@ -45,6 +52,8 @@ pub(crate) enum Fit<'a> {
         types: &'a Rc<[u8]>,
         /// A bit for each parameter that is NULL.
         nulls: &'a [u8],
+        /// By what the server may read its text again, where that is not what it was prepared by.
+        read_as: Option<&'a Arc<SessionState>>,
     },
     /// One that nobody has run yet, as the execution is not whole; nobody runs it afterwards.
     Unused,
@@ -115,7 +124,7 @@ impl ServerStmts {
     }
 
     fn place(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> Option<usize> {
-        let mut unused = None;
+        let (mut unused, mut unread) = (None, None);
         for (place, slot) in self.slots.iter().enumerate() {
             if !Rc::ptr_eq(&slot.entry, entry)
                 || slot.is_spent
@@ -125,15 +134,22 @@ impl ServerStmts {
             }
             match (&slot.bound, fit) {
                 (None, _) => unused = unused.or(Some(place)),
-                (Some(bound), Fit::Types { types, nulls })
+                (Some(bound), Fit::Types { types, nulls, read_as })
                     if bound.accepts(types, nulls, entry.has_rows) =>
                 {
-                    return Some(place);
+                    match (&slot.read_as, read_as) {
+                        (None, None) => return Some(place),
+                        (Some(known), Some(now)) if Arc::ptr_eq(known, now) => return Some(place),
+                        // It may be read again for this execution.
+                        (None, Some(_)) => unread = unread.or(Some(place)),
+                        // It may have been.
+                        (Some(_), _) => {}
+                    }
                 }
                 (Some(_), _) => {}
             }
         }
-        unused
+        unread.or(unused)
     }
 
     /// The server's id of the front statement, and whether an execution of these types that does
@@ -155,7 +171,10 @@ impl ServerStmts {
         slot.is_spent |= opens_cursor && slot.entry.has_rows;
         slot.is_spent |= slot.entry.text.len() > TEXT_KEPT_MAX || slot.entry.is_once;
         match fit {
-            Fit::Types { types, nulls } => {
+            Fit::Types { types, nulls, read_as } => {
+                if let Some(read_as) = read_as {
+                    slot.read_as = Some(Arc::clone(read_as));
+                }
                 slot.bound.get_or_insert_with(|| Bound::new(types, nulls)).run(types, nulls)
             }
             Fit::Unused => slot.is_spent = true,
@@ -212,7 +231,8 @@ impl ServerStmts {
             self.closing.push(spare.stmt_id);
         }
         let entry = Rc::clone(entry);
-        let slot = Slot { entry, stmt_id, bound: None, held_by: None, is_spent: false };
+        let (bound, read_as, held_by) = (None, None, None);
+        let slot = Slot { entry, stmt_id, bound, read_as, held_by, is_spent: false };
         self.slots.insert(0, slot);
     }
 
@@ -298,6 +318,8 @@ impl Bound {
 
 #[cfg(test)]
 mod tests {
+    use trunkline_session::tracker::{Charset, Schema};
+
     use super::super::entry::tests::{entry, vector_entry};
     use super::*;
 
@@ -309,7 +331,32 @@ mod tests {
     }
 
     fn fit<'a>(types: &'a Rc<[u8]>, nulls: &'a [u8]) -> Fit<'a> {
-        Fit::Types { types, nulls }
+        Fit::Types { types, nulls, read_as: None }
+    }
+
+    #[test]
+    fn what_was_read_again_is_for_those_who_read_so() {
+        let entry = entry("SELECT ?", 1);
+        let long = types(&[LONG]);
+        let [ansi, other] = ["ansi", "other"]
+            .map(|name| SessionState::new(Schema::from(name.as_bytes()), Charset::Unknown))
+            .map(Arc::new);
+        let as_now = |read_as| Fit::Types { types: &long, nulls: &[0], read_as };
+        let mut stmts = ServerStmts::default();
+        stmts.insert(&entry, 7);
+        stmts.run(as_now(None), false);
+        assert!(stmts.has(&entry, 1, as_now(None)));
+        assert!(stmts.take(&entry, 1, as_now(Some(&ansi))));
+        stmts.run(as_now(Some(&ansi)), false);
+        assert!(stmts.has(&entry, 2, as_now(Some(&ansi))));
+        assert!(!stmts.has(&entry, 1, as_now(None)));
+        assert!(!stmts.has(&entry, 1, as_now(Some(&other))));
+        stmts.insert(&entry, 8);
+        assert!(stmts.take(&entry, 1, as_now(None)));
+        stmts.run(as_now(None), false);
+        assert!(stmts.take(&entry, 1, as_now(Some(&ansi))));
+        assert_eq!(stmts.front(Some(&long)), Some((7, true)));
+        assert_eq!(stmts.len(), 2);
     }
 
     #[test]

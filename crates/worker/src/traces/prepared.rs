@@ -56,7 +56,7 @@ impl Worker {
         let mut route = route;
         if reads_last {
             let left = asked_place(session, depends);
-            let shows = recall::show_diagnostics(&entry.text, &session.modes).is_some();
+            let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             match self.place_of(id, left) {
                 Place::Idle if self.may_go_back(&statement, &route, left) => route = unheld(route),
                 Place::Idle if shows && !is_held(&route) => {
@@ -95,7 +95,7 @@ impl Worker {
     fn shows_past(&mut self, id: ClientId, entry: &Entry) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return false };
-        let show = recall::show_diagnostics(&entry.text, &session.modes);
+        let show = recall::show_diagnostics(&entry.text, &entry.modes);
         let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
             return false;
         };
@@ -123,7 +123,7 @@ impl Worker {
         recalled: &Recalled,
     ) -> Option<Rc<Entry>> {
         let session = self.clients.get(id)?.session.as_ref()?;
-        let modes = session.modes;
+        let modes = entry.modes;
         let counted = recall::show_diagnostics(&entry.text, &modes).filter(|show| show.counts);
         let text = match counted {
             Some(show) => {
@@ -146,6 +146,6 @@ impl Worker {
         };
         let columns = u16::from(entry.has_rows);
         let prepared = Prepared { stmt_id: 0, params: entry.params, columns, takes_vector: false };
-        Some(Entries::own(&key, known, prepared))
+        Some(Entries::own(&key, (known, modes), prepared))
     }
 }
