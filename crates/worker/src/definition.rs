@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use trunkline_catalog::DefinitionTicket;
 use trunkline_pool::{ConnId, ConnState};
-use trunkline_session::tracker::SessionState;
+use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
     set::user_variable_name,
@@ -13,7 +13,7 @@ use trunkline_sql::{
 
 use crate::{
     ClientId, Worker,
-    client::{Stage, Statement},
+    client::{Session, Stage, Statement},
 };
 
 /// What a text may define.
@@ -51,14 +51,63 @@ fn says_any(text: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
 }
 
-/// Whether a text that is prepared or run from a string or user variable may define something.
-fn hides_definition(text: &[u8], modes: &Modes, state: &SessionState) -> bool {
-    let may_be = |token: Token<'_>| {
-        let name = user_variable_name(token.text);
-        state.user_variable(&name).is_none_or(|value| says_any(value, &VERBS))
+/// Whether a text that is prepared, or run at once, may define something: it does not if it is one
+/// plain literal, or a variable that has one, without a word that a definition begins with.
+/// Anything else is computed by the server alone. `state` is `None` where variables are not known.
+fn hides_definition(text: &[u8], modes: &Modes, state: Option<&SessionState>) -> bool {
+    let mut tokens = Tokens::new(text, modes);
+    let begin = tokens.next();
+    let is_source = match begin.is_some_and(|token| token.is_word(b"PREPARE")) {
+        true => tokens.next().is_some() && is_word(tokens.next(), b"FROM"),
+        false => is_word(begin, b"EXECUTE") && is_word(tokens.next(), b"IMMEDIATE"),
     };
-    let is_variable = |token: &Token<'_>| token.kind == TokenKind::UserVariable;
-    says_any(text, &VERBS) || Tokens::new(text, modes).filter(is_variable).any(may_be)
+    let source = tokens.next().filter(|_| is_source);
+    let ends = tokens.next().is_none_or(|token| {
+        token.is_word(b"USING") || token.kind == TokenKind::Semicolon && tokens.next().is_none()
+    });
+    // What is in a versioned comment may not be there.
+    let (Some(source), true, false) = (source, ends, says_any(text, &[b"/*!", b"/*M!"])) else {
+        return true;
+    };
+    match source.kind {
+        TokenKind::String => may_define(source.text),
+        TokenKind::UserVariable => {
+            let name = user_variable_name(source.text);
+            let value = state.and_then(|state| state.user_variable(&name));
+            value.is_none_or(|value| {
+                let mut tokens = Tokens::new(value, modes);
+                let is_one = tokens.next().is_some_and(|token| token.kind == TokenKind::String)
+                    && tokens.next().is_none();
+                !is_one || may_define(value)
+            })
+        }
+        _ => true,
+    }
+}
+
+fn is_word(token: Option<Token<'_>>, word: &[u8]) -> bool {
+    token.is_some_and(|token| token.is_word(word))
+}
+
+/// Whether a literal, as written, may be a text that defines something. What an escape stands for
+/// depends on the server's mode, and what a prefix does on the characters.
+fn may_define(literal: &[u8]) -> bool {
+    let is_plain = matches!(literal, [b'\'' | b'"', ..]) && !literal.contains(&b'\\');
+    !is_plain || says_any(literal, &VERBS) || says_any(literal, &[b"EXECUTE", b"PREPARE"])
+}
+
+/// Which variables' values are known: what ran unseen may have set any.
+fn known_variables(session: &Session) -> Option<&SessionState> {
+    let has_run_unseen = session.leases.iter().any(|lease| lease.pins.has(PinReason::Routine));
+    (!has_run_unseen).then_some(&*session.state)
+}
+
+/// Whether the session has said itself what this statement is that it has prepared.
+fn has_prepared(session: &Session, name: &[u8]) -> bool {
+    session.leases.iter().any(|lease| {
+        let mut names = lease.pins.names(PinReason::SqlPreparedStatement);
+        names.any(|prepared| prepared.eq_ignore_ascii_case(name))
+    })
 }
 
 /// What a text may name: also in double quotes, which enclose names in some modes, and those are a
@@ -71,17 +120,22 @@ fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Vec<Cow<'a, [u8]>> {
 impl Worker {
     /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
     fn note_prepared(&mut self, id: ClientId, analysis: &Analysis, text: &[u8], modes: &Modes) {
-        let prepares = |effect: &Effect| matches!(effect, Effect::PrepareStatement { .. });
+        let prepares = |effect: &Effect| match effect {
+            Effect::PrepareStatement { .. } => true,
+            Effect::OtherSession(_) => says_any(text, &[b"PREPARE"]),
+            _ => false,
+        };
         if !analysis.effects.iter().any(prepares) {
             return;
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            session.prepares_definitions |= hides_definition(text, modes, &session.state);
+            session.prepares_definitions |=
+                analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
         }
     }
 
-    /// Whether a text runs one that is prepared, or in a user variable, and may define something.
+    /// Whether a text runs one that is prepared, or computed, and may define something.
     fn runs_definition(
         &self,
         id: ClientId,
@@ -89,15 +143,17 @@ impl Worker {
         text: &[u8],
         modes: &Modes,
     ) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        session.is_some_and(|session| {
-            analysis.effects.iter().any(|effect| match effect {
-                Effect::ExecuteStatement(_) => session.prepares_definitions,
-                Effect::OtherSession(_) => {
-                    says_any(text, &[b"EXECUTE"]) && hides_definition(text, modes, &session.state)
-                }
-                _ => false,
-            })
+        let session = self.clients.get(id).and_then(|client| client.session.as_deref());
+        let Some(session) = session else { return false };
+        let is_hidden =
+            || analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
+        analysis.effects.iter().any(|effect| match effect {
+            Effect::ExecuteStatement(name) if name.is_empty() => is_hidden(),
+            Effect::ExecuteStatement(name) => {
+                session.prepares_definitions || !has_prepared(session, name)
+            }
+            Effect::OtherSession(_) => says_any(text, &[b"EXECUTE"]) && is_hidden(),
+            _ => false,
         })
     }
 
@@ -174,6 +230,7 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use trunkline_session::tracker::{Charset, Schema};
     use trunkline_sql::analysis::analyse;
 
     use super::*;
@@ -209,5 +266,56 @@ mod tests {
             let analysis = analyse(text.as_bytes(), &Modes::default());
             assert_eq!(defines(&analysis, text.as_bytes()), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_that_is_no_plain_literal_may_define_anything() {
+        let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+        for (name, value) in [
+            ("plain", "'SELECT 1'"),
+            ("ddl", "'drop table t'"),
+            ("hex", "0x64726F70"),
+            ("escaped", "'d\\rop table t'"),
+            ("parts", "'dr' 'op table t'"),
+            ("prefixed", "x'64726F70'"),
+        ] {
+            state.set_user_variable(name.as_bytes(), value.as_bytes());
+        }
+        for (source, expected) in [
+            ("'SELECT 1'", false),
+            ("'INSERT INTO t VALUES (?)'", false),
+            ("@plain", false),
+            ("@`plain`", false),
+            ("'CREATE VIEW v AS SELECT 1'", true),
+            ("'cr\\eate view v as select 1'", true),
+            ("'BEGIN NOT ATOMIC EXECUTE IMMEDIATE CONCAT(@a); END'", true),
+            ("CONCAT('cr', 'eate view v as select 1')", true),
+            ("'cr' 'eate view v as select 1'", true),
+            ("'cr' || 'eate view v as select 1'", true),
+            ("x'64726F70207461626C652074'", true),
+            ("0x64726F70207461626C652074", true),
+            ("N'SELECT 1'", true),
+            ("_utf8'SELECT 1'", true),
+            ("'cr' /*!99999 USING */ || 'eate view v as select 1'", true),
+            ("(SELECT a FROM t)", true),
+            ("?", true),
+            ("@ddl", true),
+            ("@hex", true),
+            ("@escaped", true),
+            ("@parts", true),
+            ("@prefixed", true),
+            ("@unknown", true),
+        ] {
+            for text in [format!("PREPARE s FROM {source}"), format!("EXECUTE IMMEDIATE {source};")]
+            {
+                let modes = Modes { flavor_mariadb: true, ..Modes::default() };
+                let hides = hides_definition(text.as_bytes(), &modes, Some(&state));
+                assert_eq!(hides, expected, "{text}");
+                let unseen = hides_definition(text.as_bytes(), &modes, None);
+                assert_eq!(unseen, expected || source.starts_with('@'), "{text}");
+            }
+        }
+        let using = b"EXECUTE IMMEDIATE 'SELECT ?' USING 1";
+        assert!(!hides_definition(using, &Modes::default(), None));
     }
 }

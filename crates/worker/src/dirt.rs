@@ -234,6 +234,12 @@ mod tests {
         assert_eq!(dirt(insert, Hidden::LEAVES | Hidden::STAYS, false), Some(Dirt::Ends));
         assert_eq!(dirt("SET @a = 1, @b = c", Hidden::empty(), true), reset(ResetReason::Failed));
         assert_eq!(dirt("CALL p()", Hidden::empty(), false), Some(Dirt::Ends));
+        for text in ["CREATE TABLE x AS VALUES (f())", "CREATE VIEW v AS SELECT 1", "REPAIR VIEW v"]
+        {
+            assert_eq!(dirt(text, Hidden::UNKNOWN, false), Some(Dirt::Ends), "{text}");
+        }
+        let plain = "CREATE TABLE x (a INT DEFAULT 1, KEY (a))";
+        assert_eq!(dirt(plain, Hidden::UNKNOWN, false), reset(ResetReason::Unknown));
         assert!(Dirt::Ends > Dirt::Reset(ResetReason::Routine));
     }
 }

@@ -34,3 +34,8 @@ fn what_went_before_a_failure_is_its_sessions_own() -> Result<()> {
 fn what_went_before_the_failure_of_a_prepared_statement_is_its_sessions_own() -> Result<()> {
     holds(ONE, include_str!("cases/failed_behind_prepared.txt"))
 }
+
+#[test]
+fn a_lock_that_no_query_released_is_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/locks_not_released.txt"))
+}

@@ -45,3 +45,8 @@ fn what_is_called_otherwise_than_in_a_query_is_its_sessions_own() -> Result<()> 
 fn a_prepared_texts_variables_have_the_types_of_its_sessions_own() -> Result<()> {
     holds(ONE, include_str!("cases/prepared_variables.txt"))
 }
+
+#[test]
+fn what_a_definition_computes_is_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/unseen_code.txt"))
+}

@@ -13,7 +13,7 @@ use trunkline_protocol::{
     response::Outcome,
 };
 use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect, TransactionEffect, XaStep},
+    analysis::{Analysis, Depends, Effect, StatementKind, TransactionEffect, XaStep},
     set::{Assignment, Scope, TransactionScope, Value},
 };
 
@@ -89,6 +89,7 @@ fn apply_effects(
         passing: analysis.map_or(&[][..], |analysis| &analysis.set_for_statement),
         is_plain: outcome.warnings == 0
             && analysis.is_some_and(|analysis| analysis.statements == 1),
+        has_computed: analysis.is_some_and(|analysis| has_computed(state, analysis, outcome)),
         trackers_set: None,
     };
     match (outcome.error.is_some(), has_begun) {
@@ -143,6 +144,7 @@ pub fn apply_report(
         unknown: Vec::new(),
         passing: &[],
         is_plain: false,
+        has_computed: false,
         trackers_set: None,
     };
     for change in Changes::new(&outcome.changes) {
@@ -188,6 +190,17 @@ pub fn runs_unseen_code(analysis: &Analysis) -> bool {
     analysis.depends.contains(Depends::UNKNOWN_FUNCTION) || analysis.effects.iter().any(is_call)
 }
 
+/// Whether a statement without tables has certainly computed its items: a `SELECT` has if its row
+/// came, which `sql_select_limit = 0` keeps it from. A `DO` tells nothing, and is a `SELECT` to
+/// MySQL.
+fn has_computed(state: &SessionState, analysis: &Analysis, outcome: &Outcome) -> bool {
+    let has_run = match analysis.kind {
+        StatementKind::Select => outcome.rows == 1,
+        _ => outcome.rows == 0 && state.variable("sql_select_limit").is_none(),
+    };
+    analysis.statements == 1 && has_run
+}
+
 /// One statement's effects, taken over one by one.
 struct Step<'a> {
     state: SessionState,
@@ -202,6 +215,8 @@ struct Step<'a> {
     passing: &'a [Vec<u8>],
     /// It is one statement, and brought no warnings.
     is_plain: bool,
+    /// It is one statement, and all its items were computed.
+    has_computed: bool,
     /// As in [`Applied`].
     trackers_set: Option<Vec<String>>,
 }
@@ -288,10 +303,12 @@ impl Step<'_> {
             // Locks are counted: one that was taken twice is held until it is released twice.
             Effect::GetLock(Some(name)) => pins.pin_name(PinReason::NamedLock, name),
             Effect::GetLock(None) => pins.pin(PinReason::NamedLock),
-            Effect::ReleaseLock(Some(name)) => pins.unpin_name(PinReason::NamedLock, name),
+            Effect::ReleaseLock(Some(name)) if self.has_computed => {
+                pins.unpin_name(PinReason::NamedLock, name);
+            }
+            Effect::ReleaseAllLocks if self.has_computed => pins.unpin(PinReason::NamedLock),
             // Which lock it was, if any, is not known.
-            Effect::ReleaseLock(None) => {}
-            Effect::ReleaseAllLocks => pins.unpin(PinReason::NamedLock),
+            Effect::ReleaseLock(_) | Effect::ReleaseAllLocks => {}
             Effect::UserVariableAssigned(name) => self.user_variable_unknown(name.as_deref()),
             Effect::LastInsertIdAssigned => {}
             Effect::PrepareStatement { name, is_opaque } => {

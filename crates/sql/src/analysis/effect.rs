@@ -124,6 +124,11 @@ impl Effect {
         }
     }
 
+    /// Whether names behind it in the text may stand for something else.
+    pub(super) fn moves_names(&self) -> bool {
+        self.changes_reading() || matches!(self, Self::UseSchema(_) | Self::OtherSession(_))
+    }
+
     /// Whether it ends what an earlier statement has left behind, or says where the session stands
     /// from now on, so that believing in it is wrong where it may not have happened.
     pub(super) fn ends_something(&self) -> bool {

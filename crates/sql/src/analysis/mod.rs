@@ -57,6 +57,8 @@ pub struct Analysis {
     pub set_for_statement: Vec<Vec<u8>>,
     /// The tables that it names.
     pub references: References,
+    /// It may compute something: what stands behind names and functions may run.
+    computes: bool,
     /// How many statements that are not empty the text holds.
     pub statements: u32,
     /// A literal decides what it depends on: the pattern of `SHOW VARIABLES LIKE`.
@@ -207,8 +209,12 @@ fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
         analysis.depends.insert(Depends::UNKNOWN_FUNCTION | Depends::LAST_INSERT_ID);
     }
     analysis.is_complete = tokens.is_complete();
-    analysis.references.is_whole &=
+    let is_one_reading =
         analysis.is_complete && !tokens.is_ambiguous() && !tokens.versions_differ();
+    analysis.references.weigh(is_one_reading);
+    if analysis.computes && !analysis.references.names_found {
+        analysis.depends.insert(Depends::UNKNOWN_FUNCTION);
+    }
     if !analysis.is_complete
         || analysis.is_cut
         || !analysis.effects.is_empty()
@@ -228,8 +234,8 @@ fn weigh_versions(analysis: &mut Analysis, code: &Tokens<'_>, begin: Tokens<'_>)
         analysis.access = Access::MayWrite;
     }
     // A server that skips them may find nothing to run.
-    analysis.references.is_whole &=
-        skipped.statements == 0 || skipped.references == analysis.references;
+    let is_alike = skipped.statements == 0 || skipped.references == analysis.references;
+    analysis.references.weigh(is_alike);
     let transaction = merge(analysis.transaction, skipped.transaction);
     // With several numbers there are more readings than these two.
     let is_harmless =
@@ -254,7 +260,7 @@ fn weigh_quotes(analysis: &mut Analysis, begin: Tokens<'_>) {
     if other.access == Access::MayWrite {
         analysis.access = Access::MayWrite;
     }
-    analysis.references.is_whole &= analysis.references == other.references;
+    analysis.references.weigh(analysis.references == other.references);
     let is_alike = analysis.effects == other.effects
         && analysis.transaction == other.transaction
         && analysis.statements == other.statements;
@@ -309,6 +315,7 @@ impl Analysis {
     fn join(&mut self, other: Self) {
         self.depends.insert(other.depends);
         self.varies |= other.varies;
+        self.computes |= other.computes;
         self.asks_by_literal |= other.asks_by_literal;
         self.locks_or_exports |= other.locks_or_exports;
         self.is_cut |= other.is_cut;
@@ -354,6 +361,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         effects: Vec::new(),
         set_for_statement: Vec::new(),
         references: References::default(),
+        computes: false,
         statements: 0,
         asks_by_literal: false,
         locks_or_exports: false,
@@ -372,9 +380,17 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
             Some(token) if token.kind == TokenKind::Semicolon => continue,
             Some(_) => *tokens = ahead,
         }
-        references.statement(tokens);
+        let found = references.statement(tokens);
         let place = effects.len();
         let statement = head::read(tokens, &mut effects);
+        analysis.computes |= statement.computes;
+        if statement.computes && !found.has_names {
+            references.misses();
+        }
+        let is_moved = effects.since(place).iter().any(Effect::moves_names);
+        if is_moved || !found.is_whole && statement.renames {
+            references.renames();
+        }
         if is_reread.is_none() && effects.since(place).iter().any(Effect::changes_reading) {
             is_reread = Some(tokens.offset());
         }

@@ -27,6 +27,9 @@ pub struct References {
     /// The text is of a form whose every name is certainly found: a table that it uses is in
     /// `tables`. False for any form that is not on the list of those that are understood.
     pub is_whole: bool,
+    /// Every name that the text may compute with is in `tables`, though it may not be whole: that
+    /// of a table which is made of a query's rows is not known to anybody.
+    pub(super) names_found: bool,
 }
 
 /// One name and what is done with it.
@@ -60,6 +63,21 @@ impl References {
         self.tables.push(used);
         Some(())
     }
+
+    /// Where `is_found` is false, names may be missing.
+    pub(super) fn weigh(&mut self, is_found: bool) {
+        self.is_whole &= is_found;
+        self.names_found &= is_found;
+    }
+}
+
+/// What was found of a statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// Its form is understood.
+    pub(super) is_whole: bool,
+    /// All names are found that it may compute with.
+    pub(super) has_names: bool,
 }
 
 /// The references of a text in the making, statement by statement.
@@ -68,21 +86,33 @@ pub(super) struct Collector {
     found: References,
     /// A statement before changed how names are read, or where those without a schema are.
     is_moved: bool,
+    /// A statement before may have changed what a name means to the server.
+    is_renamed: bool,
 }
 
 impl Collector {
     pub(super) fn new() -> Self {
-        let found = References { tables: Vec::new(), is_whole: true };
-        Self { found, is_moved: false }
+        let found = References { tables: Vec::new(), is_whole: true, names_found: true };
+        Self { found, is_moved: false, is_renamed: false }
     }
 
     /// Reads the statement that begins here. What it did not understand stays so for the text.
-    pub(super) fn statement(&mut self, tokens: &Tokens<'_>) {
-        if self.found.is_whole {
-            let read = statement::read(tokens, &mut self.found);
-            self.found.is_whole &= read.is_some() && !self.is_moved;
-            self.is_moved |= read.is_some_and(|read| read.moves_names);
-        }
+    pub(super) fn statement(&mut self, tokens: &Tokens<'_>) -> Found {
+        let read = statement::read(tokens, &mut self.found);
+        let is_whole = read.is_some_and(|read| read.is_whole);
+        self.found.is_whole &= is_whole && !self.is_moved;
+        self.is_moved |= read.is_some_and(|read| read.moves_names);
+        Found { is_whole, has_names: read.is_some() && !self.is_renamed }
+    }
+
+    /// The statement that was read last may compute with names that are not found.
+    pub(super) fn misses(&mut self) {
+        self.found.names_found = false;
+    }
+
+    /// What follows may not mean what the catalog says.
+    pub(super) fn renames(&mut self) {
+        self.is_renamed = true;
     }
 
     pub(super) fn finish(self) -> References {

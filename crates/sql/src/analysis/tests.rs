@@ -172,7 +172,7 @@ fn dependencies_are_found() {
         ("UPDATE t SET a = f(1)", Depends::UNKNOWN_FUNCTION),
         ("CREATE TABLE t (a INT, KEY k (a))", Depends::empty()),
         ("CREATE USER 'a'@'b'", Depends::empty()),
-        ("CREATE DEFINER=`a`@`b` VIEW v AS SELECT 1", Depends::empty()),
+        ("CREATE DEFINER=`a`@`b` VIEW v AS SELECT 1", Depends::UNKNOWN_FUNCTION),
         ("GRANT ALL ON a.* TO b@c", Depends::empty()),
         ("SHOW GRANTS FOR b@c", Depends::empty()),
         ("SELECT ROW_COUNT(), FOUND_ROWS()", Depends::ROW_COUNT | Depends::FOUND_ROWS),
@@ -660,4 +660,84 @@ fn clauses_that_lock_or_export_are_seen_in_any_statement() {
     check("SELECT a FROM t /*!50000 INTO OUTFILE 'x' */", true);
     check("SELECT share, outfile FROM t INTO @x", false);
     check("SELECT t.lock FROM t FORCE INDEX FOR ORDER BY (i)", false);
+}
+
+#[test]
+fn what_may_compute_and_is_not_proven_runs_unseen_code() {
+    let runs = |text: &str, flavor_mariadb: bool| {
+        let modes = Modes { flavor_mariadb, ..Modes::default() };
+        analyse(text.as_bytes(), &modes).depends.contains(Depends::UNKNOWN_FUNCTION)
+    };
+    for text in [
+        "CREATE TABLE x AS VALUES (fr(1))",
+        "CREATE TABLE x (a INT) VALUES ROW(fr(1))",
+        "CREATE TABLE x (VALUES (fr(1)))",
+        "CREATE TABLE x AS ((SELECT a FROM v))",
+        "CREATE TABLE x (a INT) IGNORE AS VALUES ROW(fr(1))",
+        "CREATE TEMPORARY TABLE x AS TABLE t ORDER BY fr(1)",
+        "CREATE TABLE x AS WITH c AS (SELECT 1) VALUES (fr(1))",
+        "CREATE TABLE x ENGINE=MEMORY PARTITION BY LIST (a) (PARTITION p VALUES IN (1)) SELECT fr(1)",
+        "SET STATEMENT max_statement_time = 1 FOR CREATE TABLE x AS VALUES (fr(1))",
+        "SET STATEMENT max_statement_time = fr(1) FOR CREATE TABLE x (a INT)",
+        "CREATE VIEW v AS SELECT ROUND(1.2, fr(1))",
+        "ALTER VIEW v AS SELECT 1",
+        "CREATE OR REPLACE ALGORITHM=MERGE VIEW v AS SELECT a FROM t",
+        "REPAIR VIEW v",
+        "REPAIR NO_WRITE_TO_BINLOG VIEW v",
+        "CHECK VIEW v",
+        "PREPARE s FROM 'create view v as select 1'",
+        "PREPARE s FROM 'create table x as values (fr(1))'",
+        "PREPARE s FROM @s",
+        "KILL fr(1)",
+        "SIGNAL SQLSTATE '01000' SET MESSAGE_TEXT = fr(1)",
+        "NO SUCH STATEMENT (SELECT a FROM v)",
+        "CREATE SOMETHING x AS TABLE y; CREATE TABLE x TABLE v, w",
+        "SELECT \\N FROM v",
+        "USE d; SELECT a FROM v",
+        "RENAME TABLE t TO t1, v TO t; SELECT a FROM t",
+        "ALTER TABLE t RENAME t1; SELECT a FROM t",
+    ] {
+        assert!(runs(text, true) && runs(text, false), "{text}");
+    }
+    for text in [
+        "CREATE TABLE x AS SELECT a FROM t",
+        "CREATE TABLE x (SELECT a FROM t)",
+        "CREATE TABLE x AS TABLE t",
+        "CREATE TABLE x AS VALUES ROW(1, ABS(2))",
+        "CREATE TEMPORARY TABLE x WITH SYSTEM VERSIONING AS SELECT 1",
+        "CREATE TABLE x (a INT(10) DEFAULT (UUID()), b VARCHAR (10) AS (CONCAT(a, 'x')),
+         KEY k (a, b(5)), FULLTEXT KEY f (b) WITH PARSER ngram, CHECK (foo (a) > 1),
+         CONSTRAINT c FOREIGN KEY (a) REFERENCES t (a) ON UPDATE CASCADE)
+         ENGINE=InnoDB PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (10),
+         PARTITION q VALUES LESS THAN MAXVALUE)",
+        "CREATE TABLE x LIKE t",
+        "ALTER TABLE t ADD COLUMN c INT GENERATED ALWAYS AS (a + 1) STORED, ADD INDEX (c)",
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u WITHOUT VALIDATION",
+        "CREATE INDEX i ON t (a, (LOWER(b)))",
+        "DROP TABLE IF EXISTS t; DROP VIEW v; TRUNCATE TABLE t; RENAME TABLE a TO b",
+        "CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET NEW.a = (SELECT fr(1))",
+        "CREATE FUNCTION f() RETURNS INT RETURN fr(1)",
+        "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SELECT fr(1)",
+        "GRANT SELECT (a), UPDATE (b) ON t TO u",
+        "CREATE USER 'a'@'b' IDENTIFIED BY 'x'",
+        "SET PASSWORD = PASSWORD('x')",
+        "LOCK TABLES t WRITE",
+        "FLUSH TABLES t WITH READ LOCK",
+        "ANALYZE TABLE t",
+        "OPTIMIZE LOCAL TABLE t",
+        "HANDLER t READ k = (1)",
+        "CHECK TABLE t",
+        "REPAIR TABLE t",
+        "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)",
+        "SET @a = 1; SELECT a FROM t",
+        "ALTER TABLE t ADD b INT; UPDATE t SET b = 1",
+        "PREPARE s FROM 'SELECT a FROM t'",
+        "XA START 'x'",
+        "KILL QUERY CONNECTION_ID()",
+        "/*!40000 ALTER TABLE `t` DISABLE KEYS */",
+        "SELECT /*!40001 SQL_NO_CACHE */ * FROM `t`",
+        "EXPLAIN FOR CONNECTION 5",
+    ] {
+        assert!(!runs(text, true) && !runs(text, false), "{text}");
+    }
 }

@@ -49,7 +49,7 @@ pub(super) enum Calls {
     JudgedAfterTarget,
     /// As `Judged`, among the items of SET.
     JudgedInSet,
-    /// As `Judged`, from the first `SELECT`; before it are definitions of columns.
+    /// As `Judged`, from the query on; before it are definitions of columns.
     JudgedInQuery,
     /// As `Judged`, from the clause `SET`; before it are options and columns.
     JudgedInAssignments,
@@ -87,6 +87,8 @@ struct Walk<'e, 'a> {
     depth: u32,
     /// One bit for each depth up to 63: a list of tables is being read there.
     table_lists: u64,
+    /// The word `TABLE` has been passed.
+    is_behind_table: bool,
     suspect: Option<Suspect>,
 }
 
@@ -144,6 +146,7 @@ pub(super) fn walk(tokens: &mut Tokens<'_>, calls: Calls, effects: &mut Effects)
         routines: tokens.routines(),
         depth: 0,
         table_lists: 0,
+        is_behind_table: false,
         suspect: None,
     };
     let mut statement = tokens.take_while(|token| token.kind != TokenKind::Semicolon).fuse();
@@ -281,7 +284,7 @@ impl Walk<'_, '_> {
             _ => {}
         }
         self.facts.varies |= function::varies(upper, is_before_open, window.has_arguments());
-        self.end_target(upper);
+        self.end_target(upper, window);
         if !is_before_open || self.is_clause_of_table(upper, window) {
             return;
         }
@@ -390,13 +393,25 @@ impl Walk<'_, '_> {
         self.verb(verb);
     }
 
-    /// After the table of an INSERT and its columns, `name (` is a call.
-    fn end_target(&mut self, upper: &[u8]) {
-        let ends = matches!(upper, b"VALUES" | b"VALUE" | b"SELECT" | b"SET" | b"WITH" | b"TABLE");
-        if ends && self.calls == Calls::JudgedAfterTarget {
-            self.calls = Calls::Judged;
-        }
-        if upper == b"SELECT" && self.calls == Calls::JudgedInQuery {
+    /// After the table of an INSERT and its columns, `name (` is a call, and so it is in the query
+    /// that a table is made of.
+    fn end_target(&mut self, upper: &[u8], window: &Window<'_>) {
+        let ends = match self.calls {
+            Calls::JudgedAfterTarget => {
+                matches!(upper, b"VALUES" | b"VALUE" | b"SELECT" | b"SET" | b"WITH" | b"TABLE")
+            }
+            Calls::JudgedInQuery => match upper {
+                b"SELECT" => true,
+                // Partitions have `VALUES LESS THAN (…)` and `VALUES IN (…)`.
+                b"VALUES" => !window.is_next_word(b"LESS") && !window.is_next_word(b"IN"),
+                b"TABLE" => std::mem::replace(&mut self.is_behind_table, true),
+                _ => false,
+            },
+            Calls::Judged | Calls::JudgedInSet | Calls::JudgedInAssignments | Calls::Ignored => {
+                false
+            }
+        };
+        if ends {
             self.calls = Calls::Judged;
         }
     }

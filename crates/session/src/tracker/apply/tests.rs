@@ -144,13 +144,13 @@ fn a_session_that_sets_its_trackers_is_held_only_until_the_rest_is_known() {
 
 #[test]
 fn what_is_set_for_one_statement_is_not_the_sessions() {
-    let text = "SET STATEMENT sql_mode = CONCAT('AN', 'SI'), `Max_Statement_Time`=7 FOR SELECT 1";
-    let (state, pins) = apply(text, &[("sql_mode", "ANSI"), ("max_statement_time", "7")]);
+    let text = "SET STATEMENT time_zone = '+01:00', `Max_Statement_Time`=7 FOR SELECT 1";
+    let (state, pins) = apply(text, &[("time_zone", "+01:00"), ("max_statement_time", "7")]);
     assert_eq!(state.variables(), &[]);
     assert!(pins.is_empty(), "{pins:?}");
     // Another statement of the same text may have set it for good.
-    let both = [text, "SET sql_mode = CONCAT('', '')"].join(";");
-    let (_, pins) = apply(&both, &[("sql_mode", "")]);
+    let both = [text, "SET time_zone = CONCAT('+', '02:00')"].join(";");
+    let (_, pins) = apply(&both, &[("time_zone", "+02:00")]);
     assert!(pins.has(PinReason::UnknownVariable));
 }
 
@@ -186,5 +186,36 @@ fn what_failed_holds_its_session_unless_nothing_of_it_ran() {
         ("CALL p()", 1644, &[PinReason::Routine]),
     ] {
         assert_eq!(pins_of(text, code), expected, "{text} {code}");
+    }
+}
+
+#[test]
+fn a_lock_is_released_only_by_what_was_computed() {
+    let held = |text: &str, rows: u64, limit: Option<&[u8]>| {
+        let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+        if let Some(limit) = limit {
+            state.set_variable("sql_select_limit", limit);
+        }
+        let mut pins = Pins::default();
+        for (text, rows) in [("SELECT GET_LOCK('l', 0)", 1), (text, rows)] {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            let outcome = Outcome { rows, ..Outcome::default() };
+            apply_outcome(&state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        }
+        pins.has(PinReason::NamedLock)
+    };
+    for (text, rows, limit, expected) in [
+        ("SELECT RELEASE_LOCK('l')", 1, None, false),
+        ("SELECT RELEASE_ALL_LOCKS()", 1, None, false),
+        ("SELECT RELEASE_LOCK('l')", 1, Some(&b"5"[..]), false),
+        ("SELECT RELEASE_LOCK('l')", 0, None, true),
+        ("SELECT RELEASE_LOCK('l')", 0, Some(b"0"), true),
+        ("SELECT RELEASE_ALL_LOCKS()", 0, Some(b"0"), true),
+        ("SELECT RELEASE_LOCK('l'); SELECT 1 UNION SELECT 2", 1, None, true),
+        ("DO RELEASE_LOCK('l')", 0, None, false),
+        ("DO RELEASE_ALL_LOCKS()", 0, None, false),
+        ("DO RELEASE_LOCK('l')", 0, Some(b"0"), true),
+    ] {
+        assert_eq!(held(text, rows, limit), expected, "{text} {rows} {limit:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! What the first words of a statement say.
 
+mod computing;
 mod locks;
 mod program;
 mod schema;
@@ -22,6 +23,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Statement {
     pub(super) kind: StatementKind,
+    /// It may compute something, so that code runs which stands behind names and functions.
+    pub(super) computes: bool,
+    /// Names behind it in the text may stand for something else.
+    pub(super) renames: bool,
     pub(super) transaction: TransactionEffect,
     pub(super) depends: Depends,
     pub(super) varies: bool,
@@ -41,6 +46,7 @@ struct Head {
     is_read: bool,
     assigns_user_variable: bool,
     body: Body,
+    computes: Computes,
     /// As in [`Analysis`](super::Analysis).
     set_for_statement: Vec<Vec<u8>>,
     /// As in [`Analysis`](super::Analysis).
@@ -60,6 +66,20 @@ enum Body {
     Compound,
 }
 
+/// What a statement may compute, and with it whose code it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Computes {
+    /// Nothing: it has no place for an expression, or what stands there is run another time.
+    Nothing,
+    /// A query in it, if there is one: elsewhere names and parentheses make definitions, whose
+    /// expressions servers let call nothing but their own functions.
+    Query,
+    /// Whatever its words say, as nothing is known of its form.
+    Words,
+    /// Expressions.
+    Expressions,
+}
+
 impl Default for Head {
     fn default() -> Self {
         Self {
@@ -69,6 +89,7 @@ impl Default for Head {
             is_read: false,
             assigns_user_variable: false,
             body: Body::Plain(Calls::Ignored),
+            computes: Computes::Words,
             set_for_statement: Vec::new(),
             asks_by_literal: false,
         }
@@ -99,6 +120,11 @@ impl Head {
         Self { body: Body::Quiet, ..Self::committing(kind) }
     }
 
+    /// With what is computed in it.
+    fn computing(self, computes: Computes) -> Self {
+        Self { computes, ..self }
+    }
+
     fn compound() -> Self {
         Self { body: Body::Compound, ..Self::default() }
     }
@@ -113,6 +139,8 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
     let head = head(tokens, &mut cursor, effects);
     let mut statement = Statement {
         kind: head.kind,
+        computes: computing::computes(head.computes, tokens),
+        renames: computing::renames(head.kind, tokens),
         transaction: head.transaction,
         depends: head.depends,
         varies: false,
@@ -191,7 +219,7 @@ fn head(tokens: &Tokens<'_>, cursor: &mut Cursor<'_>, effects: &mut Effects) -> 
 fn parenthesised(cursor: &mut Cursor<'_>) -> Head {
     while cursor.accept_kind(TokenKind::Open) {}
     match cursor.keyword().as_bytes() {
-        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => Head::reading(StatementKind::Select),
+        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => query(),
         _ => Head::default(),
     }
 }
@@ -203,12 +231,12 @@ fn keyword(
     effects: &mut Effects,
 ) -> Head {
     match first.keyword().as_bytes() {
-        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => Head::reading(StatementKind::Select),
+        b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" => query(),
         b"INSERT" => inserting(StatementKind::Insert),
         b"REPLACE" => inserting(StatementKind::Replace),
-        b"UPDATE" => Head::evaluating(StatementKind::Update),
-        b"DELETE" => Head::evaluating(StatementKind::Delete),
-        b"DO" => Head::evaluating(StatementKind::Unknown),
+        b"UPDATE" => Head::evaluating(StatementKind::Update).computing(Computes::Expressions),
+        b"DELETE" => Head::evaluating(StatementKind::Delete).computing(Computes::Expressions),
+        b"DO" => Head::evaluating(StatementKind::Unknown).computing(Computes::Expressions),
         b"SHOW" => show::show(cursor),
         b"EXPLAIN" => show::explain(StatementKind::Explain, cursor),
         b"DESCRIBE" | b"DESC" => show::explain(StatementKind::Describe, cursor),
@@ -233,8 +261,13 @@ fn keyword(
     }
 }
 
+fn query() -> Head {
+    Head::reading(StatementKind::Select).computing(Computes::Expressions)
+}
+
 fn inserting(kind: StatementKind) -> Head {
-    Head { body: Body::Plain(Calls::JudgedAfterTarget), ..Head::of(kind) }
+    let head = Head::of(kind).computing(Computes::Expressions);
+    Head { body: Body::Plain(Calls::JudgedAfterTarget), ..head }
 }
 
 /// `SET …`, or MariaDB's `SET STATEMENT … FOR statement`.

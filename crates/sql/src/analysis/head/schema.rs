@@ -1,6 +1,6 @@
 //! Statements that define: schemas, tables, accounts, and the server's own affairs.
 
-use super::{Body, Head};
+use super::{Body, Computes, Head};
 use crate::analysis::{
     Depends, Effect, StatementKind,
     cursor::Cursor,
@@ -16,15 +16,22 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         b"ALTER" => alter(cursor, effects),
         b"DROP" => drop_object(cursor, effects),
         b"RENAME" => match cursor.keyword().as_bytes() {
-            b"TABLE" | b"TABLES" => Head::committing(StatementKind::RenameTable),
+            b"TABLE" | b"TABLES" => plain(StatementKind::RenameTable),
             b"USER" => accounts(StatementKind::Unknown, effects),
             _ => Head::quiet(StatementKind::Unknown),
         },
-        b"TRUNCATE" => Head::committing(StatementKind::TruncateTable),
+        b"TRUNCATE" => plain(StatementKind::TruncateTable),
         b"GRANT" => accounts(StatementKind::Grant, effects),
         b"REVOKE" => accounts(StatementKind::Revoke, effects),
-        b"OPTIMIZE" => Head::committing(StatementKind::Optimize),
-        b"REPAIR" | b"CHECK" | b"CACHE" | b"IMPORT" => Head::committing(StatementKind::Unknown),
+        b"OPTIMIZE" => defining(StatementKind::Optimize),
+        b"REPAIR" | b"CHECK" => {
+            cursor.accept_any(&[b"NO_WRITE_TO_BINLOG", b"LOCAL"]);
+            match cursor.keyword().as_bytes() {
+                b"VIEW" => view(StatementKind::Unknown),
+                _ => Head::committing(StatementKind::Unknown),
+            }
+        }
+        b"CACHE" | b"IMPORT" => Head::committing(StatementKind::Unknown),
         b"PURGE" => Head::evaluating(StatementKind::Purge),
         b"CHANGE" => Head::committing(StatementKind::ChangeMaster),
         b"RESET" => Head::committing(match cursor.keyword().as_bytes() {
@@ -40,7 +47,23 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
 
 fn accounts(kind: StatementKind, effects: &mut Effects) -> Head {
     effects.push(Effect::AccountsDefined);
-    Head::quiet(kind)
+    Head::quiet(kind).computing(Computes::Nothing)
+}
+
+/// A statement of names and options.
+fn plain(kind: StatementKind) -> Head {
+    Head::committing(kind).computing(Computes::Nothing)
+}
+
+/// A statement of definitions, which computes no more than a query in it.
+fn defining(kind: StatementKind) -> Head {
+    Head::committing(kind).computing(Computes::Query)
+}
+
+/// A statement about a view, whose constants MariaDB computes at once.
+fn view(kind: StatementKind) -> Head {
+    let head = Head::quiet(kind).computing(Computes::Nothing);
+    Head { depends: Depends::UNKNOWN_FUNCTION, ..head }
 }
 
 /// Skips the words between `CREATE` or `ALTER` and the kind of object, an account name among them.
@@ -89,20 +112,22 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
                 Some(name) => Effect::CreateTemporaryTable(name),
                 None => Effect::OtherSession("temporary table without a name"),
             });
-            Head { body: FROM_QUERY, ..Head::of(StatementKind::CreateTemporary) }
+            let head = Head::of(StatementKind::CreateTemporary).computing(Computes::Query);
+            Head { body: FROM_QUERY, ..head }
         }
-        b"TABLE" => Head { body: FROM_QUERY, ..Head::committing(StatementKind::CreateTable) },
-        b"VIEW" => Head::quiet(StatementKind::CreateView),
+        b"TABLE" => Head { body: FROM_QUERY, ..defining(StatementKind::CreateTable) },
+        b"VIEW" => view(StatementKind::CreateView),
         b"TRIGGER" => stored_program(StatementKind::CreateTrigger),
         b"PROCEDURE" | b"FUNCTION" | b"PACKAGE" => stored_program(StatementKind::Unknown),
         b"EVENT" => event(cursor),
         b"DATABASE" | b"SCHEMA" => {
             effects.push(Effect::SchemaDefined);
-            Head::committing(StatementKind::CreateDatabase)
+            plain(StatementKind::CreateDatabase)
         }
-        b"INDEX" => Head::committing(StatementKind::CreateIndex),
+        b"INDEX" => defining(StatementKind::CreateIndex),
         b"USER" => accounts(StatementKind::CreateUser, effects),
         b"ROLE" => accounts(StatementKind::Unknown, effects),
+        b"SERVER" => Head::quiet(StatementKind::Unknown).computing(Computes::Nothing),
         _ if is_temporary => {
             effects.push(Effect::OtherSession("temporary object of an unknown kind"));
             Head::default()
@@ -112,7 +137,8 @@ fn create(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
 }
 
 fn stored_program(kind: StatementKind) -> Head {
-    Head { body: Body::StoredProgram, ..Head::committing(kind) }
+    // Its body runs another time.
+    Head { body: Body::StoredProgram, ..plain(kind) }
 }
 
 /// An event, whose schedule is computed at once.
@@ -121,8 +147,9 @@ fn event(cursor: &mut Cursor<'_>) -> Head {
     let mut is_name = false;
     let calls = schedule.into_iter().any(|token| {
         let is_time = [&b"NOW"[..], b"CURRENT_TIMESTAMP"].iter().any(|name| token.is_word(name));
-        std::mem::replace(&mut is_name, token.is_name() && !is_time)
-            && token.kind == TokenKind::Open
+        let is_call = std::mem::replace(&mut is_name, token.is_name() && !is_time)
+            && token.kind == TokenKind::Open;
+        is_call || token.is_word(b"SELECT")
     });
     let depends = if calls { Depends::UNKNOWN_FUNCTION } else { Depends::empty() };
     Head { depends, ..stored_program(StatementKind::Unknown) }
@@ -131,14 +158,15 @@ fn event(cursor: &mut Cursor<'_>) -> Head {
 fn alter(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     skip_modifiers(cursor);
     match cursor.keyword().as_bytes() {
-        b"TABLE" => Head::committing(StatementKind::AlterTable),
-        b"VIEW" => Head::quiet(StatementKind::AlterView),
+        b"TABLE" => defining(StatementKind::AlterTable),
+        b"VIEW" => view(StatementKind::AlterView),
         b"EVENT" => event(cursor),
         b"DATABASE" | b"SCHEMA" => {
             effects.push(Effect::SchemaDefined);
-            Head::quiet(StatementKind::Unknown)
+            Head::quiet(StatementKind::Unknown).computing(Computes::Nothing)
         }
         b"USER" => accounts(StatementKind::Unknown, effects),
+        b"SERVER" => Head::quiet(StatementKind::Unknown).computing(Computes::Nothing),
         _ => Head::quiet(StatementKind::Unknown),
     }
 }
@@ -149,27 +177,27 @@ fn drop_object(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     cursor.next();
     match keyword.as_bytes() {
         // It drops no temporary table, but the sequence that one hides.
-        b"SEQUENCE" if !temporary => Head::committing(StatementKind::DropTable),
+        b"SEQUENCE" if !temporary => plain(StatementKind::DropTable),
         b"TABLE" | b"TABLES" | b"SEQUENCE" => {
             cursor.accept_existence();
             let names = table_names(cursor, effects);
             effects.push(Effect::DropTable { names, temporary });
             match temporary {
-                true => Head::of(StatementKind::DropTable),
-                false => Head::committing(StatementKind::DropTable),
+                true => Head::of(StatementKind::DropTable).computing(Computes::Nothing),
+                false => plain(StatementKind::DropTable),
             }
         }
         b"PREPARE" => {
             effects.push(Effect::DeallocateStatement(cursor.name().unwrap_or_default()));
-            Head::of(StatementKind::Deallocate)
+            Head::of(StatementKind::Deallocate).computing(Computes::Nothing)
         }
-        b"DATABASE" | b"SCHEMA" => Head::committing(StatementKind::DropDatabase),
-        b"INDEX" => Head::committing(StatementKind::DropIndex),
-        b"TRIGGER" => Head::committing(StatementKind::DropTrigger),
-        b"VIEW" => Head::committing(StatementKind::DropView),
+        b"DATABASE" | b"SCHEMA" => plain(StatementKind::DropDatabase),
+        b"INDEX" => plain(StatementKind::DropIndex),
+        b"TRIGGER" => plain(StatementKind::DropTrigger),
+        b"VIEW" => plain(StatementKind::DropView),
         b"USER" => accounts(StatementKind::DropUser, effects),
         b"ROLE" => accounts(StatementKind::Unknown, effects),
-        _ => Head::quiet(StatementKind::Unknown),
+        _ => Head::quiet(StatementKind::Unknown).computing(Computes::Nothing),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Statements about the session itself, and about other sessions.
 
-use super::{Body, Head};
+use super::{Body, Computes, Head};
 use crate::analysis::{
-    BackupLock, Depends, Effect, KillId, KillTarget, StatementKind, TransactionEffect, analyse,
-    cursor::Cursor, effect::Effects, walk::Calls,
+    Analysis, BackupLock, Depends, Effect, KillId, KillTarget, StatementKind, TransactionEffect,
+    analyse, cursor::Cursor, effect::Effects, walk::Calls,
 };
 use crate::set::{self, Assignment, Scope, SetError};
 use crate::token::{TokenKind, Tokens};
+
+const UNKNOWN_FUNCTION: Depends = Depends::UNKNOWN_FUNCTION;
 
 /// The statement that begins with `word`, if it is one of these.
 pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) -> Option<Head> {
@@ -17,13 +19,19 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
         }
         b"PREPARE" => {
             let name = cursor.name().unwrap_or_default();
-            let is_opaque = !(cursor.accept(b"FROM") && is_harmless_text(cursor));
+            let text = if cursor.accept(b"FROM") { inner_text(cursor) } else { None };
+            let is_opaque = !text.as_ref().is_some_and(is_harmless);
             effects.push(Effect::PrepareStatement { name, is_opaque });
-            Head::evaluating(StatementKind::Prepare)
+            // Constants may be computed at once.
+            let runs_unseen = text
+                .is_none_or(|text| !text.is_complete || text.depends.contains(UNKNOWN_FUNCTION));
+            let depends = if runs_unseen { UNKNOWN_FUNCTION } else { Depends::empty() };
+            let head = Head::evaluating(StatementKind::Prepare).computing(Computes::Nothing);
+            Head { depends, ..head }
         }
         b"EXECUTE" => {
             effects.push(match cursor.accept(b"IMMEDIATE") {
-                true if !is_harmless_text(cursor) => {
+                true if !inner_text(cursor).as_ref().is_some_and(is_harmless) => {
                     Effect::OtherSession("statement run by EXECUTE IMMEDIATE")
                 }
                 true => Effect::ExecuteStatement(Vec::new()),
@@ -101,25 +109,23 @@ fn backup(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
     Head::default()
 }
 
-/// Whether the statement ends with a literal text that certainly leaves nothing behind, but for a
-/// transaction.
-fn is_harmless_text(cursor: &mut Cursor<'_>) -> bool {
-    let Some(token) = cursor.peek().filter(|token| token.kind == TokenKind::String) else {
-        return false;
-    };
+/// The analysis of the literal text that the statement ends with, if it is a plain one.
+fn inner_text(cursor: &mut Cursor<'_>) -> Option<Analysis> {
+    let token = cursor.peek().filter(|token| token.kind == TokenKind::String)?;
     let mut rest = cursor.clone();
     rest.next();
     // What an escape stands for depends on the server's mode; few need one here.
     let is_plain = memchr::memchr(b'\\', token.text).is_none();
     let ends = rest.peek().is_none_or(|token| token.is_word(b"USING"));
-    if !is_plain || !ends {
-        return false;
-    }
-    let inner = analyse(&token.unquoted(), cursor.modes());
+    (is_plain && ends).then(|| analyse(&token.unquoted(), cursor.modes()))
+}
+
+/// Whether a text certainly leaves nothing behind, but for a transaction.
+fn is_harmless(inner: &Analysis) -> bool {
     inner.is_complete
         && inner.statements == 1
         && inner.effects.is_empty()
-        && !inner.depends.contains(Depends::UNKNOWN_FUNCTION)
+        && !inner.depends.contains(UNKNOWN_FUNCTION)
 }
 
 /// Whether a user variable stands in the rest of the statement.
@@ -210,19 +216,19 @@ pub(super) fn set(tokens: &Tokens<'_>, effects: &mut Effects) -> Head {
         [Assignment::Transaction(setting)] => effects.push(Effect::SetTransaction(*setting)),
         [Assignment::Password] => {
             effects.push(Effect::SetPassword);
-            return Head::quiet(StatementKind::Set);
+            return Head::quiet(StatementKind::Set).computing(Computes::Nothing);
         }
         [Assignment::DefaultRole] => {
             effects.push(Effect::AccountsDefined);
-            return Head::quiet(StatementKind::Set);
+            return Head::quiet(StatementKind::Set).computing(Computes::Nothing);
         }
         [Assignment::Role] => {
             effects.push(Effect::SetRole);
-            head.body = Body::Quiet;
+            (head.body, head.computes) = (Body::Quiet, Computes::Nothing);
         }
         [Assignment::ResourceGroup] => {
             effects.push(Effect::SetResourceGroup);
-            head.body = Body::Plain(Calls::Ignored);
+            (head.body, head.computes) = (Body::Plain(Calls::Ignored), Computes::Nothing);
         }
         [] => {}
         list => {

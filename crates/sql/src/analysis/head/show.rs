@@ -1,6 +1,6 @@
 //! `SHOW`, `DESCRIBE`, `EXPLAIN` and `ANALYZE`.
 
-use super::{Body, Head};
+use super::{Body, Computes, Head};
 use crate::analysis::{Depends, StatementKind, cursor::Cursor, past};
 use crate::token::TokenKind;
 
@@ -63,25 +63,29 @@ pub(super) fn explain(kind: StatementKind, cursor: &mut Cursor<'_>) -> Head {
         }
     }
     if is_query(cursor) || is_table(table) {
-        return Head::reading(kind);
+        return Head::reading(kind).computing(Computes::Expressions);
     }
-    Head::evaluating(kind)
+    let word = cursor.keyword();
+    let is_change = matches!(word.as_bytes(), b"INSERT" | b"REPLACE" | b"UPDATE" | b"DELETE");
+    let computes = if is_change { Computes::Expressions } else { Computes::Words };
+    Head::evaluating(kind).computing(computes)
 }
 
 /// `ANALYZE TABLE`, or MariaDB's `ANALYZE` of a statement, which runs it.
 pub(super) fn analyze(cursor: &mut Cursor<'_>) -> Head {
     cursor.accept_any(&[b"NO_WRITE_TO_BINLOG", b"LOCAL"]);
     if cursor.keyword().as_bytes() == b"TABLE" {
-        return Head::committing(StatementKind::AnalyzeTable);
+        return Head::committing(StatementKind::AnalyzeTable).computing(Computes::Query);
     }
     if cursor.accept(b"FORMAT") {
         cursor.accept_equals();
         cursor.next();
     }
-    match is_query(cursor) {
+    let head = match is_query(cursor) {
         true => Head::reading(StatementKind::Explain),
         false => Head::evaluating(StatementKind::Explain),
-    }
+    };
+    head.computing(Computes::Expressions)
 }
 
 /// Whether a query begins here.

@@ -3,9 +3,11 @@
 use super::{References, frame::State, scan::Scan};
 use crate::token::{Token, TokenKind, Tokens};
 
-/// A statement whose names are all known.
+/// A statement whose names are all found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Read {
+    /// What becomes of them is understood as well.
+    pub(super) is_whole: bool,
     /// What follows in the same text is read in another way, or in another schema.
     pub(super) moves_names: bool,
 }
@@ -13,14 +15,14 @@ pub(super) struct Read {
 /// Reads the statement at the beginning of `tokens`. `None` for what is not understood.
 pub(super) fn read(tokens: &Tokens<'_>, found: &mut References) -> Option<Read> {
     let mut scan = Scan::new(tokens, found);
-    let stays = Some(Read { moves_names: false });
-    let moves = Some(Read { moves_names: true });
+    let stays = Some(Read { is_whole: true, moves_names: false });
+    let moves = Some(Read { is_whole: true, moves_names: true });
     let keyword = scan.keyword();
     match keyword.as_bytes() {
         b"SET" => {
             scan.advance();
-            set(&mut scan)?;
-            return moves;
+            let is_whole = set(&mut scan)?;
+            return Some(Read { is_whole, moves_names: true });
         }
         b"USE" => {
             scan.advance();
@@ -35,8 +37,8 @@ pub(super) fn read(tokens: &Tokens<'_>, found: &mut References) -> Option<Read> 
         }
         _ => {}
     }
-    statement(&mut scan)?;
-    stays
+    let is_whole = statement(&mut scan)?;
+    if is_whole { stays } else { Some(Read { is_whole, moves_names: false }) }
 }
 
 /// `PREPARE name FROM 'text'`.
@@ -60,8 +62,19 @@ fn literal(scan: &mut Scan<'_, '_>) -> Option<Read> {
     read(&Tokens::new(&text, &modes), scan.found)
 }
 
-/// A statement that is neither `SET` nor `USE`.
-fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
+/// A statement that is neither `SET` nor `USE`. False where all names are found, and what becomes
+/// of them is not understood.
+fn statement(scan: &mut Scan<'_, '_>) -> Option<bool> {
+    let keyword = scan.keyword();
+    match keyword.as_bytes() {
+        b"CREATE" => rows_of_query(scan).map(|()| false),
+        b"CHECK" | b"REPAIR" => checked(scan).map(|()| false),
+        _ => whole(scan).map(|()| true),
+    }
+}
+
+/// A statement of a form that is understood.
+fn whole(scan: &mut Scan<'_, '_>) -> Option<()> {
     if scan.peek()?.kind == TokenKind::Open {
         return scan.run();
     }
@@ -81,7 +94,7 @@ fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
             scan.advance();
             skip_format(scan);
             if is_verb(scan) && !scan.is_next(b"TABLE") {
-                return statement(scan);
+                return whole(scan);
             }
             None
         }
@@ -114,8 +127,6 @@ fn statement(scan: &mut Scan<'_, '_>) -> Option<()> {
             scan.advance();
             load(scan)
         }
-        b"CREATE" => rows_of_query(scan),
-        b"CHECK" => checked(scan),
         b"UNLOCK" => {
             scan.advance();
             if scan.accept(b"TABLES") || scan.accept(b"TABLE") { without_names(scan) } else { None }
@@ -154,11 +165,27 @@ fn load(scan: &mut Scan<'_, '_>) -> Option<()> {
 /// The query whose rows a table is made of: its names are found, and the new table's is not known
 /// to anybody.
 fn rows_of_query(scan: &mut Scan<'_, '_>) -> Option<()> {
-    while !scan.is_next(b"SELECT") && !scan.is_next(b"WITH") {
+    let mut is_behind_table = false;
+    loop {
+        let keyword = scan.keyword();
+        let second = scan.peek_second();
+        let is_second = |words: &[&[u8]]| {
+            second.is_some_and(|token| words.iter().any(|word| token.is_word(word)))
+        };
+        let is_open = scan.peek().is_some_and(|token| token.kind == TokenKind::Open);
+        if is_open && is_second(&[b"SELECT", b"WITH", b"VALUES", b"TABLE"]) {
+            return scan.run();
+        }
+        match keyword.as_bytes() {
+            b"SELECT" => return scan.run(),
+            // Partitions have `VALUES LESS THAN (…)` and `VALUES IN (…)`.
+            b"VALUES" if !is_second(&[b"LESS", b"IN"]) => return scan.run(),
+            b"WITH" if !is_second(&[b"SYSTEM", b"PARSER"]) => return scan.run(),
+            b"TABLE" if is_behind_table => return scan.run(),
+            word => is_behind_table |= word == b"TABLE",
+        }
         scan.advance()?;
     }
-    scan.run()?;
-    None
 }
 
 /// Words and names of savepoints.
@@ -196,11 +223,11 @@ fn explain(scan: &mut Scan<'_, '_>) -> Option<()> {
     // Alone it is the name of a table.
     if scan.peek_second().is_some() && scan.accept_any(&options) {
         skip_format(scan);
-        return if is_verb(scan) { statement(scan) } else { None };
+        return if is_verb(scan) { whole(scan) } else { None };
     }
     skip_format(scan);
     if is_verb(scan) {
-        return statement(scan);
+        return whole(scan);
     }
     let name = scan.name()?;
     scan.use_table(name, super::TableAccess::Read)?;
@@ -259,20 +286,21 @@ fn described(scan: &mut Scan<'_, '_>) -> Option<()> {
 /// Tables that are looked at as a whole: found, and what becomes of them is not understood.
 fn checked(scan: &mut Scan<'_, '_>) -> Option<()> {
     scan.advance();
-    if scan.accept_any(&[b"TABLE", b"TABLES", b"VIEW"]) {
-        loop {
-            let name = scan.name()?;
-            scan.use_table(name, super::TableAccess::Read)?;
-            if !scan.accept_kind(TokenKind::Comma) {
-                break;
-            }
+    scan.accept_any(&[b"NO_WRITE_TO_BINLOG", b"LOCAL"]);
+    if !scan.accept_any(&[b"TABLE", b"TABLES", b"VIEW"]) {
+        return None;
+    }
+    loop {
+        let name = scan.name()?;
+        scan.use_table(name, super::TableAccess::Read)?;
+        if !scan.accept_kind(TokenKind::Comma) {
+            return Some(());
         }
     }
-    None
 }
 
 /// Behind `SET`.
-fn set(scan: &mut Scan<'_, '_>) -> Option<()> {
+fn set(scan: &mut Scan<'_, '_>) -> Option<bool> {
     let keyword = scan.keyword();
     match keyword.as_bytes() {
         b"PASSWORD" | b"DEFAULT" | b"RESOURCE" => return None,
@@ -283,17 +311,22 @@ fn set(scan: &mut Scan<'_, '_>) -> Option<()> {
         _ => {}
     }
     scan.set_state(State::Rest);
-    scan.run()
+    scan.run().map(|()| true)
 }
 
 /// `SET STATEMENT name = value, … FOR statement`, with literal values.
-fn set_statement(scan: &mut Scan<'_, '_>) -> Option<()> {
+fn set_statement(scan: &mut Scan<'_, '_>) -> Option<bool> {
     while let Some(token) = scan.advance() {
         match token.kind {
             TokenKind::Word if token.is_word(b"FOR") => return statement(scan),
             // It may change how the text itself is read.
-            TokenKind::Word if token.is_word(b"SQL_MODE") => return None,
-            TokenKind::Word | TokenKind::String | TokenKind::Number | TokenKind::Comma => {}
+            TokenKind::Word | TokenKind::QuotedIdentifier
+                if token.unquoted().eq_ignore_ascii_case(b"SQL_MODE") =>
+            {
+                return None;
+            }
+            TokenKind::Word | TokenKind::QuotedIdentifier => {}
+            TokenKind::String | TokenKind::Number | TokenKind::Comma => {}
             TokenKind::Operator if matches!(token.text, b"=" | b"-") => {}
             _ => return None,
         }
