@@ -151,7 +151,7 @@ impl Worker {
         let mut found = difference(&conn.state, &state, conn.flavor);
         let is_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
         if found == Difference::ChangeUser && is_held {
-            // The schema went on other servers. What is held here stays, in the schema that is here.
+            // The schema went on other servers. What is held here stays, in the one that is here.
             let mut there = (*state).clone();
             there.schema = conn.state.schema.clone();
             state = self.states.intern(there);

@@ -591,8 +591,8 @@ fn is_literal(rest: &[u8]) -> bool {
     behind(len).first().is_none_or(|&end| !is_word(end) && end != b'.' && end.is_ascii())
 }
 
-/// Whether these bytes, the first of them a digit, are a number to the digest: decimal digits with points,
-/// exponents and signs anywhere, or `0x` and hexadecimal digits.
+/// Whether these bytes, the first of them a digit, are a number to the digest: decimal digits with
+/// points, exponents and signs anywhere, or `0x` and hexadecimal digits.
 fn is_number(bytes: &[u8]) -> bool {
     if let [b'0', b'x' | b'X', hex @ ..] = bytes {
         return hex.iter().all(u8::is_ascii_hexdigit);
