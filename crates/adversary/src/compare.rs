@@ -10,10 +10,12 @@ const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
 const INTERRUPTED: u16 = 1317;
 
 /// How what the proxy runs in front of a statement begins.
-const PROXYS: [&str; 5] = [
+const PROXYS: [&str; 7] = [
+    "SET @@SESSION.autocommit=1,",
     "SET @@SESSION.session_track_system_variables=",
     "SET @@SESSION.last_insert_id=",
     "SELECT FOUND_ROWS()",
+    "SET @@SESSION.session_track_transaction_info=",
     "SELECT 1 FROM (SELECT 1) AS t",
     "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE",
 ];
@@ -21,8 +23,8 @@ const PROXYS: [&str; 5] = [
 /// The character set and the type at the end of what is compared of a column.
 const TYPE_LEN: usize = 3;
 
-/// What stands before the number of a session in the text of an error.
-const THREAD: &[u8] = b"owner of thread ";
+/// What stands before the number of a session in texts of errors.
+const THREADS: [&[u8]; 2] = [b"owner of thread ", b"Unknown thread id: "];
 
 /// What of two answers is compared, as text; `None` when they are the same.
 pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(String, String)> {
@@ -121,11 +123,13 @@ fn leave_null_types(act: &Act, rows: &mut Rows) {
 
 /// Leaves out the number of a session in the text of an error, which is the proxy's there.
 fn hide_thread(row: &mut Vec<u8>) {
-    if let Some(at) = row.windows(THREAD.len()).position(|part| part == THREAD) {
+    let place = |row: &[u8]| {
+        THREADS.iter().find_map(|thread| row.windows(thread.len()).position(|it| it == *thread))
+    };
+    if place(row).is_some() {
         row.retain(|byte| !byte.is_ascii_digit());
         // The lengths before the texts count the digits.
-        let from = row.windows(THREAD.len()).position(|part| part == THREAD).unwrap_or(at);
-        row.drain(..from);
+        row.drain(..place(row).unwrap_or_default());
     }
 }
 
