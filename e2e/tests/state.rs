@@ -234,7 +234,7 @@ fn a_prepared_transaction_outlives_its_session() -> Result<()> {
         for end in ["XA COMMIT 'x'", "XA ROLLBACK 'x'"] {
             one.sql("XA START 'x'")?;
             one.sql("INSERT INTO t VALUES (1)")?;
-            wait_pins(&proxy, &["transaction"])?;
+            wait_pins(&proxy, &["transaction", "xa"])?;
             one.sql("XA END 'x'")?;
             one.sql("XA PREPARE 'x'")?;
             match flavour {

@@ -231,7 +231,7 @@ pub const TIES: [Tie; 29] = [
         ..NOTHING
     },
     Tie {
-        reasons: &["transaction"],
+        reasons: &["transaction", "xa"],
         begin: &["XA START 'e2e'", "INSERT INTO u VALUES (1)", "XA END 'e2e'"],
         shown: ("SELECT 1", "1"),
         end: "XA ROLLBACK 'e2e'",

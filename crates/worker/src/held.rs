@@ -14,7 +14,7 @@ use trunkline_session::tracker::{
     reports_change, sets_trackers,
 };
 use trunkline_sql::{
-    analysis::{Access, Analysis, Effect, TransactionEffect},
+    analysis::{Access, Analysis, Effect, TransactionEffect, XaStep},
     set::{Assignment, Scope, TransactionScope, Value},
 };
 
@@ -39,9 +39,8 @@ pub(crate) fn follow_status(
     match flags & status::IN_TRANS != 0 {
         // It has taken over what was set for the next transaction.
         true => pins.unpin(PinReason::NextTransaction),
-        // MySQL lets go of an XA transaction once it is prepared. A reset says the same of one
-        // that MariaDB has left in the connection.
-        false if analysis.is_some() => pins.unpin(PinReason::Xa),
+        // MySQL lets go of an XA transaction once it is prepared.
+        false if analysis.is_some_and(prepares_xa) => pins.unpin(PinReason::Xa),
         false => {}
     }
     // What certainly only reads changes the session by a function that a view hides.
@@ -53,6 +52,10 @@ pub(crate) fn follow_status(
     if is_unsaid && analysis.is_some_and(is_unsaid_by) {
         pins.pin(PinReason::ServerState);
     }
+}
+
+fn prepares_xa(analysis: &Analysis) -> bool {
+    analysis.effects.contains(&Effect::Xa(XaStep::Prepare))
 }
 
 /// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked

@@ -9,3 +9,8 @@ use super::stand::ONE;
 fn without_autocommit_the_first_statement_begins_a_transaction() -> Result<()> {
     holds(ONE, include_str!("cases/autocommit.txt"))
 }
+
+#[test]
+fn issue_16_an_xa_transaction_is_its_sessions_own_until_it_is_over() -> Result<()> {
+    holds(ONE, include_str!("cases/xa.txt"))
+}

@@ -339,13 +339,14 @@ impl Step<'_> {
                 pins.unpin_name(PinReason::BackupLock, lock.name().as_bytes());
             }
             Effect::SetUnparsable => pins.pin(PinReason::UnknownVariable),
-            // MySQL lets go of a prepared transaction; then the status says that none is open.
-            Effect::Xa(XaStep::Prepare) => pins.pin(PinReason::Xa),
+            // One that a deadlock has rolled back is there still, though the status says that none
+            // is open. MySQL lets go of one that is prepared: then the status says so.
+            Effect::Xa(XaStep::Start | XaStep::Prepare) => pins.pin(PinReason::Xa),
             Effect::Xa(XaStep::Commit | XaStep::Rollback) => pins.unpin(PinReason::Xa),
             Effect::Xa(XaStep::Other) => pins.pin(PinReason::Other),
             Effect::OtherSession(_) => pins.pin(PinReason::Other),
             Effect::Transaction(effect) => self.transaction(*effect),
-            Effect::Xa(XaStep::Start | XaStep::End | XaStep::Recover)
+            Effect::Xa(XaStep::End | XaStep::Recover)
             | Effect::DropTable { .. }
             | Effect::ExecuteStatement(_)
             | Effect::SchemaDefined
