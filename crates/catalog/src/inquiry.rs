@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 use query::Topic;
-pub use query::{Query, SESSION};
+pub use query::{GRANTS, Query, SESSION};
 pub(crate) use schema::known as known_anyway;
 use trunkline_sql::analysis::TableAccess;
 

@@ -232,6 +232,15 @@ async fn a_connection_that_is_lost_is_made_anew(flavour: Flavour) {
     assert!(matches!(stage.catalog.look_up(&name("a.log"), 0), Found::Object { .. }));
 }
 
+/// Servers show what an account might see when it logged in, and tell what it may do now.
+async fn who_sees_more_by_now_is_asked_by_a_new_connection(flavour: Flavour) {
+    let stage = start(flavour);
+    assert!(stage.object("reader", "a.log", 0).await.is_some());
+    stage.server.sql("GRANT TRIGGER ON *.* TO reader").expect("a right");
+    let counted = stage.object("reader", "a.counted", 1_000).await.expect("an object");
+    assert!(is_as_expected(counted.writing, UNKNOWN), "its trigger is not seen: {counted:?}");
+}
+
 fn run(flavour: Flavour, test: &str, body: impl AsyncFnOnce(Flavour)) {
     let found = match flavour {
         Flavour::MariaDb => mariadb_available(),
@@ -274,4 +283,16 @@ fn a_connection_that_is_lost_is_made_anew_on_mariadb() {
 fn a_connection_that_is_lost_is_made_anew_on_mysql() {
     let test = "a_connection_that_is_lost_is_made_anew";
     run(Flavour::MySql, test, a_connection_that_is_lost_is_made_anew);
+}
+
+#[test]
+fn issue_16_who_sees_more_by_now_is_asked_by_a_new_connection_on_mariadb() {
+    let test = "who_sees_more_by_now_is_asked_by_a_new_connection";
+    run(Flavour::MariaDb, test, who_sees_more_by_now_is_asked_by_a_new_connection);
+}
+
+#[test]
+fn issue_16_who_sees_more_by_now_is_asked_by_a_new_connection_on_mysql() {
+    let test = "who_sees_more_by_now_is_asked_by_a_new_connection";
+    run(Flavour::MySql, test, who_sees_more_by_now_is_asked_by_a_new_connection);
 }

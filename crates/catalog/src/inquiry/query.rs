@@ -9,6 +9,9 @@ use crate::Name;
 pub const SESSION: &str = "SET autocommit = 1, sql_mode = '', sql_quote_show_create = 1, \
      lock_wait_timeout = 1";
 
+/// What the account that asks may do.
+pub const GRANTS: &str = "SHOW GRANTS";
+
 /// Bytes of one definition; a longer one is not understood.
 pub(super) const TEXT_MAX: usize = 65_536;
 
@@ -36,7 +39,13 @@ pub struct Query {
 
 impl Query {
     pub(super) fn grants() -> Self {
-        Self { topic: Topic::Grants, sql: "SHOW GRANTS".to_owned() }
+        Self { topic: Topic::Grants, sql: GRANTS.to_owned() }
+    }
+
+    /// Whether it asks what its account may do. Servers tell of now, and show what it might see
+    /// when it logged in.
+    pub fn is_about_grants(&self) -> bool {
+        self.topic == Topic::Grants
     }
 
     /// About these names; `None` without names.

@@ -6,7 +6,7 @@ use tokio::{
     sync::{mpsc, watch::Receiver},
     time::{Instant, timeout, timeout_at},
 };
-use trunkline_catalog::{ASK_TIME_MAX_MS, Catalog, Inquiry, Name, SESSION, Told};
+use trunkline_catalog::{ASK_TIME_MAX_MS, Catalog, GRANTS, Inquiry, Name, Row, SESSION, Told};
 use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Flavor;
@@ -49,6 +49,8 @@ struct Line {
     is_mariadb: bool,
     epoch: u32,
     account: Account,
+    /// What the account might do when it logged in: what it sees goes by that.
+    grants: Vec<Row>,
 }
 
 impl Desk {
@@ -218,6 +220,10 @@ impl Desk {
         while let Some(query) = inquiry.next_query() {
             self.queries += 1;
             let rows = line.conversation.query(query.sql(), ANSWER_LEN_MAX).await?;
+            if query.is_about_grants() && rows != line.grants {
+                let text = format!("what user {} may do has changed", line.account.user);
+                return Err(LearnError::new(text));
+            }
             inquiry.answer(&query, &rows);
         }
         let is_of_reader = line.is_to_reader(self.group);
@@ -244,8 +250,9 @@ impl Line {
         let is_mariadb = greeting.flavor() == Flavor::MariaDb;
         conversation.log_in(account, &Way::to(server, tls), header, payload).await?;
         conversation.execute(SESSION).await?;
+        let grants = conversation.query(GRANTS, ANSWER_LEN_MAX).await?;
         let (server, account) = (Arc::clone(server), account.clone());
-        Ok(Self { conversation, server, is_mariadb, epoch, account })
+        Ok(Self { conversation, server, is_mariadb, epoch, account, grants })
     }
 }
 
