@@ -489,7 +489,7 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
             put_payload(&mut ahead, 0, &[&[code::QUERY], text.as_bytes()].concat());
         }
         wire.send_bytes(&ahead)?;
-        let asks = "SELECT id FROM information_schema.processlist WHERE info LIKE '%SLEEP(300)%'
+        let asks = "SELECT MAX(id) FROM information_schema.processlist WHERE info LIKE '%SLEEP(300)%'
                     AND info NOT LIKE '%processlist%'";
         let number = wait_until("it sleeps", SOON, || server.value(asks))?;
         server.sql(&format!("KILL {number}"))?;
