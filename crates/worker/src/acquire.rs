@@ -307,6 +307,7 @@ impl Worker {
             conn: conn_id,
             pins: Default::default(),
             is_in_trans: false,
+            only_reads: false,
             pinned_by: None,
         });
         self.dispatch(id, conn_id);

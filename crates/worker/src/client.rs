@@ -204,6 +204,8 @@ pub(crate) struct Lease {
     pub pins: Pins,
     /// Whether the last reply that could say so told of an open transaction.
     pub is_in_trans: bool,
+    /// The last reply on it said that the transaction there only reads.
+    pub only_reads: bool,
     /// The statement that pinned it, and when, µs; `None` while nothing does.
     pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
 }

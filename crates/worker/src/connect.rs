@@ -389,7 +389,7 @@ impl Worker {
         }
         while let Some(waiter) = self.pool.waiters(hostgroup).take(|w| w.account == account) {
             self.stats.refused(RefusalCause::AuthenticationFailed);
-            self.fail_statement(waiter.client, failure.code, &failure.sqlstate, &text);
+            self.fail_unsent(waiter.client, failure.code, &failure.sqlstate, &text);
         }
         self.pump(hostgroup);
     }

@@ -23,7 +23,7 @@ use crate::{
     client::{Lease, Phase, Purpose, Session, Stage},
     conn::{Conn, InFlight, Owner},
     dirt::{RESET_PROOF, may_last},
-    held::sets_next_transaction,
+    held::{PLAIN_VARIABLES, sets_next_transaction},
     hidden::may_read_past,
     prepared::{self, put_statement},
 };
@@ -31,23 +31,39 @@ use crate::{
 /// Remembered `SET` texts; with more of them all are proven again.
 const ACCEPTED_SETS_MAX: usize = 16_384;
 
-/// Whether a `SET` may name a variable that not every account may set. Parts of names.
+/// Whether a `SET` of the proxy's own may name a variable that not every account may set: one that
+/// is not known to take no rights.
 fn needs_rights(text: &[u8]) -> bool {
-    const PARTS: [&str; 10] = [
-        "log",
-        "gtid",
-        "pseudo",
-        "engine",
-        "primary_key",
-        "encryption",
-        "replication",
-        "slave",
-        "debug",
-        "bulk_insert",
-    ];
-    let text = String::from_utf8_lossy(text);
-    PARTS.iter().any(|part| text.contains(part))
+    const BEGIN: &[u8] = b"@@SESSION.";
+    let places = text.windows(BEGIN.len()).enumerate().filter(|(_, part)| *part == BEGIN);
+    let mut names = places.map(|(at, _)| {
+        let rest = text.get(at + BEGIN.len()..).unwrap_or_default();
+        let is_name = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+        rest.get(..rest.iter().take_while(|byte| is_name(byte)).count()).unwrap_or_default()
+    });
+    names.any(|name| !PLAIN_VARIABLES.contains(&name) && !WITHOUT_RIGHTS.contains(&name))
 }
+
+/// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, on MariaDB
+/// 10.11 and MySQL 9.7.
+const WITHOUT_RIGHTS: [&[u8]; 16] = [
+    b"character_set_client",
+    b"character_set_connection",
+    b"character_set_results",
+    b"collation_connection",
+    b"completion_type",
+    b"default_week_format",
+    b"last_insert_id",
+    b"max_join_size",
+    b"optimizer_switch",
+    b"sql_auto_is_null",
+    b"sql_big_selects",
+    b"transaction_isolation",
+    b"transaction_read_only",
+    b"tx_isolation",
+    b"tx_read_only",
+    b"updatable_views_with_limit",
+];
 
 /// Appends a `COM_INIT_DB` packet.
 pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
@@ -97,7 +113,7 @@ impl Worker {
             return;
         };
         let Some(conn) = self.conns.get(conn_id) else {
-            return self.fail_statement(id, 2013, b"HY000", LOST);
+            return self.fail_unsent(id, 2013, b"HY000", LOST);
         };
         let slot = self.pool.slot(conn.slot);
         let is_out = |slot: &Slot| slot.removed || slot.server.health.is_offline_hard();
@@ -599,4 +615,20 @@ fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clear
 
 pub(crate) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_take_no_rights_may_take_some() {
+        for text in ["SET @@SESSION.time_zone='+02:00',@@SESSION.sql_mode=''", "SET NAMES latin1"] {
+            assert!(!needs_rights(text.as_bytes()), "{text}");
+        }
+        for name in ["sql_log_bin", "server_id", "innodb_strict_mode", "gtid_next", "of_tomorrow"] {
+            let text = format!("SET @@SESSION.time_zone='+02:00',@@SESSION.{name}=1");
+            assert!(needs_rights(text.as_bytes()), "{text}");
+        }
+    }
 }

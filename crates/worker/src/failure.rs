@@ -2,11 +2,12 @@
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::StatementKind;
+use trunkline_sql::analysis::{StatementKind, TransactionEffect};
 
 use crate::{
     Action, ClientId, Worker,
-    client::{Ending, Phase, Purpose, Stage, Statement},
+    analysis::Known,
+    client::{Ending, Phase, Purpose, Session, Stage, Statement},
     conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
     traces::Trace,
@@ -192,11 +193,11 @@ impl Worker {
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
-        let makes_state = !statement.is_read;
+        let makes_state = makes_state(statement, session) || !statement.is_read && has_sent_ahead;
         match loss.break_off_seq {
-            // What the client has sent ahead was meant for the session that is gone, or for one in
-            // which the statement has run: behind a `BEGIN`, a `USE`.
-            Some(seq) if had_state || is_partly_done || makes_state && has_sent_ahead => {
+            // What the client sends behind it, before it has read the error, is meant for the session
+            // that is gone, or for one in which the statement has run: behind a `BEGIN`, a `USE`.
+            Some(seq) if had_state || is_partly_done || makes_state => {
                 self.tell_failure(client_id, seq, 2013, b"HY000", &text);
                 self.close_client(client_id);
             }
@@ -255,7 +256,7 @@ impl Worker {
             // What was to end the statement has hit the state before it.
             return self.fail_timed_out(client);
         }
-        self.fail_statement(client, code, sqlstate, text);
+        self.fail_unsent(client, code, sqlstate, text);
     }
 
     /// Closes a connection and forgets it; nobody owns it.
@@ -372,6 +373,23 @@ fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
         _ => None,
     });
     traces.collect()
+}
+
+/// Whether a statement was to change what its session's next ones find: it begins a transaction,
+/// sets something, chooses a schema.
+fn makes_state(statement: &Statement, session: &Session) -> bool {
+    let is_state = |known: &Known| {
+        let analysis = &known.analysis;
+        !analysis.effects.is_empty() || analysis.transaction != TransactionEffect::None
+    };
+    match statement.purpose {
+        Purpose::Query | Purpose::Execute => {
+            !statement.is_read && session.state.is_autocommit_off()
+                || statement.known.as_deref().is_some_and(is_state)
+        }
+        Purpose::InitDb(_) | Purpose::Reset => true,
+        _ => false,
+    }
 }
 
 /// A `COM_QUIT` packet.

@@ -167,7 +167,7 @@ pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
 /// Session variables that change no other one and that no statement changes unless it names them.
 /// A `SET` of any other is carried out each time: what it sets may be otherwise by now, or what it
 /// changes beside (`max_join_size` switches `sql_big_selects`).
-const PLAIN_VARIABLES: [&[u8]; 28] = [
+pub(crate) const PLAIN_VARIABLES: [&[u8]; 28] = [
     b"autocommit",
     b"div_precision_increment",
     b"foreign_key_checks",

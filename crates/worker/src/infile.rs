@@ -34,6 +34,9 @@ pub(crate) enum Upload {
     Done,
 }
 
+/// Why those are lost whose statements are behind one that a server asks a file for.
+const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
+
 /// Whether a text may have the server ask for a file.
 pub(crate) fn loads_local_file(analysis: &Analysis) -> bool {
     analysis.effects.iter().any(|effect| matches!(effect, Effect::LoadData { local: true }))
@@ -70,10 +73,10 @@ impl Worker {
         let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
             // Nobody is there to send it, and without it the connection is of no use. To say that
             // the file is empty would have the server take what it never got for complete.
-            return self.drop_conn(conn_id);
+            return self.lose_conn(conn_id, NOBODYS_FILE);
         };
         let Some(client) = self.clients.get_mut(id) else {
-            return self.drop_conn(conn_id);
+            return self.lose_conn(conn_id, NOBODYS_FILE);
         };
         let is_offered = client
             .session

@@ -230,6 +230,8 @@ impl Worker {
         self.numbers.insert(number, id);
         self.away.remove(&number);
         self.stats.counters.sessions_arrived += 1;
+        // A new configuration may have come here while it was on its way.
+        self.follow_user(id);
         id
     }
 

@@ -32,51 +32,63 @@ impl Worker {
     /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
     /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
     /// `decided` is the hostgroup that rules and hints name: what they send to the readers stays.
+    /// Where the session holds more there than the transaction, what ends it is refused with the
+    /// text that is returned: it would write there.
     pub(crate) fn leave_reader(
         &mut self,
         id: ClientId,
         (known, asking): (&Known, Asking<'_>),
         proof: Proof,
         decided: Option<HostgroupId>,
-    ) {
+    ) -> Option<String> {
         let analysis = &known.analysis;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let only_reads = |status: u16| status & status::IN_TRANS_READONLY != 0;
-        let Some(session) = session else { return };
+        let session = session?;
         session.begins_read_only = false;
-        if !only_reads(session.status) {
-            return;
+        if !session.leases.iter().any(|lease| lease.only_reads) {
+            return None;
         }
-        let ends = ends_for_writer(analysis, session.flavor());
-        if !ends && !may_act(analysis, proof) && !may_write_behind(analysis) {
-            return;
+        let may_end = ends_for_writer(analysis, session.flavor());
+        if !may_end && !may_act(analysis, proof) && !may_write_behind(analysis) {
+            return None;
         }
         // Of several statements one that comes before the end may fail: then it goes on. What is
         // only prepared ends nothing yet.
-        let ends = ends && analysis.statements == 1;
-        if ends && asking == Asking::Prepare {
-            return;
+        let ends = may_end && analysis.statements == 1;
+        if may_end && asking == Asking::Prepare {
+            return None;
         }
-        let group = self.snapshot.writer_group(session.user.default_hostgroup);
-        let readers = group.map(|group| group.reader_hostgroup);
-        let is_left = |lease: &Lease| {
-            Some(lease.hostgroup) == readers
-                && lease.pins.has(PinReason::Transaction)
-                && lease.pins.reasons().all(|it| it == PinReason::Transaction || is_of_reads(it))
+        let home = session.user.default_hostgroup;
+        let is_there = |lease: &Lease| {
+            lease.hostgroup != home && lease.only_reads && lease.pins.has(PinReason::Transaction)
         };
-        let Some(place) = session.leases.iter().position(is_left) else { return };
-        if decided.is_some() && decided == readers {
-            return;
+        let place = session.leases.iter().position(is_there)?;
+        let lease = session.leases.get(place)?;
+        if decided == Some(lease.hostgroup) {
+            return None;
+        }
+        let is_own = |reason| reason == PinReason::Transaction || is_of_reads(reason);
+        let is_given_back = |reason: PinReason| is_own(reason) || ends && reason == PinReason::Rule;
+        let other = lease.pins.reasons().find(|reason| !is_given_back(*reason));
+        if let Some(held) = other.filter(|_| may_end) {
+            return Some(format!(
+                "this statement ends a transaction on a reader, where the session holds a {}: give \
+                 that back first",
+                held.name()
+            ));
         }
         if !ends {
             // It goes on where it is until the writer has a connection. Where rules take statements
-            // out of transactions, the transaction stays where it is.
-            session.begins_read_only = decided.is_none() || session.user.transaction_persistent;
-            return;
+            // out of transactions, the transaction stays where it is; and so does one beside which
+            // the session holds more.
+            session.begins_read_only =
+                other.is_none() && (decided.is_none() || session.user.transaction_persistent);
+            return None;
         }
         let lease = session.leases.remove(place);
         session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
         self.free_lease(&lease);
+        None
     }
 
     /// Begins the session's transaction anew before its statement on `conn_id`, which is the

@@ -195,6 +195,7 @@ impl Worker {
         lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
         if let Some(flags) = outcome.status {
             lease.is_in_trans = flags & status::IN_TRANS != 0;
+            lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
         }
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         if !keeps_conditions {

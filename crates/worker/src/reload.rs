@@ -7,7 +7,7 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_session::tracker::PinReason;
 use trunkline_topology::Server;
 
-use crate::{Worker, client::Lease, dispatch::LOST, kept::has_state};
+use crate::{ClientId, Worker, client::Lease, dispatch::LOST, kept::has_state};
 
 /// Why what a session holds is lost where its user has another default hostgroup.
 const MOVED: &str = "its user's default hostgroup is another one now";
@@ -46,8 +46,15 @@ impl Worker {
     /// changed keeps what it logged in with.
     fn apply_users(&mut self) {
         for id in self.clients.keys_where(|client| client.session.is_some()) {
-            let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-            let Some(session) = session else { continue };
+            self.follow_user(id);
+        }
+    }
+
+    /// A session, and the one that it goes back to if its change of user fails, go where their
+    /// users go now.
+    pub(crate) fn follow_user(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        for session in [&mut client.session, &mut client.former].into_iter().flatten() {
             let Some(today) = self.snapshot.today(&session.user) else { continue };
             if Arc::ptr_eq(today, &session.user) || today.backend != session.user.backend {
                 continue;

@@ -129,7 +129,10 @@ impl Worker {
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
             if asking != Asking::Prepare || may_compute(&known, own.proof, self.greeting.flavor()) {
-                self.leave_reader(id, (&known, asking), own.proof, hostgroup);
+                let refusal = self.leave_reader(id, (&known, asking), own.proof, hostgroup);
+                if let Some(text) = refusal {
+                    return Route::Error(text.into());
+                }
             }
             let route = self.route_decided(id, hostgroup, Some(&known), own.proof);
             match asking == Asking::Prepare {

@@ -319,7 +319,7 @@ impl Worker {
     /// Ends a statement that has run out of its time and gets no answer of a server's.
     pub(crate) fn fail_timed_out(&mut self, id: ClientId) {
         let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
-        self.fail_statement(id, code, &sqlstate, message);
+        self.fail_unsent(id, code, &sqlstate, message);
     }
 }
 
