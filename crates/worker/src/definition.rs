@@ -98,7 +98,10 @@ fn may_define(literal: &[u8]) -> bool {
 
 /// Which variables' values are known: what ran unseen may have set any.
 fn known_variables(session: &Session) -> Option<&SessionState> {
-    let has_run_unseen = session.leases.iter().any(|lease| lease.pins.has(PinReason::Routine));
+    let has_run_unseen = session
+        .leases
+        .iter()
+        .any(|lease| lease.pins.has(PinReason::Routine) || lease.pins.has(PinReason::Other));
     (!has_run_unseen).then_some(&*session.state)
 }
 

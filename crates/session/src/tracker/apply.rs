@@ -366,14 +366,19 @@ impl Step<'_> {
         }
     }
 
-    /// A user variable has a value that the text does not tell.
+    /// A user variable has a value that the text does not tell: where it has no name, any may.
     fn user_variable_unknown(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) => {
                 self.state.forget_user_variable(name);
                 self.pins.pin_name_once(PinReason::UserVariable, name);
             }
-            None => self.pins.pin(PinReason::UserVariable),
+            None => {
+                for name in self.state.take_user_variables() {
+                    self.pins.pin_name_once(PinReason::UserVariable, &name);
+                }
+                self.pins.pin(PinReason::UserVariable);
+            }
         }
     }
 

@@ -197,6 +197,11 @@ impl SessionState {
         }
     }
 
+    /// Takes out all user variables, whose values are not known any more. Their names.
+    pub fn take_user_variables(&mut self) -> impl Iterator<Item = Box<[u8]>> + use<> {
+        std::mem::take(&mut self.user_variables).into_iter().map(|(name, _)| name)
+    }
+
     /// Takes out the user variables whose texts mean something else under other character sets or
     /// SQL modes: the strings. Their names.
     pub fn take_user_strings(&mut self) -> Vec<Box<[u8]>> {
