@@ -127,6 +127,30 @@ fn a_variable_that_is_assigned_without_a_name_may_be_any() {
 }
 
 #[test]
+fn a_locks_name_comes_into_the_character_set_of_the_connection() {
+    let collation = ("collation_connection", "swe7_bin");
+    for (text, set, ends) in [
+        ("SELECT RELEASE_LOCK('[')", None, true),
+        ("SELECT RELEASE_LOCK('[')", Some(collation), false),
+        ("SELECT RELEASE_LOCK('a')", Some(collation), true),
+    ] {
+        let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let mut run = |text: &str, state: &SessionState| {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            let outcome = Outcome { rows: 1, ..Outcome::default() };
+            apply_outcome(state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        };
+        run(&text.replace("RELEASE_LOCK(", "GET_LOCK(").replace("')", "', 0)"), &state);
+        if let Some((name, value)) = set {
+            state.set_variable(name, value.as_bytes());
+        }
+        run(text, &state);
+        assert_eq!(!pins.has(PinReason::NamedLock), ends, "{text} {set:?}");
+    }
+}
+
+#[test]
 fn a_session_that_sets_its_trackers_is_held_only_until_the_rest_is_known() {
     let apply = |statement: &str, changes: &[(&str, &str)], error: bool| {
         let before = SessionState::new(Schema::None, Charset::Collation(45));
