@@ -96,7 +96,8 @@ pub(crate) fn judge_trigger(
         sql_mode.split(|byte| *byte == b',').any(|it| it.eq_ignore_ascii_case(mode.as_bytes()))
     };
     let is_utf8 = charset.get(..4).is_some_and(|it| it.eq_ignore_ascii_case(b"utf8"));
-    if has_mode("ORACLE") || (!is_utf8 && !body.is_ascii()) {
+    let is_swedish = charset.eq_ignore_ascii_case(b"swe7");
+    if has_mode("ORACLE") || is_swedish || (!is_utf8 && !body.is_ascii()) {
         return Verdict::unknown();
     }
     let modes = Modes {

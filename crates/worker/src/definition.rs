@@ -8,7 +8,7 @@ use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
     set::user_variable_name,
-    token::{Modes, Token, TokenKind, Tokens},
+    token::{Encoding, Modes, Token, TokenKind, Tokens},
 };
 
 use crate::{
@@ -98,7 +98,10 @@ fn may_define(literal: &[u8]) -> bool {
 
 /// Which variables' values are known: what ran unseen may have set any.
 fn known_variables(session: &Session) -> Option<&SessionState> {
-    let has_run_unseen = session.leases.iter().any(|lease| lease.pins.has(PinReason::Routine));
+    let has_run_unseen = session
+        .leases
+        .iter()
+        .any(|lease| lease.pins.has(PinReason::Routine) || lease.pins.has(PinReason::Other));
     (!has_run_unseen).then_some(&*session.state)
 }
 
@@ -115,6 +118,20 @@ fn has_prepared(session: &Session, name: &[u8]) -> bool {
 fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Vec<Cow<'a, [u8]>> {
     let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
     Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted()).collect()
+}
+
+/// Whether the ASCII bytes of a text's names are those that other sessions write: in some sets they
+/// are letters, or halves of characters.
+fn names_alike(text: &[u8], modes: &Modes) -> bool {
+    match modes.encoding {
+        Encoding::Utf8 | Encoding::Latin | Encoding::Dos => true,
+        Encoding::SingleByte | Encoding::ShiftJis | Encoding::Big5 | Encoding::Gbk => {
+            text.is_ascii()
+        }
+        Encoding::Swedish | Encoding::Unknown => {
+            !words(text, modes).iter().any(|word| modes.encoding.may_rename(word))
+        }
+    }
 }
 
 impl Worker {
@@ -170,6 +187,7 @@ impl Worker {
             Defines::Nothing if self.runs_definition(id, analysis, text, modes) => {
                 Defines::Anything
             }
+            Defines::Words if !names_alike(text, modes) => Defines::Anything,
             defines => defines,
         };
         let catalog = self.catalog();
@@ -265,6 +283,22 @@ mod tests {
         ] {
             let analysis = analyse(text.as_bytes(), &Modes::default());
             assert_eq!(defines(&analysis, text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_where_their_ascii_bytes_are_what_others_write() {
+        use Encoding as E;
+        for (text, alike, other) in [
+            ("DROP TABLE t", &[E::Utf8, E::Latin, E::Gbk, E::Swedish, E::Unknown][..], &[][..]),
+            ("DROP TABLE `t{`", &[E::Utf8, E::Latin, E::Gbk], &[E::Swedish, E::Unknown]),
+            ("DROP TABLE té", &[E::Utf8, E::Latin, E::Dos], &[E::SingleByte, E::Gbk, E::Unknown]),
+        ] {
+            for encoding in alike.iter().chain(other) {
+                let modes = Modes { encoding: *encoding, ..Modes::default() };
+                let is_alike = names_alike(text.as_bytes(), &modes);
+                assert_eq!(is_alike, alike.contains(encoding), "{text} {encoding:?}");
+            }
         }
     }
 

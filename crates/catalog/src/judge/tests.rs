@@ -243,5 +243,9 @@ fn bodies_are_read_in_the_mode_that_they_were_made_in() {
     let body = "SET NEW.a = 'é'";
     assert_eq!(hidden("", "utf8mb4", body), Hidden::empty());
     assert_eq!(hidden("", "sjis", body), Hidden::OPAQUE);
+    // Letters are others there.
+    let body = "SET NEW.a = 'a'";
+    assert_eq!(hidden("", "latin1", body), Hidden::empty());
+    assert_eq!(hidden("", "swe7", body), Hidden::OPAQUE);
     assert_eq!(hidden("PIPES_AS_CONCAT,ORACLE", "utf8mb4", "SET NEW.a = 1"), Hidden::OPAQUE);
 }

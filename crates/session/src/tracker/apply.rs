@@ -15,6 +15,7 @@ use trunkline_protocol::{
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, StatementKind, TransactionEffect, XaStep},
     set::{Assignment, Scope, TransactionScope, Value},
+    token::Encoding,
 };
 
 use super::{
@@ -201,6 +202,15 @@ fn has_computed(state: &SessionState, analysis: &Analysis, outcome: &Outcome) ->
     analysis.statements == 1 && has_run
 }
 
+/// Whether a lock has this name, as it is written: a literal comes into the character set of the
+/// connection, which may not be the text's, and not have all that ASCII has.
+fn is_as_written(state: &SessionState, name: &[u8]) -> bool {
+    let is_set = |name: &&str| state.variable(name).is_some();
+    let is_converted = matches!(state.charset, Charset::CharacterSet(_))
+        || ["character_set_connection", "collation_connection"].iter().any(is_set);
+    !(is_converted && Encoding::Unknown.may_rename(name))
+}
+
 /// One statement's effects, taken over one by one.
 struct Step<'a> {
     state: SessionState,
@@ -301,9 +311,13 @@ impl Step<'_> {
             Effect::FlushWithReadLock => pins.pin(PinReason::TableLock),
             Effect::UnlockTables => pins.unpin(PinReason::TableLock),
             // Locks are counted: one that was taken twice is held until it is released twice.
-            Effect::GetLock(Some(name)) => pins.pin_name(PinReason::NamedLock, name),
-            Effect::GetLock(None) => pins.pin(PinReason::NamedLock),
-            Effect::ReleaseLock(Some(name)) if self.has_computed => {
+            Effect::GetLock(Some(name)) if is_as_written(&self.state, name) => {
+                pins.pin_name(PinReason::NamedLock, name);
+            }
+            Effect::GetLock(_) => pins.pin(PinReason::NamedLock),
+            Effect::ReleaseLock(Some(name))
+                if self.has_computed && is_as_written(&self.state, name) =>
+            {
                 pins.unpin_name(PinReason::NamedLock, name);
             }
             Effect::ReleaseAllLocks if self.has_computed => pins.unpin(PinReason::NamedLock),
@@ -367,14 +381,19 @@ impl Step<'_> {
         }
     }
 
-    /// A user variable has a value that the text does not tell.
+    /// A user variable has a value that the text does not tell: where it has no name, any may.
     fn user_variable_unknown(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) => {
                 self.state.forget_user_variable(name);
                 self.pins.pin_name_once(PinReason::UserVariable, name);
             }
-            None => self.pins.pin(PinReason::UserVariable),
+            None => {
+                for name in self.state.take_user_variables() {
+                    self.pins.pin_name_once(PinReason::UserVariable, &name);
+                }
+                self.pins.pin(PinReason::UserVariable);
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use trunkline_sql::token::Encoding;
+
 /// The default schema of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Schema {
@@ -164,11 +166,11 @@ impl SessionState {
     }
 
     /// Gives a user variable a literal value; `name` is lower case. False when it can't be
-    /// carried: a name that is not ASCII (names have no character set of their own) or ends with a
-    /// space, or too many or too long values. It is then forgotten.
+    /// carried: a name that is another one in other character sets (names have none of their own)
+    /// or ends with a space, or too many or too long values. It is then forgotten.
     pub fn set_user_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
         // MySQL takes one with spaces behind it for the same.
-        let fits = name.is_ascii()
+        let fits = !Encoding::Unknown.may_rename(name)
             && !name.ends_with(b" ")
             && name.len() + value.len() <= USER_VARIABLE_LEN_MAX;
         match self.user_place(name) {
@@ -195,6 +197,11 @@ impl SessionState {
         if let Ok(place) = self.user_place(name) {
             self.user_variables.remove(place);
         }
+    }
+
+    /// Takes out all user variables, whose values are not known any more. Their names.
+    pub fn take_user_variables(&mut self) -> impl Iterator<Item = Box<[u8]>> + use<> {
+        std::mem::take(&mut self.user_variables).into_iter().map(|(name, _)| name)
     }
 
     /// Takes out the user variables whose texts mean something else under other character sets or
@@ -366,6 +373,8 @@ mod tests {
         assert!(!state.set_user_variable(b"v1", &[b'1'; USER_VARIABLE_LEN_MAX]));
         assert_eq!(state.user_variable(b"v1"), None);
         assert!(!state.set_user_variable("é".as_bytes(), b"1"));
+        // Letters of swe7.
+        assert!(!state.set_user_variable(b"v[1]", b"1"));
     }
 
     #[test]

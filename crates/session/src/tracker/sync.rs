@@ -320,9 +320,9 @@ mod tests {
         server.set_user_variable(b"same", b"2");
         let mut session = state("", &[]);
         session.set_user_variable(b"same", b"2");
-        session.set_user_variable(b"a`b", b"_latin1'c'");
+        session.set_user_variable(b"a b", b"_latin1'c'");
         let text = user_set_of(&server, &session);
-        assert_eq!(text.as_deref(), Some("SET @`theirs`=x'',@`theirs`=NULL,@`a``b`=_latin1'c'"));
+        assert_eq!(text.as_deref(), Some("SET @`theirs`=x'',@`theirs`=NULL,@`a b`=_latin1'c'"));
         assert_eq!(user_set_of(&server, &server.clone()), None);
         session.set_user_variable(b"theirs", b"null");
         let text = user_set_of(&server, &session).unwrap_or_default();

@@ -3,6 +3,7 @@
 
 use super::{Effect as E, StatementKind as Kind, *};
 use crate::set::Scope;
+use crate::token::Encoding;
 
 fn analysed(text: &str) -> Analysis {
     analyse(text.as_bytes(), &Modes::default())
@@ -292,6 +293,39 @@ fn locks_have_names_where_each_call_certainly_happens() {
         ("SELECT GET_LOCK('é', 1)", vec![E::GetLock(None)]),
         ("SELECT @a := GET_LOCK('a', 1)", vec![assigned("a"), E::GetLock(None)]),
     ]);
+}
+
+#[test]
+fn a_locks_name_is_known_where_its_bytes_are_the_servers_letters() {
+    for (text, encoding, is_named) in [
+        ("SELECT GET_LOCK('a|b@c[1]', 1)", Encoding::Utf8, true),
+        ("SELECT GET_LOCK('a|b@c[1]', 1)", Encoding::Gbk, true),
+        ("SELECT GET_LOCK('a', 1)", Encoding::Swedish, true),
+        ("SELECT GET_LOCK('a', 1)", Encoding::Unknown, true),
+        ("SELECT GET_LOCK('[', 1)", Encoding::Swedish, false),
+        ("SELECT RELEASE_LOCK('a@b')", Encoding::Swedish, false),
+        ("SELECT RELEASE_LOCK('a`b')", Encoding::Swedish, false),
+        ("DO RELEASE_LOCK('~')", Encoding::Unknown, false),
+    ] {
+        let modes = Modes { encoding, ..Modes::default() };
+        let effects = analyse(text.as_bytes(), &modes).effects;
+        let has_name = matches!(&effects[..], [E::GetLock(Some(_)) | E::ReleaseLock(Some(_))]);
+        assert_eq!(has_name, is_named, "{text} {encoding:?}");
+    }
+}
+
+#[test]
+fn a_name_of_other_letters_proves_nothing() {
+    for (text, encoding, is_whole) in [
+        ("SELECT 1 FROM `t{`", Encoding::Latin, true),
+        ("SELECT 1 FROM `t{`", Encoding::Swedish, false),
+        ("SELECT 1 FROM `t{`", Encoding::Unknown, false),
+        ("SELECT 1 FROM t", Encoding::Unknown, true),
+    ] {
+        let modes = Modes { encoding, ..Modes::default() };
+        let analysis = analyse(text.as_bytes(), &modes);
+        assert_eq!(analysis.references.is_whole, is_whole, "{text} {encoding:?}");
+    }
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub enum Encoding {
     Unknown,
 }
 
+/// The ASCII bytes that are letters in swe7.
+const SWEDISH_LETTERS: &[u8] = br"@[\]^`{|}~";
+
 impl Encoding {
     /// How texts in the character set of this name, in lower case, are read.
     pub fn of(charset: &str) -> Self {
@@ -76,6 +79,13 @@ impl Encoding {
     /// Whether text of ASCII bytes outside of literals is read as UTF-8 is, whatever is in them.
     pub fn is_plain(self) -> bool {
         matches!(self, Self::Utf8 | Self::SingleByte | Self::Latin | Self::Dos)
+    }
+
+    /// Whether a name of these bytes may be another one elsewhere, though it looks alike: bytes
+    /// beyond ASCII are other characters in other sets, and so are those that swe7 has letters for.
+    pub fn may_rename(self, name: &[u8]) -> bool {
+        let has_letters = || name.iter().any(|byte| SWEDISH_LETTERS.contains(byte));
+        !name.is_ascii() || matches!(self, Self::Swedish | Self::Unknown) && has_letters()
     }
 
     /// The byte from 0x80 up that is white space; 0 if there is none.

@@ -247,14 +247,14 @@ impl Worker {
     }
 
     /// The analysis of a prepared statement by the settings and servers of now, in the modes that
-    /// it was prepared in. MySQL may read it again in those of now.
+    /// it was prepared in. Servers may read it again in those of now.
     #[inline]
     fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
         let known = match entry.known.edition == self.analyses.edition() {
             true => Rc::clone(&entry.known),
             false => self.know_again(entry),
         };
-        match entry.modes.flavor_mariadb || self.reads_as_prepared(id, stmt_id, entry) {
+        match self.reads_as_prepared(id, stmt_id, entry) {
             true => known,
             false => self.known_otherwise(id, stmt_id, entry, &known),
         }
@@ -268,15 +268,14 @@ impl Worker {
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
     fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
-        if self.modes(id) != Some(entry.modes) {
+        if !self.modes(id).is_some_and(|modes| entry.is_read_in(&modes)) {
             return false;
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         session.is_some_and(|session| {
             let Session { reading, state, prepared, .. } = &mut **session;
-            let (has_literals, states) = (entry.has_literals, &mut self.states);
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
-                && reading.is(state, has_literals, states, &entry.reading)
+                && reading.is_that_of(entry, state, &mut self.states)
         })
     }
 
@@ -293,9 +292,8 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return Rc::clone(known) };
         let Session { reading, state, prepared, .. } = &mut **session;
-        let (has_literals, states) = (entry.has_literals, &mut self.states);
-        let is_same = reading.is(state, has_literals, states, &entry.reading);
-        let now = reading.of(state, has_literals, states);
+        let is_same = reading.is_that_of(entry, state, &mut self.states);
+        let now = reading.of(state, entry.has_literals, &mut self.states);
         if let Some(stmt) = prepared.get_mut(stmt_id) {
             stmt.read_as = (!is_same).then_some(now);
         }

@@ -53,6 +53,24 @@ struct Otherwise {
 }
 
 impl Entry {
+    /// Whether a server that reads it again for a session in `modes` does so in its own ones:
+    /// MariaDB keeps the `sql_mode` of the preparation, so that only the character set counts.
+    #[inline]
+    pub(crate) fn is_read_in(&self, modes: &Modes) -> bool {
+        match self.modes.flavor_mariadb {
+            true => modes.encoding == self.modes.encoding,
+            false => *modes == self.modes,
+        }
+    }
+
+    /// The modes in which a server reads it again for a session in `modes`.
+    fn modes_again(&self, modes: &Modes) -> Modes {
+        match self.modes.flavor_mariadb {
+            true => Modes { encoding: modes.encoding, ..self.modes },
+            false => *modes,
+        }
+    }
+
     /// What its executions are judged by that find their session in `modes`, where the server may
     /// read it again then: what is true of both readings, else nothing is proven. `known`: what is
     /// known of it, read in its own modes; `is_same`: the session's settings are those of its
@@ -64,6 +82,7 @@ impl Entry {
         is_same: bool,
         analyses: &mut Analyses,
     ) -> Rc<Known> {
+        let modes = &self.modes_again(modes);
         if *modes == self.modes {
             return Rc::clone(known);
         }
@@ -320,6 +339,31 @@ pub(super) mod tests {
                 assert!(!now.nameless.reads && !now.is_ordinary, "{text}");
                 assert!(now.analysis.effects.iter().any(is_unseen), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn mariadb_reads_again_in_the_character_set_of_now_and_the_modes_of_then() {
+        let plain = Modes { flavor_mariadb: true, ..Modes::default() };
+        let escapes = Modes { no_backslash_escapes: true, ansi_quotes: true, ..plain };
+        let sjis = Modes { encoding: Encoding::ShiftJis, ..plain };
+        let texts: [(&[u8], Modes, bool); 5] = [
+            (b"SELECT c FROM t WHERE id = ?", sjis, true),
+            (br"SELECT '\', GET_LOCK('l', 0) -- ' FROM t", escapes, true),
+            (b"SELECT '\xC2\x95\\', GET_LOCK(0x78, 0) -- '\n FROM t", sjis, false),
+            (b"SELECT '\xC2\x95\\', @v := 1 -- '\n FROM t", sjis, false),
+            // As strings do not end there by the modes of then, they do by neither.
+            (b"SELECT '\xC2\x95\\\\' FROM t", Modes { encoding: Encoding::Latin, ..escapes }, true),
+        ];
+        for (text, modes, is_proven) in texts {
+            let mut analyses = Analyses::new(&Settings::default());
+            let key = EntryKey { text: text.into(), ..key(0, "app", "") };
+            let known = analyses.know(text, &plain);
+            let entry = Entries::own(&key, (Rc::clone(&known), plain), prepared(0, "SELECT"));
+            let now = entry.known_in(&known, &modes, false, &mut analyses);
+            let text = text.escape_ascii();
+            assert_eq!(Rc::ptr_eq(&known, &now), is_proven, "{text}");
+            assert_eq!(entry.is_read_in(&modes), modes.encoding == plain.encoding, "{text}");
         }
     }
 

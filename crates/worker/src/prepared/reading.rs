@@ -5,6 +5,8 @@ use std::sync::Arc;
 use trunkline_session::tracker::{Schema, SessionState, StateTable};
 use trunkline_sql::token::{Modes, TokenKind, Tokens};
 
+use super::Entry;
+
 /// Variables that have no part in what a text means: they matter when it runs. Any other one may
 /// (`sql_mode`, `optimizer_switch`, `group_concat_max_len`, …), so that statements prepared under
 /// different values of it are different ones.
@@ -69,18 +71,19 @@ impl Reading {
         Arc::clone(self.place(state, has_literals, states))
     }
 
-    /// Whether `state`, the session's, has the same part in the meaning of a text as `reading`
-    /// has, whatever schema is chosen: a server keeps the one where it prepared.
+    /// Whether a text that was prepared under `entry`'s reading means the same when it is read
+    /// again under `state`, the session's: whatever schema is chosen, as a server keeps the one
+    /// where it prepared, and on MariaDB in whatever `sql_mode`.
     #[inline]
-    pub(crate) fn is(
+    pub(crate) fn is_that_of(
         &mut self,
+        entry: &Entry,
         state: &Arc<SessionState>,
-        has_literals: bool,
         states: &mut StateTable,
-        reading: &Arc<SessionState>,
     ) -> bool {
-        let now = self.place(state, has_literals, states);
-        Arc::ptr_eq(now, reading) || reads_alike(now, reading)
+        let now = self.place(state, entry.has_literals, states);
+        Arc::ptr_eq(now, &entry.reading)
+            || reads_alike(now, &entry.reading, entry.modes.flavor_mariadb)
     }
 
     fn place(
@@ -100,10 +103,13 @@ impl Reading {
     }
 }
 
-/// Whether two readings differ by their schema at most.
+/// Whether two readings differ by their schema at most, or by that and `sql_mode` where servers
+/// keep that too.
 #[cold]
-fn reads_alike(one: &SessionState, other: &SessionState) -> bool {
-    one.charset == other.charset && one.variables() == other.variables()
+fn reads_alike<'a>(one: &'a SessionState, other: &'a SessionState, keeps_modes: bool) -> bool {
+    let counts = |variable: &&(Box<str>, Box<[u8]>)| !(keeps_modes && *variable.0 == *"sql_mode");
+    let variables = |state: &'a SessionState| state.variables().iter().filter(counts);
+    one.charset == other.charset && variables(one).eq(variables(other))
 }
 
 /// The state that a connection in state `server` has to be brought to before it prepares, for a
@@ -184,9 +190,30 @@ mod tests {
         let moved = states.intern(state("shop", &[]));
         assert!(!Arc::ptr_eq(&one, &own.of(&moved, true, &mut states)));
         // A server that reads a text again looks for its names where it did.
-        assert!(own.is(&moved, true, &mut states, &one));
-        let quoting = states.intern(state("app", &[("sql_mode", "'ANSI'")]));
-        assert!(!own.is(&quoting, true, &mut states, &one));
+        assert!(reads_alike(&moved, &one, false));
+    }
+
+    #[test]
+    fn what_is_read_again_keeps_its_schema_and_on_mariadb_its_modes() {
+        let then = state("app", &[("sql_mode", "''"), ("div_precision_increment", "4")]);
+        let latin = {
+            let mut state = then.clone();
+            state.set_charset(Charset::Names("latin1".as_bytes().into()));
+            state
+        };
+        let variables = |mode, digits| {
+            state("shop", &[("sql_mode", mode), ("div_precision_increment", digits)])
+        };
+        for (now, on_mysql, on_mariadb) in [
+            (variables("''", "4"), true, true),
+            (variables("'ANSI'", "4"), false, true),
+            (state("app", &[("div_precision_increment", "4")]), false, true),
+            (variables("''", "5"), false, false),
+            (latin, false, false),
+        ] {
+            let alike = [false, true].map(|keeps_modes| reads_alike(&now, &then, keeps_modes));
+            assert_eq!(alike, [on_mysql, on_mariadb], "{now:?}");
+        }
     }
 
     #[test]

@@ -138,6 +138,10 @@ impl Worker {
             Last::Unknown => false,
             Last::Entry(last) => {
                 let Some(last) = last.upgrade() else { return false };
+                // Its server may read it again.
+                if !self.modes(id).is_some_and(|modes| last.is_read_in(&modes)) {
+                    return false;
+                }
                 let asking = Asking::Execute(&last.reading.schema);
                 let hostgroup = conn.hostgroup;
                 let proof = self.proof_at(id, &last.known, asking, hostgroup).proof;

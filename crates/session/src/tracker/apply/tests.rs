@@ -98,6 +98,59 @@ fn what_the_server_says_counts_where_the_text_does_not_tell() {
 }
 
 #[test]
+fn a_variable_that_is_assigned_without_a_name_may_be_any() {
+    let mut before = SessionState::new(Schema::None, Charset::Collation(45));
+    before.set_user_variable(b"n", b"1");
+    before.set_user_variable(b"v", b"'select 1'");
+    for (text, error, stays) in [
+        ("SELECT CONCAT('a', 'b') INTO @v", None, false),
+        ("SELECT id INTO @v FROM two", Some(1172), false),
+        ("GET DIAGNOSTICS @v = NUMBER", None, false),
+        ("LOAD DATA INFILE 'f' INTO TABLE t (a, @v)", None, false),
+        ("CALL p(@v)", None, false),
+        ("SELECT 1 FROM nowhere INTO @v", Some(1146), true),
+        ("SELECT @v, @n", None, true),
+    ] {
+        let mut pins = Pins::default();
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let error =
+            error.map(|code| ServerError { code, sqlstate: *b"HY000", message: (*b"no").into() });
+        let outcome = Outcome { error, ..Outcome::default() };
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Reports);
+        let state = applied.state.unwrap_or_else(|| before.clone());
+        assert_eq!(state.user_variables().is_empty(), !stays, "{text}");
+        assert_eq!(pins.has(PinReason::UserVariable), !stays, "{text}");
+        let mut names: Vec<_> = pins.names(PinReason::UserVariable).collect();
+        names.sort();
+        assert_eq!(names, if stays { vec![] } else { vec![&b"n"[..], b"v"] }, "{text}");
+    }
+}
+
+#[test]
+fn a_locks_name_comes_into_the_character_set_of_the_connection() {
+    let collation = ("collation_connection", "swe7_bin");
+    for (text, set, ends) in [
+        ("SELECT RELEASE_LOCK('[')", None, true),
+        ("SELECT RELEASE_LOCK('[')", Some(collation), false),
+        ("SELECT RELEASE_LOCK('a')", Some(collation), true),
+    ] {
+        let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let mut run = |text: &str, state: &SessionState| {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            let outcome = Outcome { rows: 1, ..Outcome::default() };
+            apply_outcome(state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        };
+        run(&text.replace("RELEASE_LOCK(", "GET_LOCK(").replace("')", "', 0)"), &state);
+        if let Some((name, value)) = set {
+            state.set_variable(name, value.as_bytes());
+        }
+        run(text, &state);
+        assert_eq!(!pins.has(PinReason::NamedLock), ends, "{text} {set:?}");
+    }
+}
+
+#[test]
 fn a_session_that_sets_its_trackers_is_held_only_until_the_rest_is_known() {
     let apply = |statement: &str, changes: &[(&str, &str)], error: bool| {
         let before = SessionState::new(Schema::None, Charset::Collation(45));

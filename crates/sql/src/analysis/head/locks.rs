@@ -50,11 +50,13 @@ fn call(cursor: &mut Cursor<'_>) -> Option<Effect> {
 }
 
 /// A literal name, as written: MySQL takes `A` and `a` for one lock, MariaDB for two. What other
-/// characters are depends on the character set, so only plain ASCII is a name.
+/// characters are depends on the character set, so only plain ASCII is a name, and only where that
+/// is ASCII to the server.
 fn lock_name(cursor: &mut Cursor<'_>) -> Option<Vec<u8>> {
     let token = cursor.next().filter(|token| token.kind == TokenKind::String)?;
-    let is_plain = token.text.is_ascii() && !token.text.contains(&b'\\');
-    is_plain.then(|| token.unquoted().into_owned())
+    let name = token.unquoted();
+    let is_plain = !token.text.contains(&b'\\') && !cursor.modes().encoding.may_rename(&name);
+    is_plain.then(|| name.into_owned())
 }
 
 /// `= 1`, and `AS name` or a name.

@@ -73,7 +73,11 @@ impl<'a> Scan<'a, '_> {
             self.found.is_whole &= is_utf8;
         }
         // ASCII bytes are letters there that are others to the server.
-        self.found.is_whole &= self.encoding() != Encoding::Swedish;
+        self.found.is_whole &= match self.encoding() {
+            Encoding::Swedish => false,
+            Encoding::Unknown => !Encoding::Unknown.may_rename(&part),
+            _ => true,
+        };
         (!part.is_empty()).then_some(part)
     }
 
