@@ -203,12 +203,23 @@ fn has_computed(state: &SessionState, analysis: &Analysis, outcome: &Outcome) ->
 }
 
 /// Whether a lock has this name, as it is written: a literal comes into the character set of the
-/// connection, which may not be the text's, and not have all that ASCII has.
+/// connection, which may not be the text's, and not have all that ASCII has. In some that is the
+/// schema's, or one of two bytes for each, in which every name is another one.
 fn is_as_written(state: &SessionState, name: &[u8]) -> bool {
-    let is_set = |name: &&str| state.variable(name).is_some();
-    let is_converted = matches!(state.charset, Charset::CharacterSet(_))
-        || ["character_set_connection", "collation_connection"].iter().any(is_set);
-    !(is_converted && Encoding::Unknown.may_rename(name))
+    const WIDE: [&[u8]; 3] = [b"ucs2", b"utf16", b"utf32"];
+    let is_wide = |value: &[u8]| {
+        let value = value.to_ascii_lowercase();
+        WIDE.iter().any(|wide| value.windows(wide.len()).any(|part| part == *wide))
+    };
+    let mut values = ["character_set_connection", "collation_connection"]
+        .iter()
+        .filter_map(|name| state.variable(name))
+        .peekable();
+    match state.charset {
+        Charset::CharacterSet(_) => false,
+        _ if values.peek().is_none() => true,
+        _ => !values.any(is_wide) && !Encoding::Unknown.may_rename(name),
+    }
 }
 
 /// One statement's effects, taken over one by one.

@@ -133,6 +133,7 @@ fn a_locks_name_comes_into_the_character_set_of_the_connection() {
         ("SELECT RELEASE_LOCK('[')", None, true),
         ("SELECT RELEASE_LOCK('[')", Some(collation), false),
         ("SELECT RELEASE_LOCK('a')", Some(collation), true),
+        ("SELECT RELEASE_LOCK('a')", Some(("collation_connection", "'UCS2_bin'")), false),
     ] {
         let mut state = SessionState::new(Schema::None, Charset::Collation(45));
         let mut pins = Pins::default();
