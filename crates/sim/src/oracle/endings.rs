@@ -167,6 +167,7 @@ fn ending(
     // A refusal or an error came before the end; whether it is true is looked at elsewhere.
     let was_refused = matches!(session.login, LoginOutcome::Refused(..));
     let ends_session = |error: &Refused| ENDING.contains(&error.code);
+    let ends_what_follows = |error: &Refused| ENDING_WHAT_FOLLOWS.contains(&error.code);
     let last_error = last_error(session).or_else(|| {
         // Whoever changes its user may not have heard yet that its session was ending.
         let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session));
@@ -189,6 +190,7 @@ fn ending(
         || is_unheard
         || is_rested
         || last_error.is_some_and(ends_session)
+        || has_open_exchange(session) && last_error.is_some_and(ends_what_follows)
         || is_session_killed(index, session, at_us)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
         // In the middle of a packet nothing but the end can tell that the server is lost; nor can
@@ -219,6 +221,10 @@ fn last_error(session: &SessionHistory) -> Option<&Refused> {
 /// Errors after which a session may end.
 const ENDING: [u16; 11] =
     [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927, INACTIVITY_CODE];
+
+/// Errors of statements that were not sent, after which a session may end that has sent commands
+/// ahead.
+const ENDING_WHAT_FOLLOWS: [u16; 2] = [1045, 1907];
 
 /// Whether a session that changes its user had rested for as long as it may under the old one.
 fn had_rested(
