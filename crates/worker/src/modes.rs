@@ -73,6 +73,8 @@ pub(crate) struct DefaultModes {
     has_strings: bool,
     /// They enclose names on some server.
     has_names: bool,
+    /// MariaDB's ORACLE is on on some server.
+    has_oracle: bool,
 }
 
 impl DefaultModes {
@@ -83,15 +85,20 @@ impl DefaultModes {
                 let encloses_names = names_ansi_quotes(value);
                 self.has_names |= encloses_names;
                 self.has_strings |= !encloses_names;
+                self.has_oracle |= may_be_oracle(value);
             }
         }
     }
 
     /// The modes of a session, with what is known instead of a guess.
     pub(crate) fn settle(self, modes: Modes) -> Modes {
+        if !modes.guesses_quotes {
+            return modes;
+        }
+        let modes = Modes { oracle: modes.oracle || self.has_oracle, ..modes };
         let is_default = !modes.ansi_quotes;
         let is_known = self.has_names != self.has_strings;
-        match modes.guesses_quotes && is_default && is_known {
+        match is_default && is_known {
             true => Modes { ansi_quotes: self.has_names, guesses_quotes: false, ..modes },
             false => modes,
         }
@@ -201,6 +208,14 @@ mod tests {
         // Two servers that differ.
         defaults.learn(&report("ANSI_QUOTES"));
         assert!(defaults.settle(guess).guesses_quotes);
+        // A server's ORACLE is for all sessions that have set no other mode.
+        assert!(!defaults.settle(guess).oracle);
+        defaults.learn(&report("PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ORACLE"));
+        assert!(defaults.settle(guess).oracle);
+        let mut own = state.clone();
+        own.set_variable("sql_mode", b"''");
+        let own = modes_of(&own, Flavor::MariaDb, None);
+        assert!(!defaults.settle(own).oracle);
         let mut modes = guess;
         learn_status(&mut modes, status::NO_BACKSLASH_ESCAPES);
         assert!(modes.no_backslash_escapes && !modes.guesses_escapes);
