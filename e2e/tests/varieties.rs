@@ -2,9 +2,11 @@
 //! taken for the worst.
 
 use anyhow::{Context, Result, ensure};
+use trunkline_session::backend::ServerLogin;
 use trunkline_testkit::{Flavour, Options, Server, Trunkline};
 
 use crate::stage::{PASSWORD, USER, client, is_available, start, text};
+use crate::wire::{PLAIN, Shape, Wire, login};
 
 /// A writer and a reader that know nothing of each other.
 fn split(writer: &Server, reader: &Server) -> Result<Trunkline> {
@@ -63,4 +65,48 @@ fn a_name_in_ddl_is_folded_as_the_server_folds_it() -> Result<()> {
     let acted = acted(&writer, &reader)?;
     ensure!(acted == ["1", "0"], "on the writer and the reader: {acted:?}");
     Ok(())
+}
+
+/// In latin1 the function is a part of a string, in gbk it is not.
+const IN_GBK: &[u8] = b"SELECT '\xBF\\', act() -- '";
+
+/// A client that says latin1, or utf8mb4, when it logs in, and nothing else.
+fn check_charset(args: &[&str], settings: &str, collation: u16, sees_act: bool) -> Result<()> {
+    let (writer, reader) = start_acting(Flavour::MariaDb, args)?;
+    for server in [&writer, &reader] {
+        server.sql(settings)?;
+    }
+    let proxy = split(&writer, &reader)?;
+    // The very first text of the proxy, one of the same session, and one of another.
+    for round in 1..=2 {
+        let named = ServerLogin { collation, ..login(USER, PASSWORD, "here", PLAIN) };
+        let mut one = Wire::login_with(&proxy, named)?;
+        for count in [2 * round - 1, 2 * round] {
+            one.exchange(3, IN_GBK, Shape::Results)?;
+            let expected = if sees_act { count } else { 0 };
+            let acted = acted(&writer, &reader)?;
+            ensure!(acted == [expected.to_string(), "0".to_owned()], "{count}: {acted:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn texts_are_read_in_the_servers_character_set_where_it_takes_no_other() -> Result<()> {
+    let name = "texts_are_read_in_the_servers_character_set_where_it_takes_no_other";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let skips = ["--skip-character-set-client-handshake", "--character-set-server=gbk"];
+    for collation in [8, 45] {
+        check_charset(&skips, "DO 1", collation, true)
+            .with_context(|| format!("without handshake, {collation}"))?;
+    }
+    // It is for those who may not administer connections.
+    let init = format!(
+        "SET GLOBAL init_connect = 'SET NAMES gbk'; \
+         REVOKE ALL PRIVILEGES, GRANT OPTION FROM {USER}; GRANT ALL ON here.* TO {USER}"
+    );
+    check_charset(&[], &init, 8, true).context("init_connect")?;
+    check_charset(&[], "DO 1", 8, false).context("as named")
 }

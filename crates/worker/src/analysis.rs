@@ -180,8 +180,11 @@ impl Analyses {
         let is_open = modes.guesses_quotes
             && (whole.has_double_quotes || may_ask_sequence(whole.text))
             || modes.guesses_escapes && text.contains(&b'\\');
-        let is_known_text =
-            modes.encoding == Encoding::Utf8 || modes.encoding.is_plain() && whole.text.is_ascii();
+        let is_known_text = match modes.encoding {
+            Encoding::Utf8 => true,
+            Encoding::Unknown => text.is_ascii(),
+            encoding => encoding.is_plain() && whole.text.is_ascii(),
+        };
         let is_plain = whole.is_clean
             && is_known_text
             && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle);

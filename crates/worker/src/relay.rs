@@ -219,7 +219,7 @@ impl Worker {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.log(true, || format!("a server refused session trackers: {text}"));
                 }
-                self.default_modes.learn(&outcome.changes);
+                self.learn_modes(id, &outcome.changes);
                 self.free_if_quiet(id);
                 self.dump_when_quiet(id);
             }
