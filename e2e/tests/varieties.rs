@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, ensure};
 use trunkline_session::backend::ServerLogin;
-use trunkline_testkit::{Flavour, Options, Server, Trunkline};
+use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline};
 
-use crate::stage::{PASSWORD, USER, client, is_available, start, text};
+use crate::stage::{FLAVOURS, PASSWORD, USER, before, client, is_available, start, text};
 use crate::wire::{PLAIN, Shape, Wire, login};
 
 /// A writer and a reader that know nothing of each other.
@@ -109,4 +109,54 @@ fn texts_are_read_in_the_servers_character_set_where_it_takes_no_other() -> Resu
     );
     check_charset(&[], &init, 8, true).context("init_connect")?;
     check_charset(&[], "DO 1", 8, false).context("as named")
+}
+
+/// A session's list of statements, though the server keeps one for everybody.
+fn check_profiles(flavour: Flavour) -> Result<()> {
+    let server = start(flavour, Options::default())?;
+    server.sql(
+        "CREATE DATABASE here; CREATE TABLE here.t (a VARCHAR(40)); SET GLOBAL profiling = 1",
+    )?;
+    let proxy = before(&server, 1, 1)?;
+    let mut others = client(&proxy, "here")?;
+    let mut one = client(&proxy, "here")?;
+    let shown = |one: &mut SqlClient| -> Result<String> {
+        let profiles = one.sql("SHOW PROFILES")?;
+        Ok(format!("{profiles:?}{:?}", one.sql("SELECT * FROM information_schema.PROFILING")?))
+    };
+    for round in ["at first", "behind a reset"] {
+        others.sql("UPDATE t SET a = 'secret'")?;
+        let shown = shown(&mut one)?;
+        ensure!(!shown.contains("secret") && !shown.contains("query end"), "{round}: {shown}");
+        // What is unseen has the connection reset, or replaced.
+        others.sql("SET @a = 1")?;
+        others.sql("SELECT GET_LOCK('here', 0)")?;
+        others = client(&proxy, "here")?;
+    }
+    // Nothing is left of the `SET` that has seen to it.
+    one.sql("SELECT 1")?;
+    let warnings = one.sql("SHOW WARNINGS")?;
+    ensure!(warnings.is_empty(), "{warnings:?}");
+    let mut new = client(&proxy, "here")?;
+    let warnings = new.sql("SHOW WARNINGS")?;
+    ensure!(warnings.is_empty(), "{warnings:?}");
+    // Who asks for it has a list, of statements of one's own.
+    one.sql("SET profiling = 1")?;
+    one.sql("SELECT 'own'")?;
+    let own = shown(&mut one)?;
+    ensure!(own.contains("own") && !own.contains("secret"), "{own}");
+    drop(one);
+    let shown = shown(&mut new)?;
+    ensure!(!shown.contains("own") && !shown.contains("secret"), "{shown}");
+    Ok(())
+}
+
+#[test]
+fn profiles_of_other_sessions_are_not_shown_where_servers_keep_them() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "profiles_of_other_sessions_are_not_shown") {
+            check_profiles(flavour).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
 }

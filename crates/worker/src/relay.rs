@@ -215,9 +215,8 @@ impl Worker {
             Owner::Again => self.free_if_quiet(id),
             Owner::Setup => {
                 self.trackers_are_on(&outcome);
-                if let Some(error) = outcome.error {
-                    let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.log(true, || format!("a server refused session trackers: {text}"));
+                if let Some(error) = &outcome.error {
+                    self.trackers_refused(id, error);
                 }
                 self.learn_modes(id, &outcome.changes);
                 self.free_if_quiet(id);

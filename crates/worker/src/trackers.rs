@@ -13,7 +13,7 @@ use trunkline_protocol::{
         told::{Asked, Told},
         track::{Change, Changes},
     },
-    response::{Outcome, Relay, ResponseShape},
+    response::{Outcome, Relay, ResponseShape, ServerError},
 };
 use trunkline_session::tracker::{SessionState, apply_report, report_text};
 use trunkline_sql::{
@@ -36,6 +36,10 @@ const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
 /// decides how texts are read and what they find.
 const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
+/// A server that keeps profiles of everybody's statements would keep one list for all sessions of a
+/// connection, which no reset empties. Whoever wants one says so, and has the connection alone.
+/// MySQL warns of the variable.
+const PROFILING_OFF: &[u8] = b",@@SESSION.profiling=0";
 /// For servers whose sessions begin without autocommit, and for MySQL, which does not tell whether
 /// they do: it is off where a session's record says so.
 const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
@@ -52,6 +56,9 @@ pub(crate) enum Behind {
     Reset,
 }
 
+/// The error of a server that does not know a variable.
+const UNKNOWN_VARIABLE: u16 = 1193;
+
 const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
@@ -67,7 +74,23 @@ impl Worker {
         let begins_off = flavor == Flavor::MySql || self.begins_without_autocommit(hostgroup);
         let autocommit = if begins_off { AUTOCOMMIT_ON } else { b"" };
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
-        self.set_up(id, Owner::Setup, &[TRACKERS_ON, FRESH, autocommit, charset].concat());
+        let profiling = if self.lacks_profiling { b"" } else { PROFILING_OFF };
+        let text = [TRACKERS_ON, FRESH, profiling, autocommit, charset].concat();
+        self.set_up(id, Owner::Setup, &text);
+    }
+
+    /// A server does not take the trackers' `SET`. One that has no profiles at all is not asked
+    /// again to keep none.
+    pub(crate) fn trackers_refused(&mut self, id: ConnId, error: &ServerError) {
+        let text = String::from_utf8_lossy(&error.message).into_owned();
+        let is_of_profiling = error.code == UNKNOWN_VARIABLE && text.contains("profiling");
+        self.log(true, || format!("a server refused session trackers: {text}"));
+        self.lacks_profiling |= is_of_profiling;
+        if let Some(conn) = self.conns.get_mut(id).filter(|_| is_of_profiling) {
+            // It lacks the rest of the `SET` too.
+            conn.is_doomed = true;
+            self.set_up(id, Owner::Setup, TRACKERS_ON);
+        }
     }
 
     /// Takes over what a connection tells of how its server reads texts.

@@ -19,6 +19,10 @@ pub(super) fn settings(tokens: &[Token<'_>]) -> Option<Vec<Setting>> {
         depth == 0 && *token == S(b',')
     });
     for part in parts {
+        // Nobody asks for profiles.
+        if matches!(part, [Y("SESSION.profiling"), S(b'='), N(0)]) {
+            continue;
+        }
         // Of a new connection: nobody sets it, so that there is nothing to tell.
         if let [
             Y(own @ ("SESSION.sql_auto_is_null" | "SESSION.character_set_client")),
