@@ -53,3 +53,4 @@ mod tls;
 mod tokens;
 mod traces;
 mod unreached;
+mod varieties;

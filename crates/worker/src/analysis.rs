@@ -177,10 +177,14 @@ impl Analyses {
         let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));
         let whole = exact.as_ref().unwrap_or(&digest);
         // What the modes leave open must not be in what the digest leaves out.
-        let is_open = modes.guesses_quotes && whole.has_double_quotes
+        let is_open = modes.guesses_quotes
+            && (whole.has_double_quotes || may_ask_sequence(whole.text))
             || modes.guesses_escapes && text.contains(&b'\\');
-        let is_known_text =
-            modes.encoding == Encoding::Utf8 || modes.encoding.is_plain() && whole.text.is_ascii();
+        let is_known_text = match modes.encoding {
+            Encoding::Utf8 => true,
+            Encoding::Unknown => text.is_ascii(),
+            encoding => encoding.is_plain() && whole.text.is_ascii(),
+        };
         let is_plain = whole.is_clean
             && is_known_text
             && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle);
@@ -254,6 +258,12 @@ impl Analyses {
 fn reading_of(modes: &Modes) -> u16 {
     let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
     flags << 8 | modes.encoding as u16
+}
+
+/// Whether a text may ask a sequence in ORACLE's way, which is another one in other modes.
+fn may_ask_sequence(text: &[u8]) -> bool {
+    text.windows(7)
+        .any(|part| part.eq_ignore_ascii_case(b"NEXTVAL") || part.eq_ignore_ascii_case(b"CURRVAL"))
 }
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of

@@ -26,7 +26,6 @@ use crate::{
     internal_session::asks_for_session,
     kill::{KillScope, KillText, kill_of},
     login::ignore_spaces,
-    modes::modes_of,
     orders::Orders,
     prepared::{ClientStmts, Run, is_unanswered},
     route::{Asking, Route, Routed, hostgroup_of},
@@ -532,7 +531,7 @@ impl Worker {
         if is_mysql {
             ignore_spaces(&mut state, session.capabilities);
         }
-        session.modes = modes_of(&state, self.greeting.flavor(), None);
+        session.modes = self.default_modes.of_session(&state, self.greeting.flavor(), None);
         session.state = self.states.intern(state);
         session.accepted_sets = Vec::new();
         session.prepared = ClientStmts::default();

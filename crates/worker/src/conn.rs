@@ -16,8 +16,8 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 
 use crate::{
-    ClientId, compressed::Packing, dirt::Dirt, identity::PasswordTurn, outbox::Outbox,
-    prepared::ServerStmts, traces::Trace,
+    ClientId, compressed::Packing, dirt::Dirt, identity::PasswordTurn, modes::DefaultModes,
+    outbox::Outbox, prepared::ServerStmts, traces::Trace,
 };
 
 /// One connection to a server.
@@ -220,6 +220,8 @@ pub struct MovedConn {
     pub(crate) epoch: u32,
     pub(crate) incarnation: u32,
     pub(crate) health: Arc<ServerHealth>,
+    /// What its worker knows of servers' modes.
+    pub(crate) modes: DefaultModes,
 }
 
 impl MovedConn {

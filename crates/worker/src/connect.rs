@@ -21,6 +21,7 @@ use crate::{
     conn::{AccountKey, Conn, ConnPhase, Owner},
     outbox::Outbox,
     prepared::ServerStmts,
+    trackers::Behind,
 };
 
 /// Asked of every server beyond what the client's behaviour needs.
@@ -342,7 +343,7 @@ impl Worker {
             Some(client) => self.forward_ready(id, client),
             None => {
                 self.begin_server_packing(id, capabilities);
-                self.switch_trackers_on(id);
+                self.switch_trackers_on(id, Behind::Login);
                 if !self.side_conn_ready(id) {
                     self.offer(id);
                 }

@@ -114,10 +114,15 @@ fn has_prepared(session: &Session, name: &[u8]) -> bool {
 }
 
 /// What a text may name: also in double quotes, which enclose names in some modes, and those are a
-/// guess at times.
-fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Vec<Cow<'a, [u8]>> {
+/// guess at times. `None` for anything, where ASCII bytes may be other letters or parts of them.
+fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
+    let is_plain = match modes.encoding {
+        Encoding::Swedish => false,
+        encoding => encoding.is_plain() || text.is_ascii(),
+    };
     let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
-    Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted()).collect()
+    let names = || Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted());
+    is_plain.then(|| names().collect())
 }
 
 /// Whether the ASCII bytes of a text's names are those that other sessions write: in some sets they
@@ -199,8 +204,8 @@ impl Worker {
             }
             Defines::Words => {
                 let tokens = words(text, modes);
-                let words = tokens.iter().map(|word| &**word);
-                Some(Box::new(catalog.begin_definition(Some(words))))
+                let words = tokens.as_ref().map(|words| words.iter().map(|word| &**word));
+                Some(Box::new(catalog.begin_definition(words)))
             }
         }
     }
@@ -258,12 +263,25 @@ mod tests {
         let text = br#"RENAME TABLE "a" TO b, `c` TO "d""e" COMMENT 'no'"#;
         for ansi_quotes in [false, true] {
             let modes = Modes { ansi_quotes, ..Modes::default() };
-            let words = words(text, &modes);
+            let words = words(text, &modes).expect("plain text");
             for name in [&b"a"[..], b"b", b"c", b"d\"e"] {
                 assert!(words.iter().any(|word| **word == *name), "{ansi_quotes} {name:?}");
             }
             assert!(!words.iter().any(|word| **word == *b"no"));
         }
+    }
+
+    #[test]
+    fn words_of_bytes_that_may_be_other_letters_are_not_told() {
+        let told =
+            |text: &[u8], encoding| words(text, &Modes { encoding, ..Modes::default() }).is_some();
+        // A character of two bytes, the second of which is an A by itself.
+        let pair = b"DROP TABLE `t\x81A`";
+        for encoding in [Encoding::Gbk, Encoding::ShiftJis, Encoding::Big5, Encoding::Unknown] {
+            assert!(!told(pair, encoding) && told(b"DROP TABLE t", encoding), "{encoding:?}");
+        }
+        assert!(!told(b"DROP TABLE `t{`", Encoding::Swedish));
+        assert!(told(pair, Encoding::Latin) && told(b"DROP TABLE \xC4\xB0", Encoding::Utf8));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
     ClientId, Worker,
     client::{Purpose, Statement},
     conn::{Conn, InFlight, Owner},
+    trackers::Behind,
 };
 
 /// `COM_RESET_CONNECTION`.
@@ -165,7 +166,7 @@ impl Worker {
         });
         self.forget_stmts(conn_id);
         self.forget_conn_state(conn_id);
-        self.switch_trackers_on(conn_id);
+        self.switch_trackers_on(conn_id, Behind::Reset);
         !is_known
     }
 

@@ -141,6 +141,7 @@ impl Worker {
             epoch: conn.epoch,
             incarnation: conn.incarnation,
             health: Arc::clone(&slot.server.health),
+            modes: self.default_modes,
         });
         self.stats.counters.server_connections_moved += 1;
         self.act(Action::HandOver { conn: id, moved, to });
@@ -155,6 +156,9 @@ impl Worker {
         };
         // One that came listed would never be listed here, and what waits never be unpacked.
         debug_assert!(moved.packing.as_ref().is_none_or(|packing| !packing.is_listed()));
+        let mut modes = self.default_modes;
+        modes.merge(moved.modes);
+        self.follow_modes(modes);
         let account = self.accounts.intern(moved.login);
         let state = self.states.intern(moved.state);
         let since_ms = self.now.ms();

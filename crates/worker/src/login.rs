@@ -28,7 +28,6 @@ use crate::{
     arrival::Arrival,
     client::{Client, Phase, Purpose, Session},
     conn::AccountKey,
-    modes::modes_of,
     names::needs_name,
     outbox::Outbox,
     traces::Past,
@@ -296,7 +295,7 @@ impl Worker {
         if is_first || self.greeting.flavor() == Flavor::MySql {
             ignore_spaces(&mut state, identity.capabilities);
         }
-        let modes = modes_of(&state, self.greeting.flavor(), None);
+        let modes = self.default_modes.of_session(&state, self.greeting.flavor(), None);
         let session = Session {
             place: Some(place),
             account,

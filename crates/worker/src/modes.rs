@@ -13,13 +13,8 @@ use trunkline_sql::token::{Encoding, Modes};
 
 use crate::login::SPACES_IGNORED;
 
-/// The modes that follow from a session's state. `NO_BACKSLASH_ESCAPES` is known from the status
-/// flags of the server's replies, and a guess until there was one.
-pub(crate) fn modes_of(
-    state: &SessionState,
-    flavor: Flavor,
-    no_backslash_escapes: Option<bool>,
-) -> Modes {
+/// The modes but for the encoding.
+fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: Option<bool>) -> Modes {
     let sql_mode = state.variable("sql_mode").filter(|value| **value != *SPACES_IGNORED);
     let ansi_quotes = sql_mode.and_then(ansi_quotes_of);
     Modes {
@@ -29,8 +24,6 @@ pub(crate) fn modes_of(
         guesses_quotes: ansi_quotes.is_none(),
         guesses_escapes: no_backslash_escapes.is_none(),
         flavor_mariadb: flavor == Flavor::MariaDb,
-        encoding: client_charset(state, flavor)
-            .map_or(Encoding::Unknown, |name| Encoding::of(&name)),
         ignore_space: sql_mode.is_some_and(certainly_ignores_space),
         oracle: sql_mode.is_some_and(may_be_oracle),
         // What the servers have in common is known to the analyses.
@@ -66,32 +59,104 @@ pub(crate) fn learn_status(modes: &mut Modes, flags: u16) {
     modes.guesses_escapes = false;
 }
 
-/// What servers' `sql_mode` is by default, as far as their connections have told.
+/// What servers' `sql_mode` is by default, and which character sets they read new sessions' texts
+/// in, as far as their connections have told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DefaultModes {
     /// Double quotes enclose strings on some server.
     has_strings: bool,
     /// They enclose names on some server.
     has_names: bool,
+    /// MariaDB's ORACLE is on on some server.
+    has_oracle: bool,
+    /// Some connection has told, or can't.
+    has_told: bool,
+    /// How servers read texts that read them in another character set than the login named: with
+    /// `--skip-character-set-client-handshake`, or by their `init_connect`.
+    otherwise: Option<Encoding>,
 }
 
 impl DefaultModes {
-    /// Takes over what a connection reports of itself when it is new.
-    pub(crate) fn learn(&mut self, changes: &[u8]) {
+    /// Takes over what a connection reports of itself when it is new. `login` is the collation that
+    /// its login named, and whose server that was.
+    pub(crate) fn learn(&mut self, changes: &[u8], login: Option<(Flavor, u16)>) {
+        self.has_told = true;
         for change in Changes::new(changes) {
-            if let Ok(Change::SystemVariable { name: b"sql_mode", value }) = change {
-                let encloses_names = names_ansi_quotes(value);
-                self.has_names |= encloses_names;
-                self.has_strings |= !encloses_names;
+            match change {
+                Ok(Change::SystemVariable { name: b"sql_mode", value }) => {
+                    let encloses_names = names_ansi_quotes(value);
+                    self.has_names |= encloses_names;
+                    self.has_strings |= !encloses_names;
+                    self.has_oracle |= may_be_oracle(value);
+                }
+                Ok(Change::SystemVariable { name: b"character_set_client", value }) => {
+                    if let Some((flavor, collation)) = login {
+                        self.learn_charset(value, flavor, collation);
+                    }
+                }
+                _ => {}
             }
         }
     }
 
+    fn learn_charset(&mut self, charset: &[u8], flavor: Flavor, collation: u16) {
+        let reads = charset_name(charset).map_or(Encoding::Unknown, |name| Encoding::of(&name));
+        let named = encoding_of(flavor, collation);
+        // A server that lacks a collation reads its own character set instead.
+        if reads != named && named != Encoding::Unknown {
+            let is_other = self.otherwise.is_some_and(|known| known != reads);
+            self.otherwise = Some(if is_other { Encoding::Unknown } else { reads });
+        }
+    }
+
+    /// Takes over what another worker's connections have told.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let Self { has_strings, has_names, has_oracle, has_told, otherwise } = other;
+        self.has_strings |= has_strings;
+        self.has_names |= has_names;
+        self.has_oracle |= has_oracle;
+        self.has_told |= has_told;
+        self.otherwise = match (self.otherwise, otherwise) {
+            (Some(own), Some(other)) if own != other => Some(Encoding::Unknown),
+            (own, other) => own.or(other),
+        };
+    }
+
+    /// How a session's texts are read. One that has named its character set in its login alone may
+    /// be read in the server's, or in its own where its state was given to a connection.
+    pub(crate) fn encoding(self, state: &SessionState, flavor: Flavor) -> Encoding {
+        let named = client_charset(state, flavor);
+        let named = named.map_or(Encoding::Unknown, |name| Encoding::of(&name));
+        let is_of_login = matches!(state.charset, Charset::Collation(_))
+            && state.variable("character_set_client").is_none();
+        match (is_of_login, self.has_told, self.otherwise) {
+            (false, ..) | (true, true, None) => named,
+            (true, true, Some(otherwise)) if otherwise == named => named,
+            (true, ..) => Encoding::Unknown,
+        }
+    }
+
+    /// The modes that follow from a session's state. `NO_BACKSLASH_ESCAPES` is known from the status
+    /// flags of the server's replies, and a guess until there was one.
+    pub(crate) fn of_session(
+        self,
+        state: &SessionState,
+        flavor: Flavor,
+        no_backslash_escapes: Option<bool>,
+    ) -> Modes {
+        let encoding = self.encoding(state, flavor);
+        Modes { encoding, ..modes_of(state, flavor, no_backslash_escapes) }
+    }
+
     /// The modes of a session, with what is known instead of a guess.
     pub(crate) fn settle(self, modes: Modes) -> Modes {
+        if !modes.guesses_quotes {
+            return modes;
+        }
+        let modes = Modes { oracle: modes.oracle || self.has_oracle, ..modes };
         let is_default = !modes.ansi_quotes;
         let is_known = self.has_names != self.has_strings;
-        match modes.guesses_quotes && is_default && is_known {
+        match is_default && is_known {
             true => Modes { ansi_quotes: self.has_names, guesses_quotes: false, ..modes },
             false => modes,
         }
@@ -123,12 +188,18 @@ fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
         return charset_name(value);
     }
     match &state.charset {
-        Charset::Collation(id) => {
-            collation::lookup(flavor, *id).map(|(charset, _)| charset.to_ascii_lowercase())
-        }
+        Charset::Collation(id) => charset_of(flavor, *id),
         Charset::Names(text) | Charset::CharacterSet(text) => charset_name(text),
         Charset::Unknown => None,
     }
+}
+
+fn charset_of(flavor: Flavor, collation: u16) -> Option<String> {
+    collation::lookup(flavor, collation).map(|(charset, _)| charset.to_ascii_lowercase())
+}
+
+fn encoding_of(flavor: Flavor, collation: u16) -> Encoding {
+    charset_of(flavor, collation).map_or(Encoding::Unknown, |name| Encoding::of(&name))
 }
 
 /// The character set that a text begins with, with or without quotes.
@@ -155,7 +226,23 @@ mod tests {
     fn modes(change: impl FnOnce(&mut SessionState)) -> Modes {
         let mut state = SessionState::new(Schema::None, Charset::Collation(45));
         change(&mut state);
-        modes_of(&state, Flavor::MySql, None)
+        told().of_session(&state, Flavor::MySql, None)
+    }
+
+    /// Of servers that read what logins name.
+    fn told() -> DefaultModes {
+        DefaultModes { has_told: true, ..DefaultModes::default() }
+    }
+
+    fn report(name: &str, value: &str) -> Vec<u8> {
+        let len = |text: &str| u8::try_from(text.len()).expect("short");
+        let mut entry = vec![len(name)];
+        entry.extend_from_slice(name.as_bytes());
+        entry.push(len(value));
+        entry.extend_from_slice(value.as_bytes());
+        let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
+        changes.extend(entry);
+        changes
     }
 
     #[test]
@@ -179,31 +266,77 @@ mod tests {
         let state = SessionState::new(Schema::None, Charset::Collation(45));
         let guess = modes_of(&state, Flavor::MySql, None);
         assert!(guess.guesses_quotes && guess.guesses_escapes);
-        let report = |mode: &str| {
-            let len = |text: &str| u8::try_from(text.len()).expect("short");
-            let mut entry = vec![len("sql_mode")];
-            entry.extend_from_slice(b"sql_mode");
-            entry.push(len(mode));
-            entry.extend_from_slice(mode.as_bytes());
-            let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
-            changes.extend(entry);
-            changes
-        };
+        let report = |mode: &str| report("sql_mode", mode);
         let mut defaults = DefaultModes::default();
         assert_eq!(defaults.settle(guess), guess);
-        defaults.learn(&report("STRICT_TRANS_TABLES"));
+        defaults.learn(&report("STRICT_TRANS_TABLES"), None);
         let settled = defaults.settle(guess);
         assert!(!settled.guesses_quotes && !settled.ansi_quotes);
         let mut others = DefaultModes::default();
-        others.learn(&report("ANSI_QUOTES"));
+        others.learn(&report("ANSI_QUOTES"), None);
         let settled = others.settle(guess);
         assert!(!settled.guesses_quotes && settled.ansi_quotes);
         // Two servers that differ.
-        defaults.learn(&report("ANSI_QUOTES"));
+        defaults.learn(&report("ANSI_QUOTES"), None);
         assert!(defaults.settle(guess).guesses_quotes);
+        // A server's ORACLE is for all sessions that have set no other mode.
+        assert!(!defaults.settle(guess).oracle);
+        defaults.learn(&report("PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ORACLE"), None);
+        assert!(defaults.settle(guess).oracle);
+        let mut own = state.clone();
+        own.set_variable("sql_mode", b"''");
+        let own = modes_of(&own, Flavor::MariaDb, None);
+        assert!(!defaults.settle(own).oracle);
         let mut modes = guess;
         learn_status(&mut modes, status::NO_BACKSLASH_ESCAPES);
         assert!(modes.no_backslash_escapes && !modes.guesses_escapes);
+    }
+
+    #[test]
+    fn texts_are_read_in_what_the_login_named_where_servers_do() {
+        let state = |collation| SessionState::new(Schema::None, Charset::Collation(collation));
+        let (utf8, latin, gbk) = (45, 8, 28);
+        let flavor = Flavor::MariaDb;
+        let learn = |told: &mut DefaultModes, charset: &str, login| {
+            told.learn(&report("character_set_client", charset), Some((flavor, login)));
+        };
+        let read = |told: DefaultModes, login| told.encoding(&state(login), flavor);
+        let mut told = DefaultModes::default();
+        // Nobody has told yet.
+        assert_eq!(read(told, utf8), Encoding::Unknown);
+        learn(&mut told, "utf8mb4", utf8);
+        assert_eq!(
+            [utf8, latin, gbk].map(|login| read(told, login)),
+            [Encoding::Utf8, Encoding::Latin, Encoding::Gbk]
+        );
+        let elsewhere = told;
+        // A server that reads gbk whatever is named.
+        learn(&mut told, "gbk", latin);
+        for told in [told, {
+            let mut here = elsewhere;
+            here.merge(told);
+            here
+        }] {
+            assert_eq!(
+                [utf8, latin, gbk].map(|login| read(told, login)),
+                [Encoding::Unknown, Encoding::Unknown, Encoding::Gbk]
+            );
+            // Who names it by a statement is read so.
+            let mut own = state(latin);
+            own.set_charset(Charset::Names((*b"utf8mb4").into()));
+            assert_eq!(told.encoding(&own, flavor), Encoding::Utf8);
+            let mut own = state(latin);
+            own.set_variable("character_set_client", b"'latin1'");
+            assert_eq!(told.encoding(&own, flavor), Encoding::Latin);
+        }
+        // And another one that reads another.
+        learn(&mut told, "sjis", utf8);
+        assert_eq!(read(told, gbk), Encoding::Unknown);
+        // One that lacks a collation, and one that is not asked.
+        let mut told = elsewhere;
+        learn(&mut told, "latin1", 2_047);
+        told.learn(&report("character_set_client", "latin1"), None);
+        assert_eq!(told, elsewhere);
     }
 
     #[test]

@@ -215,11 +215,10 @@ impl Worker {
             Owner::Again => self.free_if_quiet(id),
             Owner::Setup => {
                 self.trackers_are_on(&outcome);
-                if let Some(error) = outcome.error {
-                    let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.log(true, || format!("a server refused session trackers: {text}"));
+                if let Some(error) = &outcome.error {
+                    self.trackers_refused(id, error);
                 }
-                self.default_modes.learn(&outcome.changes);
+                self.learn_modes(id, &outcome.changes);
                 self.free_if_quiet(id);
                 self.dump_when_quiet(id);
             }

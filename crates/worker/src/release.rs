@@ -23,11 +23,11 @@ use crate::{
     conn::{InFlight, Owner},
     dirt::{Dirt, RESET, dirt_of},
     infile::Upload,
-    modes::{learn_status, modes_of},
+    modes::learn_status,
     proof::proof_of,
     timer::was_told_timed_out,
     traces::keeps_conditions,
-    trackers::ask_trackers,
+    trackers::{Behind, ask_trackers},
 };
 
 /// Status flags that describe the session and not one result.
@@ -239,7 +239,8 @@ impl Worker {
         if let Some(state) = applied.state {
             let state = self.states.intern(state);
             session.state = state;
-            session.modes = modes_of(&session.state, flavor, session.modes.escapes());
+            let escapes = session.modes.escapes();
+            session.modes = self.default_modes.of_session(&session.state, flavor, escapes);
             session.modes = self.default_modes.settle(session.modes);
         }
         if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
@@ -338,7 +339,7 @@ impl Worker {
                 }
                 self.forget_stmts(conn_id);
                 self.forget_conn_state(conn_id);
-                self.switch_trackers_on(conn_id);
+                self.switch_trackers_on(conn_id, Behind::Reset);
             }
             Purpose::Register if succeeded => {
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
@@ -549,7 +550,7 @@ impl Worker {
             slot.leave(ConnState::Resetting);
         }
         self.forget_conn_state(conn_id);
-        self.switch_trackers_on(conn_id);
+        self.switch_trackers_on(conn_id, Behind::Reset);
         self.offer(conn_id);
     }
 

@@ -13,7 +13,7 @@ use trunkline_protocol::{
         told::{Asked, Told},
         track::{Change, Changes},
     },
-    response::{Outcome, Relay, ResponseShape},
+    response::{Outcome, Relay, ResponseShape, ServerError},
 };
 use trunkline_session::tracker::{SessionState, apply_report, report_text};
 use trunkline_sql::{
@@ -26,7 +26,7 @@ use crate::{
     client::Phase,
     conn::{Conn, InFlight, Owner},
     dispatch::put_own_query,
-    modes::modes_of,
+    modes::DefaultModes,
 };
 
 /// Says what changes in a session beyond what a statement's text shows.
@@ -34,35 +34,85 @@ const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
 /// On a connection without a session: also has the server tell what new sessions have, of what
 /// decides how texts are read and what they find.
-const FRESH_TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
-    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1,\
-    @@SESSION.sql_mode=@@SESSION.sql_mode,\
+const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
+/// A server that keeps profiles of everybody's statements would keep one list for all sessions of a
+/// connection, which no reset empties. Whoever wants one says so, and has the connection alone.
+/// MySQL warns of the variable.
+const PROFILING_OFF: &[u8] = b",@@SESSION.profiling=0";
+/// For servers whose sessions begin without autocommit, and for MySQL, which does not tell whether
+/// they do: it is off where a session's record says so.
+const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
+/// Behind a login: it has the server tell whether it reads texts in the character set that the
+/// login has named.
+const CLIENT_CHARSET: &[u8] = b",@@SESSION.character_set_client=@@SESSION.character_set_client";
 
-/// The text for servers whose sessions begin without autocommit, and for MySQL, which does not tell
-/// whether they do: it is off where a session's record says so.
-const FRESH_AND_AUTOCOMMIT_ON: &[u8] = b"SET @@SESSION.autocommit=1,\
-    @@SESSION.session_track_system_variables='*',\
-    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1,\
-    @@SESSION.sql_mode=@@SESSION.sql_mode,\
-    @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
+/// What a connection has gone through that is to be as new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// A login, the first one or another.
+    Login,
+    /// A reset, which leaves it with another character set than its login named, or not.
+    Reset,
+}
+
+/// The error of a server that does not know a variable.
+const UNKNOWN_VARIABLE: u16 = 1193;
 
 const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 impl Worker {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
-    pub(crate) fn switch_trackers_on(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.format.session_track) else {
-            return;
-        };
+    pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !conn.format.session_track {
+            return self.learn_modes(id, &[]);
+        }
         conn.tracks_transactions = false;
         let (hostgroup, flavor) = (conn.hostgroup, conn.flavor);
-        let text = match flavor == Flavor::MySql || self.begins_without_autocommit(hostgroup) {
-            true => FRESH_AND_AUTOCOMMIT_ON,
-            false => FRESH_TRACKERS_ON,
-        };
-        self.set_up(id, Owner::Setup, text);
+        let begins_off = flavor == Flavor::MySql || self.begins_without_autocommit(hostgroup);
+        let autocommit = if begins_off { AUTOCOMMIT_ON } else { b"" };
+        let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
+        let profiling = if self.lacks_profiling { b"" } else { PROFILING_OFF };
+        let text = [TRACKERS_ON, FRESH, profiling, autocommit, charset].concat();
+        self.set_up(id, Owner::Setup, &text);
+    }
+
+    /// A server does not take the trackers' `SET`. One that has no profiles at all is not asked
+    /// again to keep none.
+    pub(crate) fn trackers_refused(&mut self, id: ConnId, error: &ServerError) {
+        let text = String::from_utf8_lossy(&error.message).into_owned();
+        let is_of_profiling = error.code == UNKNOWN_VARIABLE && text.contains("profiling");
+        self.log(true, || format!("a server refused session trackers: {text}"));
+        self.lacks_profiling |= is_of_profiling;
+        if let Some(conn) = self.conns.get_mut(id).filter(|_| is_of_profiling) {
+            // It lacks the rest of the `SET` too.
+            conn.is_doomed = true;
+            self.set_up(id, Owner::Setup, TRACKERS_ON);
+        }
+    }
+
+    /// Takes over what a connection tells of how its server reads texts.
+    pub(crate) fn learn_modes(&mut self, id: ConnId, changes: &[u8]) {
+        let conn = self.conns.get(id);
+        let identity = conn.and_then(|conn| Some((conn.flavor, conn.identity.as_ref()?.collation)));
+        let mut modes = self.default_modes;
+        modes.learn(changes, identity);
+        self.follow_modes(modes);
+    }
+
+    /// What servers have by default is known better: sessions are read accordingly.
+    pub(crate) fn follow_modes(&mut self, modes: DefaultModes) {
+        if std::mem::replace(&mut self.default_modes, modes) == modes {
+            return;
+        }
+        let flavor = self.greeting.flavor();
+        self.clients.for_each_mut(|_, client| {
+            if let Some(session) = client.session.as_mut() {
+                session.modes.encoding = modes.encoding(&session.state, flavor);
+            }
+        });
     }
 
     /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
@@ -153,7 +203,8 @@ impl Worker {
         };
         if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
             let state = self.states.intern(state);
-            session.modes = modes_of(&state, conn.flavor, session.modes.escapes());
+            let escapes = session.modes.escapes();
+            session.modes = self.default_modes.of_session(&state, conn.flavor, escapes);
             conn.state = Arc::clone(&state);
             session.state = state;
         }

@@ -41,6 +41,13 @@ pub fn holds(scene: Scene, text: &str) -> Result<()> {
 }
 
 fn play_all(flavour: Flavour, scene: &Scene, text: &str, report: &mut String) -> Result<()> {
+    let cases = cases(text)?;
+    let is_here = |case: &&Case| {
+        case.only.is_none_or(|only| only == flavour) && !case.open.contains(&flavour)
+    };
+    if !cases.iter().any(|case| is_here(&case)) {
+        return Ok(());
+    }
     let own;
     let servers = match scene.servers {
         Kind::Shared => Servers::shared(flavour)?,
@@ -52,10 +59,7 @@ fn play_all(flavour: Flavour, scene: &Scene, text: &str, report: &mut String) ->
     let began = Instant::now();
     let mut proxy = None;
     let (mut played, mut differ) = (0, 0);
-    let cases = cases(text)?;
-    for case in cases.iter().filter(|case| {
-        case.only.is_none_or(|only| only == flavour) && !case.open.contains(&flavour)
-    }) {
+    for case in cases.iter().filter(is_here) {
         let through = match proxy.take() {
             Some(proxy) => proxy,
             None => servers.proxy(scene)?,

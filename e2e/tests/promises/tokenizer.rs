@@ -34,6 +34,12 @@ fn the_servers_own_modes_hold_from_the_first_statement_on() -> Result<()> {
 }
 
 #[test]
+fn oracle_is_known_from_the_first_statement_on() -> Result<()> {
+    let servers = Kind::Own("--sql-mode=ORACLE");
+    holds(Scene { servers, ..SPLIT }, include_str!("cases/modes_oracle.txt"))
+}
+
+#[test]
 fn what_is_prepared_is_judged_as_it_is_read_when_it_runs() -> Result<()> {
     holds(ONE, include_str!("cases/prepared_read_again.txt"))
 }

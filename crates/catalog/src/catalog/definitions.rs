@@ -190,11 +190,14 @@ fn places_of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<usize>> {
 }
 
 /// Names that some server may take for one have one place: whatever the case of their letters, and
-/// letters beyond ASCII count for nothing.
+/// letters beyond ASCII count for nothing. Nor do those that some of these are folded to: `i` (`İ`
+/// and `ı`), `k` (the Kelvin sign) and `s` (`ſ`, `ß`).
 fn place_of_word(word: &[u8]) -> usize {
     let mut hasher = FixedState::default().build_hasher();
-    for byte in word.iter().filter(|byte| byte.is_ascii()) {
-        hasher.write_u8(byte.to_ascii_lowercase());
+    for byte in word.iter().filter(|byte| byte.is_ascii()).map(u8::to_ascii_lowercase) {
+        if !matches!(byte, b'i' | b'k' | b's') {
+            hasher.write_u8(byte);
+        }
     }
     usize::try_from(hasher.finish() % SLOTS as u64).unwrap_or_default()
 }

@@ -218,6 +218,28 @@ fn ddl_of_a_schema_or_of_anything_is_of_all_its_names() {
 }
 
 #[test]
+fn letters_beyond_ascii_may_be_spelt_otherwise_in_ddl() {
+    let catalog = catalog();
+    // Servers that take names in any case fold the first of each pair to the second, or may.
+    for (written, known) in [
+        ("V\u{130}", "vi"),
+        ("vi", "V\u{130}"),
+        ("V\u{131}", "vi"),
+        ("\u{212A}1", "k1"),
+        ("\u{17F}1", "s1"),
+        ("VSS", "v\u{DF}"),
+        ("V\u{1E9E}", "v\u{DF}"),
+        ("V\u{C4}", "v\u{E4}"),
+    ] {
+        tell(&catalog, known, PLAIN, 0);
+        tell(&catalog, "other", PLAIN, 0);
+        drop(catalog.begin_definition(words(&format!("drop table {written}"))));
+        assert_eq!(object(&catalog, known, 1), None, "{written} {known}");
+        assert_eq!(object(&catalog, "other", 1), Some(PLAIN), "{written} {known}");
+    }
+}
+
+#[test]
 fn one_of_two_definitions_that_ends_leaves_the_other() {
     let catalog = catalog();
     let first = catalog.begin_definition(words("t"));

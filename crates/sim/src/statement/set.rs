@@ -19,8 +19,18 @@ pub(super) fn settings(tokens: &[Token<'_>]) -> Option<Vec<Setting>> {
         depth == 0 && *token == S(b',')
     });
     for part in parts {
+        // Nobody asks for profiles.
+        if matches!(part, [Y("SESSION.profiling"), S(b'='), N(0)]) {
+            continue;
+        }
         // Of a new connection: nobody sets it, so that there is nothing to tell.
-        if matches!(part, [Y("SESSION.sql_auto_is_null"), S(b'='), Y("SESSION.sql_auto_is_null")]) {
+        if let [
+            Y(own @ ("SESSION.sql_auto_is_null" | "SESSION.character_set_client")),
+            S(b'='),
+            Y(same),
+        ] = part
+            && own == same
+        {
             continue;
         }
         settings.push(setting(part)?);

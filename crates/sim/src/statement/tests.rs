@@ -141,6 +141,11 @@ fn what_the_proxy_says_is_understood() {
     assert_eq!(settings(trackers).len(), 3);
     let fresh = format!("{trackers},@@SESSION.sql_mode=@@SESSION.sql_mode");
     assert_eq!(settings(&fresh).len(), 4);
+    let own = format!(
+        "{fresh},@@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null,\
+         @@SESSION.profiling=0,@@SESSION.character_set_client=@@SESSION.character_set_client"
+    );
+    assert_eq!(settings(&own).len(), 4);
     let set = |variable, value| Setting::Variable { scope: Scope::AtSession, variable, value };
     let literal = |value| SetValue::Literal(value);
     assert_eq!(

@@ -38,7 +38,11 @@ fn sequences_are_found_in_all_their_spellings() {
         let oracle = Modes { ansi_quotes: true, ..oracle };
         check(text, &oracle, &[E::SequenceAdvanced], Depends::empty());
     }
-    check("SELECT s . currval", &oracle, &[], Depends::SEQUENCE);
+    let guess = Modes { guesses_quotes: true, ..plain };
+    for oracle in [oracle, guess] {
+        check("SELECT s . currval", &oracle, &[], Depends::SEQUENCE);
+        check("SELECT s.nextval", &oracle, &[E::SequenceAdvanced], Depends::empty());
+    }
     // A column, unless the mode is another one than is known.
     check("SELECT s . nextval FROM s", &plain, &[], Depends::empty());
 }

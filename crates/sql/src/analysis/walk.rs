@@ -311,7 +311,9 @@ impl Walk<'_, '_> {
     /// A word behind a dot: `sequence.NEXTVAL` is a call without parentheses in Oracle mode, with
     /// or without quotes, and with white space around the dot.
     fn part_of_name(&mut self, upper: &[u8]) {
-        let is_call = self.modes.flavor_mariadb && self.modes.oracle;
+        let Modes { flavor_mariadb, oracle, guesses_quotes, .. } = self.modes;
+        // Who does not know of quotes does not know of ORACLE.
+        let is_call = flavor_mariadb && (oracle || guesses_quotes);
         match upper {
             b"NEXTVAL" if is_call => self.advance_sequence(),
             b"CURRVAL" if is_call => self.tell_of(Depends::SEQUENCE),

@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use trunkline_pool::AccountId;
 use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::SessionState;
-use trunkline_sql::token::Modes;
+use trunkline_sql::token::{Encoding, Modes};
 
 use crate::analysis::{Analyses, Known};
 
@@ -136,6 +136,9 @@ fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
     if guess.guesses_escapes {
         settled.no_backslash_escapes = modes.no_backslash_escapes;
         settled.guesses_escapes = modes.guesses_escapes;
+    }
+    if guess.encoding == Encoding::Unknown {
+        settled.encoding = modes.encoding;
     }
     settled == *modes
 }

@@ -56,6 +56,18 @@ fn answers_cut_in_two_anywhere_reach_whom_they_belong_to() {
 }
 
 #[test]
+fn a_server_without_profiles_is_asked_once_to_keep_none() {
+    let mut stage = stage();
+    stage.lacks_profiling = true;
+    let answers = shapes();
+    stage.ask_alone(0, &answers);
+    stage.ask_alone(1, &answers);
+    let asks: Vec<_> = stage.trackers.iter().map(|text| text.contains("profiling")).collect();
+    // At first, in place of that on the same connection, and on the next one.
+    assert_eq!(asks, [true, false, false], "{:?}", stage.trackers);
+}
+
+#[test]
 fn answers_that_come_byte_by_byte_reach_whom_they_belong_to() {
     let mut stage = stage();
     stage.make_known();

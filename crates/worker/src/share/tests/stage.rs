@@ -107,6 +107,15 @@ fn last_packet_len(mut bytes: &[u8]) -> usize {
     last
 }
 
+const OK: OkPacket<'_> = OkPacket {
+    affected_rows: 0,
+    last_insert_id: 0,
+    status: status::AUTOCOMMIT,
+    warnings: 0,
+    info: b"",
+    changes: b"",
+};
+
 struct PlayedClient {
     id: ClientId,
     format: ReplyFormat,
@@ -121,6 +130,8 @@ struct PlayedServer {
     format: Option<ReplyFormat>,
     /// Whose statements came and are not answered yet.
     asked: Vec<usize>,
+    /// Set-ups that came behind them.
+    set_ups: usize,
     is_lost: bool,
 }
 
@@ -130,6 +141,10 @@ pub(super) struct Stage {
     now: Now,
     clients: Vec<PlayedClient>,
     servers: Vec<PlayedServer>,
+    /// The server has no variable `profiling`.
+    pub(super) lacks_profiling: bool,
+    /// What it was told of trackers.
+    pub(super) trackers: Vec<String>,
 }
 
 impl Stage {
@@ -144,7 +159,9 @@ impl Stage {
             Box::new(NoCompressor),
         );
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
-        Self { worker, now, clients: Vec::new(), servers: Vec::new() }
+        let (lacks_profiling, trackers) = Default::default();
+        let (clients, servers) = Default::default();
+        Self { worker, now, clients, servers, lacks_profiling, trackers }
     }
 
     pub(super) fn log_in(&mut self, more: Capabilities) {
@@ -178,6 +195,13 @@ impl Stage {
         self.begin_batch();
         self.worker.client_read(id, &out);
         self.settle();
+    }
+
+    /// A client asks, and has its answer.
+    pub(super) fn ask_alone(&mut self, client: usize, answers: &[Answer]) {
+        self.clients.iter_mut().for_each(|client| client.got.clear());
+        self.ask(client);
+        self.serve_and_expect(client, answers);
     }
 
     /// Has the statement run until it may share a connection.
@@ -357,6 +381,9 @@ impl Stage {
                 answers[client].put(&mut bytes, format, client);
                 served.push(client);
             }
+            for _ in 0..std::mem::take(&mut server.set_ups) {
+                put_ok(&mut bytes, 1, &OK, format);
+            }
             self.answer(&bytes);
         }
         panic!("statements are asked again and again");
@@ -398,7 +425,8 @@ impl Stage {
         match action {
             Action::Open { conn, .. } => {
                 let asked = Vec::new();
-                self.servers.push(PlayedServer { conn, format: None, asked, is_lost: false });
+                let (set_ups, is_lost) = Default::default();
+                self.servers.push(PlayedServer { conn, format: None, asked, set_ups, is_lost });
                 self.worker.server_connected(conn);
                 let mut out = Vec::new();
                 greeting().put(&mut out, 0);
@@ -434,7 +462,6 @@ impl Stage {
         let server = self.servers.iter_mut().find(|server| server.conn == conn);
         let server = server.expect("a connection");
         let mut out = Vec::new();
-        let ok = OkPacket { status: status::AUTOCOMMIT, ..OkPacket::default() };
         while let Some((header, payload, rest)) = split_packet(bytes) {
             bytes = rest;
             let Some(format) = server.format else {
@@ -444,14 +471,23 @@ impl Stage {
                 };
                 let format = ReplyFormat::of(response.capabilities);
                 server.format = Some(format);
-                put_ok(&mut out, header.seq.wrapping_add(1), &ok, format);
+                put_ok(&mut out, header.seq.wrapping_add(1), &OK, format);
                 continue;
             };
             let text = String::from_utf8_lossy(payload);
+            if text.contains("session_track_schema") {
+                self.trackers.push(text.clone().into_owned());
+            }
+            if self.lacks_profiling && text.contains("profiling") {
+                let error = "Unknown system variable 'profiling'";
+                put_err(&mut out, 1, 1_193, b"HY000", error);
+                continue;
+            }
             match text.rsplit_once("WHERE id=") {
                 Some((_, client)) => server.asked.push(client.parse().expect("a number")),
+                None if !server.asked.is_empty() => server.set_ups += 1,
                 None => {
-                    put_ok(&mut out, 1, &ok, format);
+                    put_ok(&mut out, 1, &OK, format);
                 }
             }
         }
