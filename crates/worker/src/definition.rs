@@ -114,29 +114,22 @@ fn has_prepared(session: &Session, name: &[u8]) -> bool {
 }
 
 /// What a text may name: also in double quotes, which enclose names in some modes, and those are a
-/// guess at times. `None` for anything, where ASCII bytes may be other letters or parts of them.
+/// guess at times. `None` for anything, where ASCII bytes may not be the letters that other sessions
+/// write: in some character sets they are others, or halves of characters.
 fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
-    let is_plain = match modes.encoding {
-        Encoding::Swedish => false,
-        encoding => encoding.is_plain() || text.is_ascii(),
-    };
     let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
-    let names = || Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted());
-    is_plain.then(|| names().collect())
-}
-
-/// Whether the ASCII bytes of a text's names are those that other sessions write: in some sets they
-/// are letters, or halves of characters.
-fn names_alike(text: &[u8], modes: &Modes) -> bool {
-    match modes.encoding {
+    let names = Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted());
+    let names: Vec<_> = names.collect();
+    let is_alike = match modes.encoding {
         Encoding::Utf8 | Encoding::Latin | Encoding::Dos => true,
         Encoding::SingleByte | Encoding::ShiftJis | Encoding::Big5 | Encoding::Gbk => {
             text.is_ascii()
         }
         Encoding::Swedish | Encoding::Unknown => {
-            !words(text, modes).iter().any(|word| modes.encoding.may_rename(word))
+            text.is_ascii() && !names.iter().any(|word| modes.encoding.may_rename(word))
         }
-    }
+    };
+    is_alike.then_some(names)
 }
 
 impl Worker {
@@ -192,7 +185,6 @@ impl Worker {
             Defines::Nothing if self.runs_definition(id, analysis, text, modes) => {
                 Defines::Anything
             }
-            Defines::Words if !names_alike(text, modes) => Defines::Anything,
             defines => defines,
         };
         let catalog = self.catalog();
@@ -314,7 +306,7 @@ mod tests {
         ] {
             for encoding in alike.iter().chain(other) {
                 let modes = Modes { encoding: *encoding, ..Modes::default() };
-                let is_alike = names_alike(text.as_bytes(), &modes);
+                let is_alike = words(text.as_bytes(), &modes).is_some();
                 assert_eq!(is_alike, alike.contains(encoding), "{text} {encoding:?}");
             }
         }
