@@ -114,8 +114,8 @@ fn has_prepared(session: &Session, name: &[u8]) -> bool {
 }
 
 /// What a text may name: also in double quotes, which enclose names in some modes, and those are a
-/// guess at times. `None` for anything, where ASCII bytes may not be the letters that other sessions
-/// write: in some character sets they are others, or halves of characters.
+/// guess at times. `None` for anything, where ASCII bytes may not be the letters that others write:
+/// in some character sets they are others, or halves of characters.
 fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
     let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
     let names = Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted());

@@ -195,8 +195,8 @@ impl Worker {
         let is_partly_done = loss.begun && has_parts(statement);
         let makes_state = makes_state(statement, session) || !statement.is_read && has_sent_ahead;
         match loss.break_off_seq {
-            // What the client sends behind it, before it has read the error, is meant for the session
-            // that is gone, or for one in which the statement has run: behind a `BEGIN`, a `USE`.
+            // What the client sends behind it, before it has read the error, is meant for the
+            // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
             Some(seq) if had_state || is_partly_done || makes_state => {
                 self.tell_failure(client_id, seq, 2013, b"HY000", &text);
                 self.close_client(client_id);

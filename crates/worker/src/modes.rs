@@ -136,8 +136,8 @@ impl DefaultModes {
         }
     }
 
-    /// The modes that follow from a session's state. `NO_BACKSLASH_ESCAPES` is known from the status
-    /// flags of the server's replies, and a guess until there was one.
+    /// The modes that follow from a session's state. `NO_BACKSLASH_ESCAPES` is known from the
+    /// status flags of the server's replies, and a guess until there was one.
     pub(crate) fn of_session(
         self,
         state: &SessionState,
