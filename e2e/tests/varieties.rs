@@ -160,3 +160,40 @@ fn profiles_of_other_sessions_are_not_shown_where_servers_keep_them() -> Result<
     }
     Ok(())
 }
+
+/// The last texts that the optimizer has worked on.
+fn check_traces(server: &Server) -> Result<()> {
+    server.sql(
+        "CREATE DATABASE here; CREATE TABLE here.t (a VARCHAR(40)); CREATE DATABASE there;
+         CREATE VIEW there.traces AS SELECT query FROM information_schema.OPTIMIZER_TRACE;
+         SET GLOBAL optimizer_trace = 'enabled=on', GLOBAL optimizer_trace_offset = -9,
+         GLOBAL optimizer_trace_limit = 9",
+    )?;
+    let proxy = before(server, 1, 1)?;
+    let (mut others, mut one) = (client(&proxy, "here")?, client(&proxy, "here")?);
+    for _ in 0..2 {
+        others.sql("UPDATE t SET a = 'secret'")?;
+        others.sql("SELECT GET_LOCK('here', 0)")?;
+        others = client(&proxy, "here")?;
+        for text in
+            ["SELECT query FROM information_schema.OPTIMIZER_TRACE", "SELECT * FROM there.traces"]
+        {
+            let shown = format!("{:?}", one.sql(text)?);
+            ensure!(!shown.contains("secret"), "{text}: {shown}");
+        }
+    }
+    one.sql("SET optimizer_trace = 'enabled=on', optimizer_trace_limit = 9")?;
+    one.sql("UPDATE t SET a = 'own'")?;
+    let own = one.sql("SELECT query FROM information_schema.OPTIMIZER_TRACE")?;
+    ensure!(format!("{own:?}").contains("own"), "{own:?}");
+    Ok(())
+}
+
+#[test]
+fn traces_of_other_sessions_are_not_shown_where_servers_keep_them() -> Result<()> {
+    let name = "traces_of_other_sessions_are_not_shown_where_servers_keep_them";
+    if !is_available(Flavour::MySql, name) {
+        return Ok(());
+    }
+    check_traces(&start(Flavour::MySql, Options::default())?)
+}

@@ -80,10 +80,10 @@ impl DefaultModes {
     /// Takes over what a connection reports of itself when it is new. `login` is the collation that
     /// its login named, and whose server that was.
     pub(crate) fn learn(&mut self, changes: &[u8], login: Option<(Flavor, u16)>) {
-        self.has_told = true;
         for change in Changes::new(changes) {
             match change {
                 Ok(Change::SystemVariable { name: b"sql_mode", value }) => {
+                    self.has_told = true;
                     let encloses_names = names_ansi_quotes(value);
                     self.has_names |= encloses_names;
                     self.has_strings |= !encloses_names;
@@ -99,9 +99,15 @@ impl DefaultModes {
         }
     }
 
+    /// A connection of a server that tells nothing: it is taken for one that does as it is asked.
+    pub(crate) fn told(self) -> Self {
+        Self { has_told: true, ..self }
+    }
+
     fn learn_charset(&mut self, charset: &[u8], flavor: Flavor, collation: u16) {
         let reads = charset_name(charset).map_or(Encoding::Unknown, |name| Encoding::of(&name));
         let named = encoding_of(flavor, collation);
+        self.has_told = true;
         // A server that lacks a collation reads its own character set instead.
         if reads != named && named != Encoding::Unknown {
             let is_other = self.otherwise.is_some_and(|known| known != reads);
@@ -231,7 +237,7 @@ mod tests {
 
     /// Of servers that read what logins name.
     fn told() -> DefaultModes {
-        DefaultModes { has_told: true, ..DefaultModes::default() }
+        DefaultModes::default().told()
     }
 
     fn report(name: &str, value: &str) -> Vec<u8> {

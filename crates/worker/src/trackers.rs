@@ -36,10 +36,15 @@ const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
 /// decides how texts are read and what they find.
 const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
-/// A server that keeps profiles of everybody's statements would keep one list for all sessions of a
-/// connection, which no reset empties. Whoever wants one says so, and has the connection alone.
-/// MySQL warns of the variable.
-const PROFILING_OFF: &[u8] = b",@@SESSION.profiling=0";
+/// A server that keeps profiles or traces of everybody's statements would keep one list for all
+/// sessions of a connection, which a reset may leave. Whoever wants one says so, and has the
+/// connection alone. With the variables' names; MySQL warns of the first one.
+const LISTS_OFF: [(&str, &[u8]); 2] = [
+    ("profiling", b",@@SESSION.profiling=0"),
+    ("optimizer_trace", b",@@SESSION.optimizer_trace='enabled=off'"),
+];
+/// Which of them are in use: not those that some server lacks.
+pub(crate) type Lists = [bool; LISTS_OFF.len()];
 /// For servers whose sessions begin without autocommit, and for MySQL, which does not tell whether
 /// they do: it is off where a session's record says so.
 const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
@@ -67,26 +72,40 @@ impl Worker {
     pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if !conn.format.session_track {
-            return self.learn_modes(id, &[]);
+            return self.follow_modes(self.default_modes.told());
         }
         conn.tracks_transactions = false;
         let (hostgroup, flavor) = (conn.hostgroup, conn.flavor);
         let begins_off = flavor == Flavor::MySql || self.begins_without_autocommit(hostgroup);
         let autocommit = if begins_off { AUTOCOMMIT_ON } else { b"" };
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
-        let profiling = if self.lacks_profiling { b"" } else { PROFILING_OFF };
-        let text = [TRACKERS_ON, FRESH, profiling, autocommit, charset].concat();
+        let lists = LISTS_OFF.iter().zip(self.lists_off);
+        let lists = lists.filter(|(_, is_known)| *is_known).map(|((_, text), _)| *text);
+        let lists: Vec<u8> = lists.flatten().copied().collect();
+        let (before, within) = match flavor {
+            // What is set behind clears its warning.
+            Flavor::MySql => (lists, Vec::new()),
+            Flavor::MariaDb => (Vec::new(), lists),
+        };
+        if let [_, lists @ ..] = &*before {
+            self.set_up(id, Owner::Setup, &[b"SET ", lists].concat());
+        }
+        let text = [TRACKERS_ON, FRESH, autocommit, charset, &*within].concat();
         self.set_up(id, Owner::Setup, &text);
     }
 
-    /// A server does not take the trackers' `SET`. One that has no profiles at all is not asked
-    /// again to keep none.
+    /// A server does not take the trackers' `SET`. One that has no profiles or traces at all is not
+    /// asked again to keep none.
     pub(crate) fn trackers_refused(&mut self, id: ConnId, error: &ServerError) {
         let text = String::from_utf8_lossy(&error.message).into_owned();
-        let is_of_profiling = error.code == UNKNOWN_VARIABLE && text.contains("profiling");
         self.log(true, || format!("a server refused session trackers: {text}"));
-        self.lacks_profiling |= is_of_profiling;
-        if let Some(conn) = self.conns.get_mut(id).filter(|_| is_of_profiling) {
+        let mut lacks = false;
+        for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.lists_off) {
+            let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);
+            *is_known &= !is_it;
+            lacks |= is_it;
+        }
+        if let Some(conn) = self.conns.get_mut(id).filter(|_| lacks) {
             // It lacks the rest of the `SET` too.
             conn.is_doomed = true;
             self.set_up(id, Owner::Setup, TRACKERS_ON);

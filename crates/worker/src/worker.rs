@@ -77,8 +77,8 @@ pub struct Worker {
     pub(crate) states: StateTable,
     pub(crate) analyses: Analyses,
     pub(crate) default_modes: crate::modes::DefaultModes,
-    /// Whether a server was met without the variable `profiling`.
-    pub(crate) lacks_profiling: bool,
+    /// Lists of statements that servers are told to keep none of.
+    pub(crate) lists_off: crate::trackers::Lists,
     /// Statements that were looked at for the query log.
     pub(crate) query_events: u64,
     pub(crate) entries: Entries,
@@ -205,7 +205,7 @@ impl Worker {
             states: StateTable::default(),
             analyses: Analyses::new(&snapshot.settings),
             default_modes: crate::modes::DefaultModes::default(),
-            lacks_profiling: false,
+            lists_off: [true; _],
             query_events: 0,
             entries: Entries::default(),
             decisions: trunkline_rules::Memory::new(crate::route::DECISIONS_MAX),

@@ -19,8 +19,12 @@ pub(super) fn settings(tokens: &[Token<'_>]) -> Option<Vec<Setting>> {
         depth == 0 && *token == S(b',')
     });
     for part in parts {
-        // Nobody asks for profiles.
-        if matches!(part, [Y("SESSION.profiling"), S(b'='), N(0)]) {
+        // Nobody asks for profiles and traces.
+        if matches!(
+            part,
+            [Y("SESSION.profiling"), S(b'='), N(0)]
+                | [Y("SESSION.optimizer_trace"), S(b'='), T("enabled=off")]
+        ) {
             continue;
         }
         // Of a new connection: nobody sets it, so that there is nothing to tell.

@@ -143,7 +143,8 @@ fn what_the_proxy_says_is_understood() {
     assert_eq!(settings(&fresh).len(), 4);
     let own = format!(
         "{fresh},@@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null,\
-         @@SESSION.profiling=0,@@SESSION.character_set_client=@@SESSION.character_set_client"
+         @@SESSION.profiling=0,@@SESSION.optimizer_trace='enabled=off',\
+         @@SESSION.character_set_client=@@SESSION.character_set_client"
     );
     assert_eq!(settings(&own).len(), 4);
     let set = |variable, value| Setting::Variable { scope: Scope::AtSession, variable, value };

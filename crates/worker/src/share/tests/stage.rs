@@ -141,8 +141,8 @@ pub(super) struct Stage {
     now: Now,
     clients: Vec<PlayedClient>,
     servers: Vec<PlayedServer>,
-    /// The server has no variable `profiling`.
-    pub(super) lacks_profiling: bool,
+    /// The server has no such variables.
+    pub(super) lacks: Vec<&'static str>,
     /// What it was told of trackers.
     pub(super) trackers: Vec<String>,
 }
@@ -159,9 +159,9 @@ impl Stage {
             Box::new(NoCompressor),
         );
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
-        let (lacks_profiling, trackers) = Default::default();
+        let (lacks, trackers) = Default::default();
         let (clients, servers) = Default::default();
-        Self { worker, now, clients, servers, lacks_profiling, trackers }
+        Self { worker, now, clients, servers, lacks, trackers }
     }
 
     pub(super) fn log_in(&mut self, more: Capabilities) {
@@ -478,9 +478,9 @@ impl Stage {
             if text.contains("session_track_schema") {
                 self.trackers.push(text.clone().into_owned());
             }
-            if self.lacks_profiling && text.contains("profiling") {
-                let error = "Unknown system variable 'profiling'";
-                put_err(&mut out, 1, 1_193, b"HY000", error);
+            if let Some(name) = self.lacks.iter().find(|name| text.contains(**name)) {
+                let error = format!("Unknown system variable '{name}'");
+                put_err(&mut out, 1, 1_193, b"HY000", &error);
                 continue;
             }
             match text.rsplit_once("WHERE id=") {
