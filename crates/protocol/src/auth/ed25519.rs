@@ -27,9 +27,14 @@ pub const KEY_LEN: usize = 32;
 /// Bytes of a signature.
 pub const SIGNATURE_LEN: usize = 64;
 
-/// A nonce made of the greeting's, which is as random and as new.
+/// A nonce made of the greeting's, which is as random and as new. Its last byte is never NUL:
+/// go-sql-driver would take that for the end of the text, and refuse the 31 bytes before it.
 pub fn nonce(greeted: &[u8; greeting::NONCE_LEN]) -> [u8; NONCE_LEN] {
-    Sha256::new().chain_update(b"client_ed25519").chain_update(greeted).finalize().into()
+    let mut nonce: [u8; NONCE_LEN] =
+        Sha256::new().chain_update(b"client_ed25519").chain_update(greeted).finalize().into();
+    let [.., last] = &mut nonce;
+    *last = (*last).max(1);
+    nonce
 }
 
 /// The public key of a password: what a user database keeps.
@@ -160,5 +165,14 @@ mod tests {
     fn nonces_follow_the_greetings() {
         assert_eq!(nonce(b"abcdefghij0123456789"), nonce(b"abcdefghij0123456789"));
         assert_ne!(nonce(b"abcdefghij0123456789"), nonce(b"bbcdefghij0123456789"));
+    }
+
+    #[test]
+    fn no_nonce_ends_with_a_nul() {
+        for number in 1_000_u32..5_000 {
+            let mut greeted = *b"abcdefghij0123456789";
+            greeted[..4].copy_from_slice(&number.to_be_bytes());
+            assert_ne!(nonce(&greeted)[NONCE_LEN - 1], 0);
+        }
     }
 }
