@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use trunkline_catalog::{Proof, prove_nameless};
 use trunkline_config::Settings;
 use trunkline_sql::{
-    analysis::{Analysis, Effect, StatementKind, analyse_knowing},
+    analysis::{Analysis, Effect, StatementKind, analyse_knowing, may_ask_sequence},
     digest::{self, Digester},
     hint::Hints,
     recall::computes_values,
@@ -178,7 +178,7 @@ impl Analyses {
         let whole = exact.as_ref().unwrap_or(&digest);
         // What the modes leave open must not be in what the digest leaves out.
         let is_open = modes.guesses_quotes
-            && (whole.has_double_quotes || may_ask_sequence(whole.text))
+            && (whole.has_double_quotes || modes.flavor_mariadb && may_ask_sequence(whole.text))
             || modes.guesses_escapes && text.contains(&b'\\');
         let is_known_text = match modes.encoding {
             Encoding::Utf8 => true,
@@ -258,12 +258,6 @@ impl Analyses {
 fn reading_of(modes: &Modes) -> u16 {
     let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
     flags << 8 | modes.encoding as u16
-}
-
-/// Whether a text may ask a sequence in ORACLE's way, which is another one in other modes.
-fn may_ask_sequence(text: &[u8]) -> bool {
-    text.windows(7)
-        .any(|part| part.eq_ignore_ascii_case(b"NEXTVAL") || part.eq_ignore_ascii_case(b"CURRVAL"))
 }
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of

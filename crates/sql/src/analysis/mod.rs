@@ -180,6 +180,15 @@ impl fmt::Debug for Depends {
     }
 }
 
+/// Whether a text may ask a sequence in ORACLE's way (`s.nextval`), which is another one in other
+/// modes.
+pub fn may_ask_sequence(text: &[u8]) -> bool {
+    let is_asked = |part: &[u8]| {
+        part.eq_ignore_ascii_case(b"NEXTVAL") || part.eq_ignore_ascii_case(b"CURRVAL")
+    };
+    memchr::memchr(b'.', text).is_some() && text.windows(7).any(is_asked)
+}
+
 /// Analyses `text`, as a server in the given modes would read it. Takes time linear in its length.
 pub fn analyse(text: &[u8], modes: &Modes) -> Analysis {
     analyse_tokens(Tokens::new(text, modes))
