@@ -199,6 +199,12 @@ struct Played {
     is_in_transaction: bool,
 }
 
+/// What a connection's first `SET` begins with.
+const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables=";
+/// What a server of today answers it: how it reads texts by default.
+const TOLD: &[u8] = b"\0\x1d\x08sql_mode\x13STRICT_TRANS_TABLES\
+    \0\x1d\x14character_set_client\x07utf8mb4";
+
 impl Played {
     fn new(format: ReplyFormat) -> Self {
         let reply_within = reply_with(format, 1, status::AUTOCOMMIT | status::IN_TRANS);
@@ -210,6 +216,13 @@ impl Played {
         match text {
             [b'B', b'E', b'G', ..] => self.is_in_transaction = true,
             [b'C', b'O', b'M', ..] => self.is_in_transaction = false,
+            [b'S', b'E', b'T', ..]
+                if text.starts_with(TRACKERS_ON) && self.format.session_track =>
+            {
+                let status = status::AUTOCOMMIT | status::SESSION_STATE_CHANGED;
+                put_ok(out, 1, &OkPacket { status, changes: TOLD, ..ok() }, self.format);
+                return;
+            }
             _ => {}
         }
         match (text.starts_with(b"SELECT"), self.is_in_transaction) {

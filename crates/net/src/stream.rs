@@ -64,7 +64,7 @@ impl Stream {
         stream
     }
 
-    /// The same, of a Unix socket.
+    /// A client's Unix socket that was just accepted.
     pub(crate) fn accepted_unix(stream: mio::net::UnixStream) -> Self {
         Self::new(Kind::Unix(stream), false)
     }

@@ -27,7 +27,7 @@ pub const FAST_OK: u8 = 0x03;
 pub const FULL_AUTH: u8 = 0x04;
 /// The client's one-byte request for the server's public key.
 pub const REQUEST_KEY: u8 = 0x02;
-/// The same request in `sha256_password`.
+/// The client's one-byte request for the server's public key in `sha256_password`.
 pub const REQUEST_KEY_SHA256: u8 = 0x01;
 
 /// `SHA256(password)`.

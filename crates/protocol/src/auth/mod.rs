@@ -35,7 +35,7 @@ pub enum Plugin {
     Clear,
     /// A signature with a key made of the password; MariaDB.
     Ed25519,
-    /// The same with a salt; MariaDB from 11.6 on.
+    /// A signature with a key made of the password and a salt; MariaDB from 11.6 on.
     Parsec,
     /// Questions, of which one is for the password itself; MariaDB's PAM.
     Dialog,

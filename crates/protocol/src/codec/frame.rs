@@ -59,7 +59,8 @@ pub fn put_payload(out: &mut Vec<u8>, seq: u8, payload: &[u8]) -> u8 {
     put_parts(out, seq, [payload].into_iter())
 }
 
-/// The same for a payload in parts, which is never held as a whole.
+/// Appends a payload that comes in parts and is never held as a whole, as one or more packets, the
+/// first numbered `seq`; returns the number that follows the last.
 pub fn put_parts<'a>(
     out: &mut Vec<u8>,
     mut seq: u8,

@@ -87,7 +87,8 @@ pub fn put_query(out: &mut Vec<u8>, attributes: Option<&[u8]>, text: &[u8]) {
     }
 }
 
-/// The same for a text in parts, which may take several packets.
+/// Appends a `COM_QUERY` for a server with query attributes, of a text in parts, which may take
+/// several packets.
 pub fn put_long_query<'a>(
     out: &mut Vec<u8>,
     attributes: Option<&'a [u8]>,

@@ -88,7 +88,7 @@ impl<'a> Execution<'a> {
         Ok(Self { opens_cursor, nulls, types, head, values, is_bulk: false })
     }
 
-    /// The same for `COM_STMT_BULK_EXECUTE`.
+    /// Reads a `COM_STMT_BULK_EXECUTE` of a statement with `params` parameters.
     ///
     /// # Errors
     /// [`Malformed`] when it ends before the rows.
