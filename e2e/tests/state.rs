@@ -11,8 +11,8 @@ use trunkline_protocol::Capabilities;
 use trunkline_testkit::{Flavour, Server, Trunkline, wait_until};
 
 use crate::stage::{
-    FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, pins,
-    shared_server, status, text, wait_pins,
+    FLAVOURS, PASSWORD, SOON, USER, before, client, fails, is_available, new_schema, one_server,
+    pins, shared_server, status, text, wait_pins,
 };
 use crate::wire::{MODERN, Shape, Wire, code, login};
 
@@ -51,7 +51,9 @@ fn state_travels_with_the_statement() -> Result<()> {
         }
         let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
         let schema = new_schema(&server, "CREATE TABLE t (a INT)")?;
-        let proxy = before(&server, 1, 10)?;
+        // Names that are not known in time cost resets, and each takes a wait of its own here.
+        let config = format!("catalog_wait_ms = 10000\n{}", one_server(&server, 1, 10));
+        let proxy = Trunkline::start(&config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(zones(&proxy, &schema)).with_context(|| format!("{flavour:?}"))?;
         let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
