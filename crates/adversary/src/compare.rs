@@ -9,8 +9,9 @@ const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
 /// What some servers say of a statement whose connection is killed.
 const INTERRUPTED: u16 = 1317;
 
-/// How what the proxy runs in front of a statement begins.
-const PROXYS: [&str; 7] = [
+/// How what the proxy runs in front of a statement begins, and what it runs on another connection.
+const PROXYS: [&str; 8] = [
+    "KILL ",
     "SET @@SESSION.autocommit=1,",
     "SET @@SESSION.session_track_system_variables=",
     "SET @@SESSION.last_insert_id=",
