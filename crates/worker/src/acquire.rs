@@ -269,8 +269,14 @@ impl Worker {
     /// Leases an idle connection, already off its list, to a session whose statement has been
     /// proven just now.
     pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
-        let now_ms = self.now.ms();
         let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
+        self.lease_as(id, conn_id, is_shared);
+    }
+
+    /// Leases an idle connection, already off its list, to one session or, as the first of several,
+    /// to a statement that others may follow.
+    pub(crate) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
+        let now_ms = self.now.ms();
         // On a shared connection nothing is kept for anybody.
         self.fetch_traces(conn_id, Some(id), !is_shared);
         let Some(conn) = self.conns.get_mut(conn_id) else {

@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
+use trunkline_catalog::Proof;
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_session::tracker::PinReason;
-use trunkline_topology::Server;
+use trunkline_topology::{HostgroupId, Server};
 
-use crate::{ClientId, Worker, client::Lease, dispatch::LOST, kept::has_state};
+use crate::{
+    ClientId, Worker,
+    client::{Client, Lease, Phase, Stage, Statement},
+    dispatch::LOST,
+    kept::has_state,
+    route::Route,
+};
 
 /// Why what a session holds is lost where its user has another default hostgroup.
 const MOVED: &str = "its user's default hostgroup is another one now";
@@ -24,12 +31,13 @@ impl Worker {
             self.limits = crate::admission::share_of(&snapshot.guards, self.options.workers);
             self.guards = Arc::clone(&snapshot.guards);
         }
-        self.snapshot = snapshot;
+        let former = std::mem::replace(&mut self.snapshot, snapshot);
         self.password_turns.clear();
         let snapshot = Arc::clone(&self.snapshot);
         self.shared.retain_users(|key| snapshot.has_key(key));
         self.resize_cache();
         self.apply_users();
+        self.leave_new_readers(&former);
         self.apply_servers();
         self.last_failures.clear();
         self.stats.counters.snapshots_applied += 1;
@@ -68,6 +76,32 @@ impl Worker {
                 session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
             }
             session.user = Arc::clone(today);
+        }
+    }
+
+    /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is the
+    /// readers of from now on.
+    fn leave_new_readers(&mut self, former: &Snapshot) {
+        let waits = |client: &Client| match &client.phase {
+            Phase::Running(statement) => {
+                statement.stage == Stage::Queued && !statement.is_read && !client.is_mirror
+            }
+            _ => false,
+        };
+        for id in self.clients.keys_where(waits) {
+            let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
+            let Some(Phase::Running(statement)) = phase else { continue };
+            let Some(waits_for) = waits_for(statement) else { continue };
+            let left = *waits_for;
+            let Some(group) = self.snapshot.reader_group(left) else { continue };
+            if former.reader_group(left).is_some() {
+                continue;
+            }
+            *waits_for = group.writer_hostgroup;
+            statement.proof = Proof::NOTHING;
+            if self.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
+                self.requeue(id);
+            }
         }
     }
 
@@ -111,5 +145,17 @@ impl Worker {
         for hostgroup in waited_for {
             self.pump(hostgroup);
         }
+    }
+}
+
+/// The hostgroup that a statement waits for a connection of, or is going to when a rule delays it no
+/// more; `None` where it goes on one that its session holds.
+fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
+    match &mut statement.held_back {
+        None => Some(&mut statement.hostgroup),
+        Some(waiting) => match &mut waiting.route {
+            Route::Hostgroup(to) | Route::Reader(to) => Some(to),
+            _ => None,
+        },
     }
 }

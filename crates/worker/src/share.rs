@@ -130,7 +130,11 @@ impl Worker {
                 }
                 self.join(id, conn);
             }
-            Some(Choice::Idle(_, conn)) => self.lease_proven(id, conn),
+            Some(Choice::Idle(_, conn_id)) => {
+                let conn = self.conns.get(conn_id);
+                let is_shared = conn.is_some_and(|conn| self.has_room_for(id, conn, depth_max));
+                self.lease_as(id, conn_id, is_shared);
+            }
             Some(Choice::Open(slot)) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
@@ -145,11 +149,18 @@ impl Worker {
     /// Whether the statement of `id` can follow what is in flight on a shared connection, or be
     /// the first on one that is shared from now on.
     pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
+        let depth_max = self.depth_max(id, conn.hostgroup);
+        depth_max.is_some_and(|depth_max| self.has_room_for(id, conn, depth_max))
+    }
+
+    /// Whether a statement that need not be alone fits on this connection: in its session's state,
+    /// with fewer than `depth_max` in flight.
+    fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         conn.dirt.is_none()
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
             && conn.schemas_defined == self.shared.schemas_defined()
-            && self.depth_max(id, conn.hostgroup).is_some_and(|max| conn.in_flight.len() < max)
+            && conn.in_flight.len() < depth_max
             && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
 
