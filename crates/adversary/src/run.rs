@@ -170,7 +170,7 @@ impl Scene<'_> {
         let may_be_older = self.stage.family == Flavour::MariaDb;
         let session = self.session(step.session)?;
         let asks = asks_for_conditions(&step.act);
-        if asks && may_be_older && !session.has_conditions {
+        if asks && (may_be_older && !session.has_conditions || session.has_mixed_conditions) {
             return Ok(None);
         }
         if shows_profiles(&step.act) && session.has_changed_user {
@@ -179,7 +179,11 @@ impl Scene<'_> {
         let proxied = act(&mut session.proxied, &step.act, ids.0);
         let direct = act(&mut session.direct, &step.act, ids.1);
         if !asks {
-            session.has_conditions = leaves_conditions(&direct);
+            let leaves = leaves_conditions(&direct);
+            session.has_mixed_conditions = matches!(step.act, Act::Schema(_))
+                && leaves
+                && (session.has_conditions || session.has_mixed_conditions);
+            session.has_conditions = leaves;
         }
         let own = is_answered_by_proxy(&step.act);
         let is_old = own && session.has_old_flags;

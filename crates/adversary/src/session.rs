@@ -15,6 +15,9 @@ pub struct Session {
     pub direct: Client,
     /// Whether the last statement left warnings or an error, those that ask for them left out.
     pub has_conditions: bool,
+    /// Whether a schema could not be chosen behind a statement that left conditions: MySQL puts its
+    /// error behind them, where they are on the same connection.
+    pub has_mixed_conditions: bool,
     /// Whether nothing has told the flags of its transaction since a statement failed: what the
     /// proxy answers itself has those of before.
     pub has_old_flags: bool,
@@ -32,6 +35,7 @@ impl Session {
             proxied,
             direct,
             has_conditions: false,
+            has_mixed_conditions: false,
             has_old_flags: false,
             has_changed_user: false,
         };

@@ -106,7 +106,7 @@ pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
         true => Recalled { connection_id: known.connection_id, ..Recalled::default() },
         false => *known,
     };
-    let mut questions = questions(Tokens::new(text, modes), &known);
+    let mut questions = questions(Tokens::new(text, modes), &known, modes.oracle);
     let are_all_items = questions.iter().all(|question| question.is_item || question.is_named);
     if reads_table || !are_all_items {
         questions.retain(|question| !matches!(question.answer, Answer::ConnectionId(_)));
@@ -179,7 +179,8 @@ fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
 }
 
-fn questions(mut tokens: Tokens<'_>, known: &Recalled) -> Vec<Question> {
+/// `oracle` is whether `sql_mode` may be that.
+fn questions(mut tokens: Tokens<'_>, known: &Recalled, oracle: bool) -> Vec<Question> {
     let mut found = Vec::new();
     let mut depth = 0_u32;
     // Within the select list of the statement itself.
@@ -196,7 +197,7 @@ fn questions(mut tokens: Tokens<'_>, known: &Recalled) -> Vec<Question> {
             }
             _ => {}
         }
-        let Some((answer, last)) = question(&token, previous, &mut tokens, known) else {
+        let Some((answer, last)) = question(&token, previous, &mut tokens, known, oracle) else {
             previous = Some(token);
             continue;
         };
@@ -229,6 +230,7 @@ fn question<'t>(
     previous: Option<Token<'t>>,
     after: &mut Tokens<'t>,
     known: &Recalled,
+    oracle: bool,
 ) -> Option<(Answer, Token<'t>)> {
     if token.kind == TokenKind::SystemVariable {
         if let Some(name) = tracker_of(token).filter(|_| known.has_default_trackers) {
@@ -261,7 +263,7 @@ fn question<'t>(
     if !is_word && !matches!(keyword.as_bytes(), b"CONNECTION_ID" | b"FOUND_ROWS") {
         return None;
     }
-    if keyword.as_bytes() == b"SQL" {
+    if keyword.as_bytes() == b"SQL" && oracle {
         let mut ahead = after.clone();
         let (sign, word) = (ahead.next(), ahead.next());
         let word = word.filter(|word| is_row_count(sign, Some(*word)))?;
@@ -319,13 +321,18 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_rows_by_its_oracle_name_is_a_question_in_oracle_mode_only() {
+        check("SELECT SQL%ROWCOUNT", None);
+        let modes = Modes { flavor_mariadb: true, oracle: true, ..Modes::default() };
+        let recalled = recall(b"SELECT SQL%ROWCOUNT", &modes, &KNOWN);
+        let expected = b"SELECT CAST('00000000000000000003' AS SIGNED) AS `SQL%ROWCOUNT`";
+        assert_eq!(recalled.as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
     fn questions_become_their_answers_and_keep_their_names() {
         for (text, expected) in [
             ("SELECT @@last_gtid", "SELECT '0-1-25' AS `@@last_gtid`"),
-            (
-                "SELECT SQL%ROWCOUNT",
-                "SELECT CAST('00000000000000000003' AS SIGNED) AS `SQL%ROWCOUNT`",
-            ),
             (
                 "SELECT ROW_COUNT()",
                 "SELECT CAST('-0000000000000000001' AS SIGNED) AS `ROW_COUNT()`",
