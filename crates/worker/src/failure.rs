@@ -377,7 +377,7 @@ fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
 
 /// Whether a statement was to change what its session's next ones find: it begins a transaction,
 /// sets something, chooses a schema.
-fn makes_state(statement: &Statement, session: &Session) -> bool {
+pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
     let is_state = |known: &Known| {
         let analysis = &known.analysis;
         !analysis.effects.is_empty() || analysis.transaction != TransactionEffect::None

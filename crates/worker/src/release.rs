@@ -22,6 +22,7 @@ use crate::{
     client::{Ending, Phase, Purpose, Stage, Statement},
     conn::{InFlight, Owner},
     dirt::{Dirt, RESET, dirt_of},
+    failure::makes_state,
     infile::Upload,
     modes::learn_status,
     proof::proof_of,
@@ -580,12 +581,16 @@ impl Worker {
         self.fail_statement_numbered(id, 1, code, sqlstate, text);
     }
 
-    /// Ends a statement that no server was sent with an error. What its client has sent ahead was
-    /// meant for a session in which it has run: unless it only reads, the session ends.
+    /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
+    /// sends before it has read the error, is meant for a session in which it has run: unless it
+    /// only reads, the session ends where something was sent ahead, or would change its meaning.
     pub(crate) fn fail_unsent(&mut self, id: ClientId, code: u16, sqlstate: &[u8; 5], text: &str) {
         let ends = self.clients.get(id).is_some_and(|client| {
-            let may_matter = matches!(&client.phase, Phase::Running(it) if !it.is_read);
-            may_matter && client.has_sent_ahead()
+            let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session)
+            else {
+                return false;
+            };
+            !statement.is_read && (client.has_sent_ahead() || makes_state(statement, session))
         });
         match ends {
             true => {
