@@ -1,12 +1,13 @@
 //! Servers that change places by a reload: what is written to whom by sessions that were there.
 
+mod roles;
+
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{AuthPlugin, Flavour, Options, Server, Trunkline, wait_until};
 
 use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, start, start_two, text,
 };
-use crate::wire::Wire;
 
 /// Hostgroups 10 and 20, the user's own one, and a rule that caches.
 fn config(ten: &Server, twenty: &Server, own: u32) -> String {
@@ -295,114 +296,4 @@ fn check_schema_lost(one: &Server, other: &Server) -> Result<()> {
 fn issue_16_who_loses_its_schema_keeps_what_it_holds_elsewhere() -> Result<()> {
     let name = "issue_16_who_loses_its_schema_keeps_what_it_holds_elsewhere";
     with_two(name, check_schema_lost)
-}
-
-/// Which of two servers takes the writes; inserts into `later` are delayed.
-fn roles(one: &Server, other: &Server, (writer, reader): (u32, u32)) -> String {
-    format!(
-        "workers = 1\n[[replication]]\nwriter_hostgroup = {writer}\nreader_hostgroup = {reader}\n\
-         [[server]]\nhostgroup = 10\naddress = \"{}\"\nmax_connections = 1\n\
-         [[server]]\nhostgroup = 20\naddress = \"{}\"\nmax_connections = 1\n\
-         [[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = {writer}\n\
-         [[rule]]\nid = 1\nmatch_digest = \"INTO later\"\ndelay = 2000\napply = true\n",
-        one.address(),
-        other.address(),
-    )
-}
-
-/// What waits for a connection, or is delayed, goes to the writer of the time when it is sent.
-fn check_waiting(one: &Server, other: &Server) -> Result<()> {
-    for server in [one, other] {
-        server.sql(
-            "CREATE DATABASE here; CREATE TABLE here.t (a INT); CREATE TABLE here.later (a INT)",
-        )?;
-    }
-    let proxy = Trunkline::start(&roles(one, other, (10, 20)))?;
-    let mut holder = client(&proxy, "here")?;
-    let (mut queued, mut delayed) = (client(&proxy, "here")?, client(&proxy, "here")?);
-    holder.sql("BEGIN")?;
-    holder.sql("INSERT INTO t VALUES (1)")?;
-    std::thread::scope(|scope| {
-        let queued = scope.spawn(move || queued.sql("INSERT INTO t VALUES (2)"));
-        let delayed = scope.spawn(move || delayed.sql("INSERT INTO later VALUES (3)"));
-        wait_until("one waits, one is delayed", SOON, || {
-            let status = crate::stage::status(&proxy)?;
-            let number = |path| status.pointer(path).and_then(serde_json::Value::as_u64);
-            let waits = number("/waiting/10") == Some(1);
-            Ok((waits && number("/counters/statements_delayed") == Some(1)).then_some(()))
-        })?;
-        let mark = proxy.reload(&roles(one, other, (20, 10)))?;
-        proxy.wait_log(mark, "in force", SOON)?;
-        drop(holder);
-        for thread in [queued, delayed] {
-            thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
-        }
-        anyhow::Ok(())
-    })?;
-    for (server, count) in [(one, "0"), (other, "2")] {
-        let found =
-            server.value("SELECT (SELECT COUNT(*) FROM here.t) + COUNT(*) FROM here.later")?;
-        ensure!(found.as_deref() == Some(count), "{found:?}, not {count}");
-    }
-    Ok(())
-}
-
-#[test]
-fn issue_16_a_write_that_waits_goes_to_the_writer_of_now() -> Result<()> {
-    with_two("issue_16_a_write_that_waits_goes_to_the_writer_of_now", check_waiting)
-}
-
-/// Two users, both of hostgroup 10, or the first one of 20.
-fn two_users(one: &Server, other: &Server, first: u32) -> String {
-    format!(
-        "workers = 1\n\
-         [[server]]\nhostgroup = 10\naddress = \"{}\"\nmax_connections = 1\n\
-         [[server]]\nhostgroup = 20\naddress = \"{}\"\n\
-         [[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = {first}\n\
-         [[user]]\nname = \"second\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 10\n",
-        one.address(),
-        other.address(),
-    )
-}
-
-/// A session whose change of user fails is its first user's again, as that one is configured by
-/// then.
-fn check_failed_change(one: &Server, other: &Server) -> Result<()> {
-    for server in [one, other] {
-        server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT)")?;
-    }
-    one.create_user("second", PASSWORD, AuthPlugin::ServerDefault)?;
-    let proxy = Trunkline::start(&two_users(one, other, 10))?;
-    let mut holder = client(&proxy, "here")?;
-    let mut changing = Wire::login(&proxy, USER, PASSWORD, "here")?;
-    holder.sql("BEGIN")?;
-    holder.sql("INSERT INTO t VALUES (1)")?;
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            let refusal = changing.change_user("second", PASSWORD, "nowhere");
-            (refusal, changing)
-        });
-        wait_until("the schema waits to be looked for", SOON, || {
-            let status = crate::stage::status(&proxy)?;
-            let waits = status.pointer("/waiting/10").and_then(serde_json::Value::as_u64);
-            Ok((waits == Some(1)).then_some(()))
-        })?;
-        let mark = proxy.reload(&two_users(one, other, 20))?;
-        proxy.wait_log(mark, "in force", SOON)?;
-        drop(holder);
-        let (refusal, mut changing) =
-            thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))?;
-        let refusal = refusal.err().context("there is no such schema")?.to_string();
-        ensure!(refusal.contains("1049"), "{refusal}");
-        changing.one("INSERT INTO here.t VALUES (2)")?;
-        anyhow::Ok(())
-    })?;
-    let (here, there) = (rows(one)?, rows(other)?);
-    ensure!(here.as_deref() == Some("") && there.as_deref() == Some("2"), "{here:?}, {there:?}");
-    Ok(())
-}
-
-#[test]
-fn issue_16_who_fails_to_change_its_user_is_the_one_of_now() -> Result<()> {
-    with_two("issue_16_who_fails_to_change_its_user_is_the_one_of_now", check_failed_change)
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
-use trunkline_topology::{HostName, HostPattern, User};
+use trunkline_topology::{HostName, HostPattern, HostgroupId, User};
 
 /// Users of servers, found by name and by where a client comes from, as servers find them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -46,6 +46,12 @@ impl GrantedUsers {
         accounts.find(|(pattern, _)| pattern.text() == host).map(|(_, user)| user)
     }
 
+    /// The same accounts, whose statements go to this hostgroup by default.
+    pub fn of_hostgroup(&self, default_hostgroup: HostgroupId) -> Self {
+        let there = |user: &Arc<User>| User { default_hostgroup, ..User::clone(user) };
+        Self::new(self.iter().map(there))
+    }
+
     /// How many accounts there are.
     pub fn len(&self) -> usize {
         self.by_name.values().map(Vec::len).sum()
@@ -70,7 +76,7 @@ impl fmt::Debug for GrantedUsers {
 
 #[cfg(test)]
 mod tests {
-    use trunkline_topology::{HostgroupId, Password, Secret, TlsRequirement};
+    use trunkline_topology::{Password, Secret, TlsRequirement};
 
     use super::*;
 
@@ -110,6 +116,15 @@ mod tests {
         assert_eq!(users.len(), 5);
         assert!(users.account("app", "10.%").is_some() && users.account("app", "11.%").is_none());
         assert!(!users.names_hosts());
+    }
+
+    #[test]
+    fn accounts_go_to_another_hostgroup_together() {
+        let users = GrantedUsers::new(["%", "10.%"].map(|host| user("app", host)));
+        let moved = users.of_hostgroup(HostgroupId(20));
+        let homes: Vec<_> = moved.iter().map(|user| user.default_hostgroup.0).collect();
+        assert_eq!(homes, [20, 20]);
+        assert!(moved.account("app", "10.%").is_some());
     }
 
     #[test]

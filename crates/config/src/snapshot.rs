@@ -104,7 +104,12 @@ impl Snapshot {
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
         let granted = match previous {
             Some(previous) if !settings.server_users_account.is_empty() => {
-                Arc::clone(&previous.granted)
+                let home = settings.server_users_hostgroup;
+                match previous.settings.server_users_hostgroup == home {
+                    true => Arc::clone(&previous.granted),
+                    // Where they go is this configuration's word, not the grant tables'.
+                    false => Arc::new(previous.granted.of_hostgroup(HostgroupId(home))),
+                }
             }
             Some(_) | None => Arc::default(),
         };

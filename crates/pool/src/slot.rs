@@ -116,6 +116,12 @@ impl Slot {
         }
     }
 
+    /// Whether an operator has taken the server out of the hostgroup, or set it to OFFLINE_HARD:
+    /// nothing begins on it any more.
+    pub fn is_out(&self) -> bool {
+        self.removed || self.server.health.is_offline_hard()
+    }
+
     /// Connections by state.
     pub fn counts(&self) -> Counts {
         self.counts

@@ -15,12 +15,12 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, PinReason, Schema, SessionState, Sync, difference};
-use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind, TransactionEffect};
 use trunkline_topology::RefusalCause;
 
 use crate::{
     ClientId, Worker,
-    client::{Lease, Phase, Purpose, Session, Stage},
+    client::{Lease, Phase, Purpose, Session, Stage, Statement},
     conn::{Conn, InFlight, Owner},
     dirt::{RESET_PROOF, may_last},
     held::{PLAIN_VARIABLES, sets_next_transaction},
@@ -84,11 +84,29 @@ pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bo
     end_packet(out, start);
 }
 
-/// Whether a session is in no transaction on a connection, so that it may leave that.
-fn may_leave(session: &Session, conn_id: ConnId) -> bool {
+/// Whether a statement need not run on the connection that its session holds because of a
+/// transaction there: none is open, or the statement would go on behind its end.
+pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnId) -> bool {
     let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
     let is_over = |lease: &Lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa);
-    !session.is_in_transaction() && lease.is_some_and(is_over)
+    let is_over = !session.is_in_transaction() && lease.is_some_and(is_over);
+    is_over || goes_on_behind(session, statement)
+}
+
+/// Whether a statement ends the transaction that is open and does more: begins another one, or
+/// runs outside of it.
+fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    let Some(known) = statement.known.as_ref().filter(|_| is_run) else { return false };
+    match known.analysis.transaction {
+        TransactionEffect::None | TransactionEffect::SetAutocommit(_) => false,
+        TransactionEffect::Begin { .. } | TransactionEffect::ImplicitCommit => true,
+        TransactionEffect::Commit { chain, .. } | TransactionEffect::Rollback { chain, .. } => {
+            chain
+                || known.analysis.statements != 1
+                || session.state.variable("completion_type").is_some()
+        }
+    }
 }
 
 impl Worker {
@@ -116,8 +134,7 @@ impl Worker {
             return self.fail_unsent(id, 2013, b"HY000", LOST);
         };
         let slot = self.pool.slot(conn.slot);
-        let is_out = |slot: &Slot| slot.removed || slot.server.health.is_offline_hard();
-        if slot.is_some_and(is_out) && may_leave(session, conn_id) {
+        if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {
             return self.leave_removed(id, conn_id);
         }
         let is_online = || {
@@ -287,9 +304,19 @@ impl Worker {
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
+    /// Whether an operator has taken out the server of a connection that the statement of `id` waits
+    /// for, and need not run on.
+    pub(crate) fn is_taken_out(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
+        let client = self.clients.get(id).map(|client| (&client.phase, &client.session));
+        slot.is_some_and(Slot::is_out)
+            && matches!(client, Some((Phase::Running(statement), Some(session)))
+                if may_leave(session, statement, conn_id))
+    }
+
     /// An operator has taken the server out of its hostgroup: it may be another one's replica by
     /// now. What is held there is lost, as with its connection.
-    fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
             statement.stage = Stage::Synchronising(conn_id);
         }

@@ -2,7 +2,7 @@
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::{StatementKind, TransactionEffect};
+use trunkline_sql::analysis::{Effect, StatementKind, TransactionEffect};
 
 use crate::{
     Action, ClientId, Worker,
@@ -380,7 +380,8 @@ fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
 pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
     let is_state = |known: &Known| {
         let analysis = &known.analysis;
-        !analysis.effects.is_empty() || analysis.transaction != TransactionEffect::None
+        let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
+        analysis.effects.iter().any(lasts) || analysis.transaction != TransactionEffect::None
     };
     match statement.purpose {
         Purpose::Query | Purpose::Execute => {

@@ -232,7 +232,7 @@ impl Worker {
         self.away.remove(&number);
         self.stats.counters.sessions_arrived += 1;
         // A new configuration may have come here while it was on its way.
-        self.follow_user(id);
+        self.follow_user(id, None);
         id
     }
 

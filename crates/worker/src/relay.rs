@@ -249,8 +249,12 @@ impl Worker {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(id))
         });
-        if waits && is_last && !self.ends_killed(client, id) {
-            self.send_statement(client, id, Stage::Sent(id));
+        if !waits || !is_last || self.ends_killed(client, id) {
+            return;
+        }
+        match self.is_taken_out(client, id) {
+            true => self.leave_removed(client, id),
+            false => self.send_statement(client, id, Stage::Sent(id)),
         }
     }
 }

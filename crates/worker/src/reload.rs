@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use trunkline_catalog::Proof;
 use trunkline_config::Snapshot;
+use trunkline_pool::Slot;
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_session::tracker::PinReason;
-use trunkline_topology::{HostgroupId, Server};
+use trunkline_topology::{HostgroupId, Server, User};
 
 use crate::{
     ClientId, Worker,
     client::{Client, Lease, Phase, Stage, Statement},
-    dispatch::LOST,
+    dispatch::{LOST, may_leave},
     kept::has_state,
     route::Route,
 };
 
 /// Why what a session holds is lost where its user has another default hostgroup.
 const MOVED: &str = "its user's default hostgroup is another one now";
+
+/// Why a connection is left on which nothing of a write has been sent yet.
+const READERS: &str = "its hostgroup is the readers' now";
 
 impl Worker {
     /// Takes over a published configuration. Statements under way go on as they began; servers
@@ -36,9 +40,10 @@ impl Worker {
         let snapshot = Arc::clone(&self.snapshot);
         self.shared.retain_users(|key| snapshot.has_key(key));
         self.resize_cache();
-        self.apply_users();
+        self.apply_users(&former);
         self.leave_new_readers(&former);
         self.apply_servers();
+        self.end_forwards();
         self.last_failures.clear();
         self.stats.counters.snapshots_applied += 1;
         if has_plant!(self, SnapshotClearsLeases) {
@@ -50,57 +55,98 @@ impl Worker {
     }
 
     /// Sessions go where their users go now; what one holds where it was is lost, as with its
-    /// connection: writes that are to see it would go elsewhere. Whose account on the servers has
-    /// changed keeps what it logged in with.
-    fn apply_users(&mut self) {
+    /// connection: writes that are to see it would go elsewhere.
+    fn apply_users(&mut self, former: &Snapshot) {
         for id in self.clients.keys_where(|client| client.session.is_some()) {
-            self.follow_user(id);
+            self.follow_user(id, Some(former));
         }
     }
 
     /// A session, and the one that it goes back to if its change of user fails, go where their
-    /// users go now.
-    pub(crate) fn follow_user(&mut self, id: ClientId) {
+    /// users go now. Those of a user that is gone stay where they are, but for a hostgroup that has
+    /// become the readers' since `before`.
+    pub(crate) fn follow_user(&mut self, id: ClientId, before: Option<&Snapshot>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         for session in [&mut client.session, &mut client.former].into_iter().flatten() {
-            let Some(today) = self.snapshot.today(&session.user) else { continue };
-            if Arc::ptr_eq(today, &session.user) || today.backend != session.user.backend {
-                continue;
-            }
             let former = session.user.default_hostgroup;
+            let user = match self.snapshot.today(&session.user) {
+                Some(today) if Arc::ptr_eq(today, &session.user) => continue,
+                Some(today) if today.backend == session.user.backend => Arc::clone(today),
+                // It keeps the account on the servers that it logged in with.
+                Some(today) => {
+                    let backend = session.user.backend.clone();
+                    Arc::new(User { backend, ..User::clone(today) })
+                }
+                None => {
+                    let writer = before.and_then(|it| new_writer(it, &self.snapshot, former));
+                    let Some(default_hostgroup) = writer else { continue };
+                    Arc::new(User { default_hostgroup, ..User::clone(&session.user) })
+                }
+            };
             let is_left = |lease: &Lease| lease.hostgroup == former && has_state(lease);
             let left = session.leases.iter().find(|lease| is_left(lease));
-            if let Some(lease) = left.filter(|_| today.default_hostgroup != former) {
+            if let Some(lease) = left.filter(|_| user.default_hostgroup != former) {
                 let held: Vec<_> = lease.pins.reasons().map(PinReason::name).collect();
                 let held = held.join(", ");
                 session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
             }
-            session.user = Arc::clone(today);
+            session.user = user;
         }
     }
 
     /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is the
     /// readers of from now on.
     fn leave_new_readers(&mut self, former: &Snapshot) {
-        let waits = |client: &Client| match &client.phase {
+        let is_unsent = |client: &Client| match &client.phase {
             Phase::Running(statement) => {
-                statement.stage == Stage::Queued && !statement.is_read && !client.is_mirror
+                let is_unsent = matches!(
+                    statement.stage,
+                    Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_)
+                );
+                is_unsent && !statement.is_read && !client.is_mirror
             }
             _ => false,
         };
-        for id in self.clients.keys_where(waits) {
-            let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
-            let Some(Phase::Running(statement)) = phase else { continue };
-            let Some(waits_for) = waits_for(statement) else { continue };
-            let left = *waits_for;
-            let Some(group) = self.snapshot.reader_group(left) else { continue };
-            if former.reader_group(left).is_some() {
+        for id in self.clients.keys_where(is_unsent) {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+            else {
+                continue;
+            };
+            let conn = statement.stage.conn();
+            if conn.is_some_and(|conn| !may_leave(session, statement, conn)) {
                 continue;
             }
-            *waits_for = group.writer_hostgroup;
+            let Some(waits_for) = waits_for(statement) else { continue };
+            let left = *waits_for;
+            let Some(writer) = new_writer(former, &self.snapshot, left) else { continue };
+            *waits_for = writer;
             statement.proof = Proof::NOTHING;
-            if self.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
+            if let Some(conn) = conn {
+                self.lose_conn(conn, READERS);
+            } else if self.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
                 self.requeue(id);
+            }
+        }
+    }
+
+    /// Fast-forward sessions end whose server is taken out, or is not the one of their user any
+    /// more: nobody sees where a statement of theirs begins.
+    fn end_forwards(&mut self) {
+        let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
+        for id in self.clients.keys_where(forwards) {
+            let Some(client) = self.clients.get(id) else { continue };
+            let (Phase::Forward(conn), Some(session)) = (&client.phase, &client.session) else {
+                continue;
+            };
+            // A replica that is sent a binary log stays.
+            let conn = self.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
+            let is_left = conn.is_some_and(|conn| {
+                let is_out = self.pool.slot(conn.slot).is_some_and(Slot::is_out);
+                is_out || conn.hostgroup != session.user.default_hostgroup
+            });
+            if is_left {
+                self.close_client(id);
             }
         }
     }
@@ -158,4 +204,10 @@ fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
             _ => None,
         },
     }
+}
+
+/// The writer of those whom a hostgroup is the readers of, which it was not before.
+fn new_writer(former: &Snapshot, today: &Snapshot, hostgroup: HostgroupId) -> Option<HostgroupId> {
+    let group = today.reader_group(hostgroup)?;
+    former.reader_group(hostgroup).is_none().then_some(group.writer_hostgroup)
 }

@@ -20,7 +20,7 @@ use trunkline_protocol::packet::err::INACTIVITY_CODE;
 use super::{
     Breach, Violation,
     facts::{CauseKind, Setting},
-    history::{ClientHistory, EndedBy, Exchange, LoginOutcome, SessionHistory},
+    history::{Access, ClientHistory, EndedBy, Exchange, LoginOutcome, SessionHistory},
     index::Index,
     kills::{is_killed, is_session_killed},
 };
@@ -190,7 +190,8 @@ fn ending(
         || is_unheard
         || is_rested
         || last_error.is_some_and(ends_session)
-        || has_open_exchange(session) && last_error.is_some_and(ends_what_follows)
+        || (has_open_exchange(session) || failed_to_change(session))
+            && last_error.is_some_and(ends_what_follows)
         || is_session_killed(index, session, at_us)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
         // In the middle of a packet nothing but the end can tell that the server is lost; nor can
@@ -202,7 +203,9 @@ fn ending(
             && (has_open_exchange(session) || is_forwarded(index, session, at_us))
         // What was sent ahead behind a statement that found no connection ends with it.
         || (is_forwarded(index, session, at_us) || has_sent_ahead(session))
-            && has_any_wait_cause(index, since_us, at_us);
+            && has_any_wait_cause(index, since_us, at_us)
+        // A server that is taken out takes those along whose bytes go straight to it.
+        || is_forwarded(index, session, at_us) && has_new_setting(index, at_us);
     if !is_true {
         found.push(Violation {
             breach: Breach::EndedForNothing,
@@ -223,7 +226,7 @@ const ENDING: [u16; 11] =
     [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927, INACTIVITY_CODE];
 
 /// Errors of statements that were not sent, after which a session may end that has sent commands
-/// ahead.
+/// ahead, or was to be changed by them.
 const ENDING_WHAT_FOLLOWS: [u16; 2] = [1045, 1907];
 
 /// Whether a session that changes its user had rested for as long as it may under the old one.
@@ -265,6 +268,20 @@ pub(super) fn is_forwarded(index: &Index<'_>, session: &SessionHistory, at_us: M
 
 fn has_open_exchange(session: &SessionHistory) -> bool {
     session.exchanges.iter().any(is_open)
+}
+
+/// Whether the last statement that failed was more than a read.
+fn failed_to_change(session: &SessionHistory) -> bool {
+    let failed = session.exchanges.iter().rev().find(|exchange| exchange.error().is_some());
+    failed.is_some_and(|exchange| {
+        let mut accesses = exchange.statements.iter().map(|said| said.access);
+        exchange.statements.is_empty() || accesses.any(|access| access != Access::Read)
+    })
+}
+
+/// Whether a configuration has come into force lately.
+fn has_new_setting(index: &Index<'_>, at_us: Micros) -> bool {
+    index.facts().settings_between(at_us.saturating_sub(SLACK_US), at_us).count() > 1
 }
 
 /// Whether commands of its were not answered that it had sent behind others.
