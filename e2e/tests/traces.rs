@@ -3,6 +3,7 @@
 
 mod counts;
 mod counts_apart;
+mod newer;
 
 pub use counts::split;
 

@@ -298,6 +298,8 @@ pub(crate) struct Statement {
     /// The only server of the hostgroup that it is to run on, as a comment of its says.
     pub only_on: Option<Box<ServerKey>>,
     pub stage: Stage,
+    /// Its text has the answers to what it asks of its session's past.
+    pub is_recalled: bool,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
     pub waiting: Option<Box<Waiting>>,
     /// The file that its server asks the client for.

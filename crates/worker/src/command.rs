@@ -342,6 +342,7 @@ impl Worker {
             mirrored: None,
             copy_of: None,
             may_leave_reader: false,
+            is_recalled: false,
             hostgroup: trunkline_topology::HostgroupId::default(),
             only_on: None,
             stage: Stage::Queued,

@@ -13,11 +13,18 @@ use trunkline_session::{
     backend::{ServerHandshake, ServerIdentity},
     tracker::SessionState,
 };
+use trunkline_sql::recall::Gtid;
 use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 
 use crate::{
-    ClientId, compressed::Packing, dirt::Dirt, identity::PasswordTurn, modes::DefaultModes,
-    outbox::Outbox, prepared::ServerStmts, traces::Trace,
+    ClientId,
+    compressed::Packing,
+    dirt::Dirt,
+    identity::PasswordTurn,
+    modes::DefaultModes,
+    outbox::Outbox,
+    prepared::ServerStmts,
+    traces::{Trace, reported_gtid},
 };
 
 /// One connection to a server.
@@ -79,6 +86,10 @@ pub(crate) struct Conn {
     pub copies: Option<CopyTicket>,
     /// Whether the last statement that was sent may leave what a reset does not take back.
     pub may_last: bool,
+    /// Whether its session tracker tells the change of each variable under that one's name.
+    pub names_changes: bool,
+    /// The GTID that it told last, whoever's it was.
+    pub last_gtid: Option<Gtid>,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
     /// connection may have logged in with fewer rights.
     pub accepted_sets: Vec<u64>,
@@ -124,6 +135,13 @@ impl Conn {
             self.accepted_sets.remove(0);
         }
         self.accepted_sets.push(text);
+    }
+
+    /// The GTID that a reply tells of the statement that it answers. MariaDB 11.8 tells its last
+    /// one also where another variable has changed, as `last_insert_id`: that one is old.
+    pub(crate) fn new_gtid(&mut self, outcome: &Outcome) -> Option<Gtid> {
+        let told = reported_gtid(outcome)?;
+        (self.last_gtid.replace(told) != Some(told)).then_some(told)
     }
 
     /// Whether its server may tell warnings and errors of sessions that had it before.
@@ -213,6 +231,8 @@ pub struct MovedConn {
     pub(crate) dirt: Option<Dirt>,
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
+    pub(crate) names_changes: bool,
+    pub(crate) last_gtid: Option<Gtid>,
     pub(crate) format: ReplyFormat,
     pub(crate) takes_attributes: bool,
     pub(crate) packing: Option<Box<Packing>>,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
-    capability::Capabilities, codec::frame, packet::greeting::Flavor, response::ReplyFormat,
+    capability::Capabilities,
+    codec::frame,
+    packet::greeting::{Flavor, Greeting},
+    response::ReplyFormat,
 };
 use trunkline_session::{
     backend::{
@@ -14,6 +17,7 @@ use trunkline_session::{
     frontend::Attribute,
     tracker::{Charset, Schema, SessionState},
 };
+use trunkline_sql::version::ServerVersion;
 use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
@@ -112,6 +116,8 @@ impl Worker {
             shared_version: 0,
             copies: None,
             may_last: false,
+            names_changes: true,
+            last_gtid: None,
             accepted_sets: Vec::new(),
             dirt: None,
             soiled_turn: 0,
@@ -312,6 +318,7 @@ impl Worker {
             return;
         };
         conn.flavor = identity.greeting.flavor();
+        conn.names_changes = names_changes(&identity.greeting);
         conn.format = ReplyFormat::of(identity.capabilities);
         conn.takes_attributes = identity.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         let charset = Charset::Collation(identity.collation);
@@ -408,4 +415,12 @@ impl Worker {
 /// Attributes in the form in which a login takes them.
 pub(crate) fn as_sent(attributes: &[Attribute]) -> Vec<(Vec<u8>, Vec<u8>)> {
     attributes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}
+
+/// Whether a server's session tracker tells the change of each variable under that one's name.
+/// Measured: MariaDB 11.8 tells those that have no place of their own (`last_insert_id`,
+/// `timestamp`, …) as `last_gtid`; 10.11 does not.
+fn names_changes(greeting: &Greeting) -> bool {
+    let version = ServerVersion::of_greeting(&greeting.server_version);
+    greeting.flavor() == Flavor::MySql || version < ServerVersion::new(11, 0)
 }

@@ -213,8 +213,8 @@ impl Worker {
             if reads.runs_code {
                 session.past.row_count_overwritten(here);
             }
-            if !has_id {
-                session.past.insert_id_is_set();
+            // One that nobody has asked for yet is where it was left.
+            if !has_id && session.past.knows_insert_id() {
                 session.insert_conn = Some(here);
             }
             if let Some(conn) = self.conns.get_mut(conn_id).filter(|_| clears) {

@@ -166,6 +166,7 @@ impl Worker {
         else {
             return;
         };
+        let gtid = self.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome));
         let conn = self.conns.get(conn_id);
         let flavor = conn.map_or(Flavor::MySql, |conn| conn.flavor);
         let reports_all = conn.is_some_and(|conn| conn.format.deprecate_eof);
@@ -188,6 +189,9 @@ impl Worker {
         match keeps_conditions {
             true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),
             false => session.past.learn(statement, outcome, flavor, here, is_there),
+        }
+        if let Some(gtid) = gtid {
+            session.past.learn_gtid(gtid);
         }
         let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
             return;

@@ -122,15 +122,17 @@ impl Past {
         // What is only prepared counts nothing, where another session has counted perhaps.
         let counts = self.learn_counts(statement, outcome, flavor, here);
         self.is_row_count_apart = !counts && (self.is_row_count_apart || !is_there);
-        if let Some(gtid) = reported_gtid(outcome) {
-            self.last_gtid = gtid;
-        }
         self.warnings = outcome.warnings;
         self.is_shown = false;
         self.again = None;
         self.error = outcome.error.clone().map(Box::new);
         self.fetched = None;
         self.awaits_warnings = None;
+    }
+
+    /// The session's last GTID is this one.
+    pub(crate) fn learn_gtid(&mut self, gtid: Gtid) {
+        self.last_gtid = gtid;
     }
 
     /// Takes over what a statement changed that asked for warnings, and left them as they are.
@@ -363,9 +365,13 @@ impl Worker {
             Trace::Warnings => b"SHOW WARNINGS",
             Trace::FoundRows => b"SELECT FOUND_ROWS()",
             // The session tracker reports the value; the statement has no other effect.
-            Trace::InsertId => b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()",
+            Trace::InsertId if conn.names_changes => {
+                b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()"
+            }
+            // To ask is to find one row.
+            Trace::InsertId => b"SELECT LAST_INSERT_ID(),FOUND_ROWS()",
         };
-        let captures = trace != Trace::InsertId;
+        let captures = trace != Trace::InsertId || !conn.names_changes;
         let takes_attributes = conn.takes_attributes;
         let captured = warnings::captured_format(conn.format);
         let relay = Relay::new(ResponseShape::Query, conn.format, captured, captures);
@@ -398,10 +404,8 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let captured = match trace {
-            Trace::Warnings | Trace::FoundRows => std::mem::take(&mut conn.captured),
-            Trace::InsertId => Vec::new(),
-        };
+        let captured = std::mem::take(&mut conn.captured);
+        let here = (conn_id, conn.turn);
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             match trace {
@@ -410,10 +414,17 @@ impl Worker {
                 }
                 Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
                     let rows = Warnings::read(&captured);
-                    session.past.found_rows = rows.and_then(|rows| rows.number());
+                    session.past.found_rows = rows.and_then(|rows| rows.number(0));
                 }
                 Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
-                    take_insert_id(session, conn_id, reported_insert_id(outcome));
+                    let given = match Warnings::read(&captured) {
+                        None => reported_insert_id(outcome),
+                        Some(row) => {
+                            session.past.take_found_rows(here, row.number(1));
+                            row.number(0)
+                        }
+                    };
+                    take_insert_id(session, conn_id, given);
                 }
                 Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
             }
@@ -491,7 +502,7 @@ fn left_on(session: &Session, conn_id: ConnId, conn: &Conn) -> Left {
 }
 
 /// The GTID that a reply reports.
-fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
+pub(crate) fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
     if outcome.changes.is_empty() {
         return None;
     }

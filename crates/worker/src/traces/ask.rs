@@ -140,7 +140,7 @@ impl Worker {
                     if asks && assign_numbers(session, &mut statement, text_len, &known) {
                         return self.follow(id, route, statement);
                     }
-                    if asks && session.past.has_conditions() {
+                    if asks && (shows || session.past.has_conditions()) {
                         return self.show_past(id, route, statement, text_len, &known);
                     }
                 }
@@ -336,6 +336,7 @@ impl Worker {
             return false;
         };
         put_text(&mut statement.frames, text_len, &recalled);
+        statement.is_recalled = true;
         true
     }
 }

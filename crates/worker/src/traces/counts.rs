@@ -452,6 +452,14 @@ impl Past {
         }
     }
 
+    /// The proxy has asked there, by a statement that selects, and was told `number`.
+    pub(super) fn take_found_rows(&mut self, here: (ConnId, u64), number: Option<u64>) {
+        if self.found_conn == Some(here) {
+            self.found_conn = None;
+            self.found_rows = self.found_rows.or(number);
+        }
+    }
+
     /// The proxy has run a statement there that selects.
     pub(crate) fn found_rows_overwritten(&mut self, here: (ConnId, u64)) {
         if self.found_conn == Some(here) {
@@ -461,8 +469,8 @@ impl Past {
 }
 
 impl Worker {
-    /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or leave
-    /// it as it is: gives the connection the session's, in place of another's.
+    /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
+    /// text that can't have the answer in it, or leave it as it is: gives the connection the session's, in place of another's.
     pub(crate) fn put_counts(&mut self, id: ClientId, conn_id: ConnId) {
         let finds_by_null = self.shared.finds_by_null();
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -476,11 +484,16 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else { return };
         let reads = may_read_past(statement, session, conn.flavor, finds_by_null);
         let here = Some((conn_id, conn.turn));
-        if !(reads.runs_code || reads.may_leave_found_rows) || session.past.found_conn == here {
+        let known = statement.known.as_ref();
+        let names_it = known.is_some_and(|it| it.analysis.depends.contains(Depends::FOUND_ROWS))
+            && !statement.is_recalled;
+        if !(reads.runs_code || reads.may_leave_found_rows || names_it)
+            || session.past.found_conn == here
+        {
             return;
         }
-        let known = statement.known.as_ref();
         let asks = reads.may_leave_found_rows
+            || names_it
             || known.is_some_and(|known| runs_a_routine(&known.analysis))
             || statement.proof.hidden.has(Hidden::READS_SESSION);
         // A trigger that nobody may see hardly asks: it is kept from another session's number.

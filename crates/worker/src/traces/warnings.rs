@@ -50,9 +50,13 @@ impl Warnings {
         (self.rows.len() as u64, errors as u64)
     }
 
-    /// The number that is the answer to a `SELECT` of one.
-    pub(super) fn number(&self) -> Option<u64> {
-        let bytes = Reader::new(self.rows.first()?).lenenc_bytes("number").ok()?;
+    /// The number at this place, from 0, of the answer to a `SELECT` of numbers.
+    pub(super) fn number(&self, place: usize) -> Option<u64> {
+        let mut row = Reader::new(self.rows.first()?);
+        let mut bytes = row.lenenc_bytes("number").ok()?;
+        for _ in 0..place {
+            bytes = row.lenenc_bytes("number").ok()?;
+        }
         std::str::from_utf8(bytes).ok()?.parse().ok()
     }
 
