@@ -166,7 +166,10 @@ impl Worker {
         else {
             return;
         };
-        let gtid = self.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome));
+        let gtid = match outcome.changes.is_empty() {
+            true => None,
+            false => self.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome)),
+        };
         let conn = self.conns.get(conn_id);
         let flavor = conn.map_or(Flavor::MySql, |conn| conn.flavor);
         let reports_all = conn.is_some_and(|conn| conn.format.deprecate_eof);

@@ -503,9 +503,6 @@ fn left_on(session: &Session, conn_id: ConnId, conn: &Conn) -> Left {
 
 /// The GTID that a reply reports.
 pub(crate) fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
-    if outcome.changes.is_empty() {
-        return None;
-    }
     let mut found = None;
     for change in Changes::new(&outcome.changes) {
         if let Ok(Change::SystemVariable { name: b"last_gtid", value }) = change {
