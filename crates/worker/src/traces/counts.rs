@@ -499,7 +499,11 @@ impl Worker {
         // A trigger that nobody may see hardly asks: it is kept from another session's number.
         let max = if asks { FOUND_ROWS_PUT_MAX } else { 1 };
         let is_whole = session.past.found_rows.is_none_or(|count| count <= max);
-        session.past.found_conn = here.filter(|_| is_whole);
+        // One that no reply told and nobody has asked for is where it was left.
+        let is_left = session.past.found_rows.is_none() && session.past.found_conn.is_some();
+        if !is_left {
+            session.past.found_conn = here.filter(|_| is_whole);
+        }
         let takes_attributes = conn.takes_attributes;
         self.stats.counters.counts_given += 1;
         for text in session.past.counting(max) {
