@@ -241,6 +241,32 @@ async fn who_sees_more_by_now_is_asked_by_a_new_connection(flavour: Flavour) {
     assert!(is_as_expected(counted.writing, UNKNOWN), "its trigger is not seen: {counted:?}");
 }
 
+/// Whatever the servers' sessions begin with, answers come whole and in the proxy's own encoding.
+async fn what_is_asked_rests_on_no_setting_of_servers(flavour: Flavour) {
+    let stage = start(flavour);
+    stage.server.create_user("low", SECRET, AuthPlugin::ServerDefault).expect("an account");
+    // In gbk this letter ends in a backslash, and the call is a part of a string.
+    stage
+        .server
+        .sql(
+            "REVOKE ALL PRIVILEGES, GRANT OPTION FROM low;
+             GRANT ALL ON a.* TO low;
+             SET NAMES utf8mb4;
+             CREATE VIEW a.v_letter AS
+                 SELECT '\u{7e17}' AS one, a.f(9) AS two, ' AS three -- ' AS four;
+             CREATE TABLE a.twice (n INT);
+             CREATE TRIGGER a.tr4 BEFORE INSERT ON a.twice FOR EACH ROW SET NEW.n = 1;
+             CREATE TRIGGER a.tr5 AFTER INSERT ON a.twice FOR EACH ROW SET @n = NEW.n;
+             SET GLOBAL init_connect = 'SET NAMES gbk';
+             SET GLOBAL sql_select_limit = 1",
+        )
+        .expect("names and settings");
+    let view = stage.object("low", "a.v_letter", 0).await.expect("an object");
+    assert!(is_as_expected(view.reading, UNKNOWN), "its function is not seen: {view:?}");
+    let table = stage.object("low", "a.twice", 0).await.expect("an object");
+    assert!(is_as_expected(table.writing, UNKNOWN), "its second trigger is not seen: {table:?}");
+}
+
 fn run(flavour: Flavour, test: &str, body: impl AsyncFnOnce(Flavour)) {
     let found = match flavour {
         Flavour::MariaDb => mariadb_available(),
@@ -295,4 +321,16 @@ fn issue_16_who_sees_more_by_now_is_asked_by_a_new_connection_on_mariadb() {
 fn issue_16_who_sees_more_by_now_is_asked_by_a_new_connection_on_mysql() {
     let test = "who_sees_more_by_now_is_asked_by_a_new_connection";
     run(Flavour::MySql, test, who_sees_more_by_now_is_asked_by_a_new_connection);
+}
+
+#[test]
+fn what_is_asked_rests_on_no_setting_of_servers_on_mariadb() {
+    let test = "what_is_asked_rests_on_no_setting_of_servers";
+    run(Flavour::MariaDb, test, what_is_asked_rests_on_no_setting_of_servers);
+}
+
+#[test]
+fn what_is_asked_rests_on_no_setting_of_servers_on_mysql() {
+    let test = "what_is_asked_rests_on_no_setting_of_servers";
+    run(Flavour::MySql, test, what_is_asked_rests_on_no_setting_of_servers);
 }

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::Name;
 
-/// What a session that asks is set to: dictionaries quote names and strings in one way, and a table
-/// that somebody has locked for long is waited for no longer than 1 s.
-pub const SESSION: &str = "SET autocommit = 1, sql_mode = '', sql_quote_show_create = 1, \
-     lock_wait_timeout = 1";
+/// What a session that asks is set to, whatever its server's sessions begin with: answers are in
+/// UTF-8 and whole, dictionaries quote names and strings in one way, and a table that somebody has
+/// locked for long is waited for no longer than 1 s.
+pub const SESSION: &str = "SET NAMES utf8mb4, autocommit = 1, sql_mode = '', \
+     sql_quote_show_create = 1, sql_select_limit = 18446744073709551615, lock_wait_timeout = 1";
 
 /// What the account that asks may do.
 pub const GRANTS: &str = "SHOW GRANTS";
