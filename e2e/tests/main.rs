@@ -39,6 +39,7 @@ mod prepared;
 mod promises;
 mod proven;
 mod references;
+mod remembered;
 mod routing;
 mod rules;
 mod sessions;

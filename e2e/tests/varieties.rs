@@ -9,7 +9,7 @@ use crate::stage::{FLAVOURS, PASSWORD, USER, before, client, is_available, start
 use crate::wire::{PLAIN, Shape, Wire, login};
 
 /// A writer and a reader that know nothing of each other.
-fn split(writer: &Server, reader: &Server) -> Result<Trunkline> {
+pub fn split(writer: &Server, reader: &Server) -> Result<Trunkline> {
     Trunkline::start(&format!(
         "workers = 1\n[[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
          [[server]]\nhostgroup = 10\naddress = \"{}\"\n\
@@ -21,7 +21,7 @@ fn split(writer: &Server, reader: &Server) -> Result<Trunkline> {
 }
 
 /// Two servers with these arguments, and a function on both that leaves a row where it runs.
-fn start_acting(flavour: Flavour, args: &[&str]) -> Result<(Server, Server)> {
+pub fn start_acting(flavour: Flavour, args: &[&str]) -> Result<(Server, Server)> {
     let options = || args.iter().fold(Options::default(), |options, arg| options.arg(*arg));
     let (writer, reader) = (start(flavour, options())?, start(flavour, options())?);
     for server in [&writer, &reader] {
@@ -36,7 +36,7 @@ fn start_acting(flavour: Flavour, args: &[&str]) -> Result<(Server, Server)> {
 }
 
 /// How often it has run on the writer and on the reader.
-fn acted(writer: &Server, reader: &Server) -> Result<[String; 2]> {
+pub fn acted(writer: &Server, reader: &Server) -> Result<[String; 2]> {
     let count = |server: &Server| {
         server.value("SELECT COUNT(*) FROM here.done")?.context("no count of what was done")
     };

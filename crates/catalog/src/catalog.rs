@@ -224,6 +224,7 @@ impl Catalog {
             due_ms: from_ms.saturating_add(age_ms / 2),
             until_ms: from_ms.saturating_add(age_ms),
             last: told.object,
+            last_order: moment.order,
             settled_ms: 0,
         };
         self.put(name, entry, now_ms)
@@ -243,6 +244,7 @@ impl Catalog {
             due_ms,
             until_ms,
             last: object,
+            last_order: order,
             settled_ms: 0,
         };
         self.put(name, entry, 0);
@@ -289,12 +291,12 @@ impl Catalog {
             let entry = Entry { object: None, is_put_off: true, until_ms, last: None, ..new };
             // While it is being defined nobody asks in a loop.
             let mut shard = self.shard(&name);
-            let entry = self.behind(shard.get(&name), entry, now_ms);
+            let entry = self.behind(&name, shard.get(&name), entry, now_ms);
             shard.put(name, entry, self.entries_max.load(Relaxed) / SHARDS);
             return false;
         }
         let mut shard = self.shard(&name);
-        let new = self.behind(shard.get(&name), new, now_ms);
+        let new = self.behind(&name, shard.get(&name), new, now_ms);
         let known = shard.get(&name).copied().filter(|entry| self.holds(&name, entry, now_ms));
         if let Some(known) = known
             && known.is_of_reader <= new.is_of_reader
@@ -319,22 +321,33 @@ impl Catalog {
         true
     }
 
-    /// A new entry behind the one before it: what was something else then settles for as long as
-    /// names are held.
-    fn behind(&self, before: Option<&Entry>, new: Entry, now_ms: u64) -> Entry {
-        let Some(before) = before else { return new };
-        let last = new.last.or(before.last);
-        // To see more or less of it is no change.
-        let is_same = new.last.is_none()
-            || before.last.is_none()
-            || new.last == before.last
-            || is_less(new.last, before.last)
-            || is_less(before.last, new.last);
-        let settled_ms = match is_same {
-            true => before.settled_ms,
-            false => now_ms.saturating_add(self.age_max_ms.load(Relaxed)),
+    /// A new entry behind the one before it: what was something else then, or may have been since,
+    /// settles for as long as names are held.
+    fn behind(&self, name: &Name, before: Option<&Entry>, new: Entry, now_ms: u64) -> Entry {
+        let known = before.and_then(|it| Some((it.last?, it.last_order)));
+        let settled_ms = before.map_or(0, |it| it.settled_ms);
+        if new.last.is_none() {
+            let (last, last_order) = known.map_or((None, 0), |(last, order)| (Some(last), order));
+            return Entry { last, last_order, settled_ms, ..new };
+        }
+        let begun_since = |order| self.definitions.begun_since(name, new.rests_on_others, order);
+        let is_other = match known {
+            // To see more or less of it is no change. A second definition may have brought back
+            // what a first one had taken away.
+            Some((last, order)) => {
+                let is_same = new.last == Some(last)
+                    || is_less(new.last, Some(last))
+                    || is_less(Some(last), new.last);
+                !is_same || begun_since(order) > 1
+            }
+            // Nobody knows what it was before its definition.
+            None => begun_since(0) > 0,
         };
-        Entry { last, settled_ms, ..new }
+        let settled_ms = match is_other {
+            true => now_ms.saturating_add(self.age_max_ms.load(Relaxed)),
+            false => settled_ms,
+        };
+        Entry { settled_ms, ..new }
     }
 
     /// Whether the time of an entry is not over, and nothing has been defined anew that it speaks

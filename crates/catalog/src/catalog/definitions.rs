@@ -42,9 +42,22 @@ struct Slot {
     last: AtomicU64,
     /// Definitions under way.
     under_way: AtomicU32,
+    /// The orders of the last two beginnings of DDL; 0 where there was none.
+    begun: [AtomicU64; 2],
 }
 
 impl Slot {
+    /// DDL begins.
+    fn begin(&self, order: u64) {
+        let [last, before] = &self.begun;
+        before.fetch_max(last.fetch_max(order, SeqCst), SeqCst);
+    }
+
+    /// How often DDL has begun since that order; two stands for more, too.
+    fn begun_since(&self, order: u64) -> usize {
+        self.begun.iter().filter(|begun| begun.load(SeqCst) > order).count()
+    }
+
     /// Whether nothing has been defined here since that order, and nothing is now.
     fn is_quiet_since(&self, order: u64) -> bool {
         // A definition counts itself first and takes its order then.
@@ -80,6 +93,16 @@ impl Definitions {
                 self.whole.is_quiet_since(order) && is_quiet(&name.table) && is_quiet(&name.schema)
             }
         }
+    }
+
+    /// How often DDL may have begun since that order that made a name something else; two stands
+    /// for more, too. Its text names what it makes; a schema's word alone makes nothing.
+    pub(super) fn begun_since(&self, name: &Name, rests_on_others: bool, order: u64) -> usize {
+        if rests_on_others {
+            return self.any.begun_since(order);
+        }
+        let slot = self.words.get(place_of_word(&name.table));
+        self.whole.begun_since(order) + slot.map_or(0, |it| it.begun_since(order))
     }
 }
 
@@ -134,7 +157,10 @@ impl Catalog {
         words: Option<impl Iterator<Item = &'a [u8]>>,
     ) -> DefinitionTicket {
         self.definitions.count.fetch_add(1, Relaxed);
-        self.forget(words.and_then(places_of))
+        let ticket = self.forget(words.and_then(places_of));
+        let order = self.next_order();
+        ticket.slots().for_each(|slot| slot.begin(order));
+        ticket
     }
 
     /// Servers are about to be replaced by others: every name is unknown until the ticket is

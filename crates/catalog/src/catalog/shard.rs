@@ -25,6 +25,8 @@ pub(super) struct Entry {
     pub until_ms: u64,
     /// What it was when it was known last.
     pub last: Option<Object>,
+    /// When that was asked, among all asks and definitions; 0 where it was never known.
+    pub last_order: u64,
     /// Until then servers that replicate may take it for what it was before, ms.
     pub settled_ms: u64,
 }

@@ -325,3 +325,53 @@ fn a_change_is_seen_across_the_time_of_its_definition() {
     let found = catalog.look_up(&name("s", "t"), 3_000);
     assert!(matches!(found, Found::Object { settled_ms: 13_000, .. }), "{found:?}");
 }
+
+#[test]
+fn what_was_defined_before_anybody_asked_settles_too() {
+    let catalog = catalog();
+    catalog.configure(100, 10_000);
+    let settled = |table: &str, now_ms| match catalog.look_up(&name("s", table), now_ms) {
+        Found::Object { settled_ms, .. } => settled_ms,
+        found => panic!("{table} is not known: {found:?}"),
+    };
+    drop(catalog.begin_definition(words("drop view s t")));
+    let ticket = catalog.begin_definition(words("create table t"));
+    let moment = catalog.moment(1_000);
+    assert!(!catalog.tell(name("s", "t"), told(PLAIN), moment, 1_000), "it is being defined");
+    drop(ticket);
+    tell(&catalog, "t", PLAIN, 2_000);
+    assert_eq!(settled("t", 2_000), 12_000);
+    tell(&catalog, "other", PLAIN, 2_000);
+    assert_eq!(settled("other", 2_000), 0, "no definition was of it");
+    tell(&catalog, "v", VIEW, 2_000);
+    assert_eq!(settled("v", 2_000), 12_000, "any may have been of what it shows");
+    tell(&catalog, "t", PLAIN, 11_000);
+    assert_eq!(settled("t", 11_000), 12_000, "to hear it again is no change");
+    // One that its servers said nothing of first.
+    assert!(catalog.tell(name("s", "late"), NOTHING, catalog.moment(20_000), 20_000));
+    drop(catalog.begin_definition(words("create table late")));
+    tell(&catalog, "late", PLAIN, 21_000);
+    assert_eq!(settled("late", 21_000), 31_000);
+    // Other servers are no definition.
+    drop(catalog.begin_other_servers());
+    tell(&catalog, "new", PLAIN, 22_000);
+    assert_eq!(settled("new", 22_000), 0);
+}
+
+#[test]
+fn what_is_again_what_it_was_has_been_something_else_in_between() {
+    let catalog = catalog();
+    catalog.configure(100, 10_000);
+    let settled = |now_ms| match catalog.look_up(&name("s", "t"), now_ms) {
+        Found::Object { settled_ms, .. } => settled_ms,
+        found => panic!("it is not known: {found:?}"),
+    };
+    tell(&catalog, "t", PLAIN, 1_000);
+    drop(catalog.begin_definition(words("alter table s t")));
+    tell(&catalog, "t", PLAIN, 2_000);
+    assert_eq!(settled(2_000), 0, "one definition leaves it or makes it something else");
+    drop(catalog.begin_definition(words("rename table t to x v to t")));
+    drop(catalog.begin_definition(words("rename table t to v x to t")));
+    tell(&catalog, "t", PLAIN, 3_000);
+    assert_eq!(settled(3_000), 13_000);
+}
