@@ -1,9 +1,11 @@
 //! What is remembered of servers ends when they are others, or set otherwise.
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::Flavour;
+use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, wait_until};
 
-use crate::stage::{FLAVOURS, client, is_available};
+use crate::stage::{
+    FLAVOURS, SOON, before, client, is_available, one_server, start, start_two, text,
+};
 use crate::varieties::{acted, split, start_acting};
 
 fn of_each(name: &str, check: impl Fn(Flavour) -> Result<()>) -> Result<()> {
@@ -13,6 +15,98 @@ fn of_each(name: &str, check: impl Fn(Flavour) -> Result<()>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A row of its own that a new session leaves behind by its `INSERT` alone.
+fn stays(proxy: &Trunkline, server: &Server, row: u32) -> Result<()> {
+    let mut one = client(proxy, "here")?;
+    one.sql(&format!("INSERT INTO t VALUES ({row})"))?;
+    drop(one);
+    row_stays(server, row)
+}
+
+/// Where the session has not committed it, it is gone with its transaction.
+fn row_stays(server: &Server, row: u32) -> Result<()> {
+    let is_over = || {
+        let open = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
+        Ok((server.value(open)?.as_deref() == Some("0")).then_some(()))
+    };
+    wait_until("its transaction to end", SOON, is_over)?;
+    let count = server.value(&format!("SELECT COUNT(*) FROM here.t WHERE a = {row}"))?;
+    ensure!(count.as_deref() == Some("1"), "row {row} is lost");
+    Ok(())
+}
+
+fn make_table(server: &Server) -> Result<()> {
+    server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT) ENGINE = InnoDB")?;
+    Ok(())
+}
+
+fn check_default_of_autocommit(flavour: Flavour) -> Result<()> {
+    let (server, other) = start_two(flavour)?;
+    [&server, &other].into_iter().try_for_each(make_table)?;
+    let proxy = before(&server, 1, 2)?;
+    let begins_with = |value: &str| -> Result<()> {
+        let begun = text(&mut client(&proxy, "here")?, "SELECT @@autocommit")?;
+        ensure!(begun == value, "a session begins with {begun}");
+        Ok(())
+    };
+    let switch = |value: &str| -> Result<()> {
+        let mut one: SqlClient = client(&proxy, "")?;
+        one.sql(&format!("SET GLOBAL autocommit = {value}"))?;
+        Ok(())
+    };
+    for (row, on) in (1..).zip(["DEFAULT", "0 + 1"]) {
+        switch("0")?;
+        begins_with("0")?;
+        switch(on)?;
+        stays(&proxy, &server, row).with_context(|| format!("behind {on}"))?;
+        begins_with("1")?;
+    }
+    // What the proxy has not seen is known from the next connection, or reset of one.
+    switch("0")?;
+    begins_with("0")?;
+    server.sql("SET GLOBAL autocommit = 1")?;
+    let mut one = client(&proxy, "here")?;
+    one.sql("SELECT GET_LOCK('here', 0)")?;
+    drop(one);
+    let is_reset = || {
+        let begun = text(&mut client(&proxy, "here")?, "SELECT @@autocommit")?;
+        Ok((begun == "1").then_some(()))
+    };
+    wait_until("the connection to be reset", SOON, is_reset)?;
+    stays(&proxy, &server, 3).context("behind a reset")?;
+    // Another server has a default of its own.
+    switch("0")?;
+    begins_with("0")?;
+    proxy.reload(&one_server(&other, 1, 2))?;
+    stays(&proxy, &other, 4).context("on another server")
+}
+
+#[test]
+fn writes_stay_on_servers_whose_sessions_began_without_autocommit_once() -> Result<()> {
+    of_each("writes_stay_on_servers", check_default_of_autocommit)
+}
+
+fn check_reset(flavour: Flavour) -> Result<()> {
+    let server = start(flavour, Options::default())?;
+    make_table(&server)?;
+    let proxy = before(&server, 1, 1)?;
+    let mut one = client(&proxy, "here")?;
+    ensure!(text(&mut one, "SELECT @@autocommit")? == "1");
+    server.sql("SET GLOBAL autocommit = 0")?;
+    let mut other = client(&proxy, "here")?;
+    other.sql("SET @left = 1")?;
+    drop(other);
+    one.sql("INSERT INTO t VALUES (1)")?;
+    ensure!(text(&mut one, "SELECT @@autocommit")? == "1");
+    drop(one);
+    row_stays(&server, 1)
+}
+
+#[test]
+fn a_session_keeps_autocommit_behind_a_reset_with_another_default() -> Result<()> {
+    of_each("a_session_keeps_autocommit", check_reset)
 }
 
 fn check_new_definition(flavour: Flavour) -> Result<()> {

@@ -66,6 +66,8 @@ pub struct ServerHealth {
     life: AtomicU64,
     /// The highest number that this incarnation is known to have given to a connection.
     last_thread: AtomicU32,
+    /// What its sessions begin with, as its connections have told: 0 nobody has.
+    autocommit: AtomicU8,
 }
 
 /// One incarnation more, in the upper half of a life.
@@ -204,6 +206,20 @@ impl ServerHealth {
     /// the next.
     pub fn incarnation(&self) -> u32 {
         incarnation_of(self.life.load(Relaxed))
+    }
+
+    /// Whether its sessions begin with autocommit on; `None` when nobody has told.
+    pub fn begins_with_autocommit(&self) -> Option<bool> {
+        match self.autocommit.load(Relaxed) {
+            0 => None,
+            is_on => Some(is_on == 1),
+        }
+    }
+
+    /// Says whether its sessions begin with autocommit on; `None` when that is not known any more.
+    pub fn set_autocommit(&self, is_on: Option<bool>) {
+        let said = is_on.map_or(0, |is_on| if is_on { 1 } else { 2 });
+        self.autocommit.store(said, Relaxed);
     }
 
     /// Connections of an older epoch must not be used again.

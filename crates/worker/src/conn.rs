@@ -204,6 +204,8 @@ pub(crate) enum Owner {
     Prepare(ClientId),
     /// The proxy: switches the session trackers on.
     Setup,
+    /// The proxy: has a server that says nothing of it tell what its sessions begin with.
+    Defaults,
     /// The proxy: a read whose warnings are asked for by the statement behind it.
     Again,
     /// The proxy: has variables reported that this client's session has set unseen.

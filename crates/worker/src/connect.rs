@@ -196,7 +196,11 @@ impl Worker {
             return;
         };
         // The answer to the trackers' `SET` may be on its way still; it comes before the login's.
-        debug_assert!(conn.in_flight.iter().all(|entry| entry.owner == Owner::Setup));
+        debug_assert!(
+            conn.in_flight
+                .iter()
+                .all(|entry| matches!(entry.owner, Owner::Setup | Owner::Defaults))
+        );
         let charset = Charset::Collation(login.collation);
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
         conn.account = account;
@@ -325,16 +329,13 @@ impl Worker {
         conn.state = self.states.intern(SessionState::new(Schema::None, charset));
         let capabilities = identity.capabilities;
         let is_new = conn.identity.is_none();
+        let flags = identity.status;
         let thread = identity.greeting.connection_id;
         conn.identity = Some(Box::new(identity));
         if let Some(slot) = self.pool.slot(conn.slot).filter(|_| is_new) {
             conn.incarnation = slot.server.health.establish(thread, conn.last_thread);
         }
         conn.phase = ConnPhase::Ready;
-        self.learn_autocommit(id);
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
         let took_us = self.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
@@ -343,6 +344,7 @@ impl Worker {
             slot.leave(ConnState::Connecting);
             slot.server.health.count_success();
         }
+        self.learn_autocommit(id, Some(flags));
         self.last_failures.remove(&hostgroup);
         self.stats.server_mut(slot_index).connect_ok += 1;
         self.stats.connected(took_us);

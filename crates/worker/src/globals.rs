@@ -9,10 +9,10 @@
 //! next connection.)
 //!
 //! Autocommit is more than a default: what the record of a session says of it must hold on any
-//! connection. MariaDB says in the answer to a login that it is off by default; then connections
-//! are switched on, and sessions that log in have it off by their record, as if they had set it.
-//! MySQL 9.7 says it is on whatever it is; there it is known from a `SET GLOBAL` that the proxy has
-//! seen.
+//! connection. Connections are switched on behind each login and reset. What a server's sessions
+//! begin with is known before that: MariaDB says it in the answer to a login or reset; MySQL 9.7
+//! says it is on whatever it is, and reports it when asked. Where it is off, sessions that log in
+//! have it off by their record, as if they had set it.
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::{greeting::Flavor, status};
@@ -20,7 +20,7 @@ use trunkline_sql::{
     analysis::{Analysis, Effect},
     set::{Assignment, Scope, TransactionScope, Value},
 };
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, Server};
 
 use crate::{ClientId, Worker};
 
@@ -66,22 +66,25 @@ fn sets_defaults(analysis: &Analysis) -> bool {
     set_globals(analysis).next().is_some() || analysis.effects.iter().any(sets)
 }
 
-/// What a text sets autocommit to for new sessions, as far as it is a literal.
-fn set_autocommit(analysis: &Analysis) -> Option<bool> {
-    set_globals(analysis)
-        .filter_map(|assignment| match assignment {
-            Assignment::Variable { name, value: Value::Literal(text), .. }
-                if &**name == b"autocommit" =>
-            {
-                let text = text.trim_ascii_start().strip_prefix(b"'").unwrap_or(text);
-                let is_off = [&b"0"[..], b"off", b"false"].iter().any(|off| {
-                    text.get(..off.len()).is_some_and(|head| head.eq_ignore_ascii_case(off))
-                });
-                Some(!is_off)
-            }
-            _ => None,
-        })
-        .last()
+/// What a text sets autocommit to for new sessions, if it does: `None` within for an expression,
+/// which only a server can evaluate.
+fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
+    let values = set_globals(analysis).filter_map(|assignment| match assignment {
+        Assignment::Variable { name, value, .. } if &**name == b"autocommit" => Some(value),
+        _ => None,
+    });
+    values.last().map(|value| match value {
+        Value::Literal(text) => {
+            let text = text.trim_ascii_start().strip_prefix(b"'").unwrap_or(text);
+            let is_off = [&b"0"[..], b"off", b"false"].iter().any(|off| {
+                text.get(..off.len()).is_some_and(|head| head.eq_ignore_ascii_case(off))
+            });
+            Some(!is_off)
+        }
+        // The one that servers are built with, whatever they were started with.
+        Value::Default => Some(true),
+        Value::Expression(_) => None,
+    })
 }
 
 impl Worker {
@@ -91,21 +94,13 @@ impl Worker {
         if !sets_defaults(analysis) {
             return;
         }
-        let Some((slot, hostgroup)) =
-            self.conns.get(conn_id).map(|conn| (conn.slot, conn.hostgroup))
-        else {
-            return;
-        };
-        // It may be in other hostgroups as well: a writer that is its own reader.
-        let address = self.pool.slot(slot).map(|slot| slot.server.key.address.clone());
-        for (_, slot) in self.pool.slots() {
-            if Some(&slot.server.key.address) == address.as_ref() {
-                slot.server.health.retire_connections();
-            }
-        }
         let holds = !has_failed || analysis.statements > 1;
-        if let Some(is_on) = set_autocommit(analysis).filter(|_| holds) {
-            self.shared.set_autocommit_off(hostgroup, !is_on);
+        let autocommit = set_autocommit(analysis).filter(|_| holds);
+        for server in self.entries_of(conn_id) {
+            server.health.retire_connections();
+            if let Some(is_on) = autocommit {
+                server.health.set_autocommit(is_on);
+            }
         }
         self.shared.set_globals();
     }
@@ -118,18 +113,43 @@ impl Worker {
         }
     }
 
-    /// A server connection is up: says whether it is to be switched to autocommit.
-    pub(crate) fn learn_autocommit(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else { return };
-        if let (Flavor::MariaDb, Some(identity)) = (conn.flavor, &conn.identity) {
-            let is_off = identity.status & status::AUTOCOMMIT == 0;
-            self.shared.set_autocommit_off(conn.hostgroup, is_off);
+    /// The entries of a connection's server: it may be in several hostgroups, as a writer is that
+    /// is its own reader.
+    fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
+        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
+        let address = slot.map(|slot| &slot.server.key.address);
+        let servers = self.pool.slots().map(|(_, slot)| &*slot.server);
+        servers.filter(move |server| Some(&server.key.address) == address)
+    }
+
+    /// A connection has logged in or was reset, and the answer has this status: MariaDB's says what
+    /// its sessions begin with.
+    pub(crate) fn learn_autocommit(&self, conn_id: ConnId, flags: Option<u16>) {
+        let conn = self.conns.get(conn_id);
+        let flags = flags.filter(|_| conn.is_some_and(|conn| conn.flavor == Flavor::MariaDb));
+        if let Some(flags) = flags {
+            self.believe_autocommit(conn_id, flags & status::AUTOCOMMIT != 0);
         }
     }
 
-    /// Whether sessions of this hostgroup begin with autocommit off.
+    /// A connection tells what its server's sessions begin with.
+    pub(crate) fn believe_autocommit(&self, conn_id: ConnId, is_on: bool) {
+        self.entries_of(conn_id).for_each(|server| server.health.set_autocommit(Some(is_on)));
+    }
+
+    /// Whether sessions of this hostgroup begin with autocommit off: some of its servers' do, and
+    /// no others' are known to begin with it on.
     pub(crate) fn begins_without_autocommit(&self, hostgroup: HostgroupId) -> bool {
-        self.shared.is_autocommit_off(hostgroup)
+        let mut begins = None;
+        for (_, slot) in self.pool.slots() {
+            let is_one = slot.server.key.hostgroup == hostgroup && !slot.removed;
+            match slot.server.health.begins_with_autocommit().filter(|_| is_one) {
+                Some(true) => return false,
+                Some(false) if !slot.server.health.is_offline() => begins = Some(false),
+                Some(false) | None => {}
+            }
+        }
+        begins == Some(false)
     }
 
     /// A session that has said nothing yet begins as its servers' sessions do.
@@ -158,8 +178,8 @@ impl Worker {
     /// Whether the greeting says that autocommit is on. It is said before it is known who comes:
     /// off is said where all users' sessions begin so.
     pub(crate) fn greets_with_autocommit(&self) -> bool {
-        self.shared.has_autocommit_everywhere()
-            || !self.snapshot.homes.iter().all(|home| self.begins_without_autocommit(*home))
+        let homes = &self.snapshot.homes;
+        homes.is_empty() || !homes.iter().all(|home| self.begins_without_autocommit(*home))
     }
 }
 
@@ -190,10 +210,14 @@ mod tests {
             set_autocommit(&analyse(text.as_bytes(), &Modes::default()))
         };
         for off in ["0", "OFF", "'off'", "FALSE"] {
-            assert_eq!(set(off), Some(false), "{off}");
+            assert_eq!(set(off), Some(Some(false)), "{off}");
         }
-        for on in ["1", "ON", "'on'", "TRUE"] {
-            assert_eq!(set(on), Some(true), "{on}");
+        for on in ["1", "ON", "'on'", "TRUE", "DEFAULT", "0, GLOBAL autocommit = 1"] {
+            assert_eq!(set(on), Some(Some(true)), "{on}");
         }
+        for unknown in ["0 + 1", "@old", "@@autocommit", "0, GLOBAL autocommit = @old"] {
+            assert_eq!(set(unknown), Some(None), "{unknown}");
+        }
+        assert_eq!(set_autocommit(&analyse(b"SET autocommit = 0", &Modes::default())), None);
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     action::read_error,
     client::{Phase, Stage},
     conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
+    dirt::RESET_PROOF,
     share::BEHIND_LEN_MAX,
 };
 
@@ -209,7 +210,12 @@ impl Worker {
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.sync_failed(client, id, set, error.code, &error.sqlstate, &text);
                 }
-                None => self.synchronised(client, id, set),
+                None => {
+                    if set == Some(RESET_PROOF) {
+                        self.learn_autocommit(id, outcome.status);
+                    }
+                    self.synchronised(client, id, set);
+                }
             },
             Owner::Prepare(client) => self.prepared_again(client, id, outcome),
             Owner::Again => self.free_if_quiet(id),
@@ -222,10 +228,18 @@ impl Worker {
                 self.free_if_quiet(id);
                 self.dump_when_quiet(id);
             }
+            Owner::Defaults => {
+                self.defaults_told(id, &outcome);
+                self.free_if_quiet(id);
+                self.dump_when_quiet(id);
+            }
             Owner::Values(client) => self.values_told(id, client, &outcome),
             Owner::Reset => match outcome.error {
                 Some(_) => self.drop_conn(id),
-                None => self.reset_done(id),
+                None => {
+                    self.learn_autocommit(id, outcome.status);
+                    self.reset_done(id);
+                }
             },
             Owner::Ping => self.pinged(id),
             Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),

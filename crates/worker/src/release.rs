@@ -337,6 +337,7 @@ impl Worker {
                 }
             },
             Purpose::Reset if succeeded => {
+                self.learn_autocommit(conn_id, outcome.status);
                 self.forget_state(id);
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {

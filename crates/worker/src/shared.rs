@@ -16,7 +16,6 @@ use trunkline_catalog::Catalog;
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::{Credential, frontend::Attribute};
 use trunkline_sql::{token::Modes, version::ServerVersion};
-use trunkline_topology::HostgroupId;
 
 use crate::{addresses::Addresses, names::HostNames};
 
@@ -31,8 +30,6 @@ pub struct Shared {
     /// Whether clients are greeted as by MariaDB.
     is_mariadb: AtomicBool,
     globals_set: AtomicU64,
-    /// Hostgroups whose servers begin sessions with autocommit off.
-    autocommit_off: Mutex<Vec<HostgroupId>>,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
@@ -166,26 +163,6 @@ impl Shared {
     /// How often that happened.
     pub(crate) fn globals_set(&self) -> u64 {
         self.globals_set.load(Relaxed)
-    }
-
-    /// Says whether servers of a hostgroup begin sessions with autocommit off.
-    pub(crate) fn set_autocommit_off(&self, hostgroup: HostgroupId, is_off: bool) {
-        let mut off = self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner);
-        off.retain(|known| *known != hostgroup);
-        if is_off {
-            off.push(hostgroup);
-        }
-    }
-
-    /// Whether no hostgroup's are known to.
-    pub(crate) fn has_autocommit_everywhere(&self) -> bool {
-        self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// Whether they do, as far as is known.
-    pub(crate) fn is_autocommit_off(&self, hostgroup: HostgroupId) -> bool {
-        let off = self.autocommit_off.lock().unwrap_or_else(PoisonError::into_inner);
-        off.contains(&hostgroup)
     }
 
     /// A schema was made or has got other defaults.

@@ -45,9 +45,11 @@ const LISTS_OFF: [(&str, &[u8]); 2] = [
 ];
 /// Which of them are in use: not those that some server lacks.
 pub(crate) type Lists = [bool; LISTS_OFF.len()];
-/// For servers whose sessions begin without autocommit, and for MySQL, which does not tell whether
-/// they do: it is off where a session's record says so.
+/// Whatever a server's sessions begin with by now: it is off where a session's record says so.
 const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
+/// Before that: has MySQL tell what its sessions begin with.
+const AUTOCOMMIT_TOLD: &[u8] = b"SET @@SESSION.session_track_system_variables='autocommit',\
+    @@SESSION.autocommit=@@SESSION.autocommit";
 /// Behind a login: it has the server tell whether it reads texts in the character set that the
 /// login has named.
 const CLIENT_CHARSET: &[u8] = b",@@SESSION.character_set_client=@@SESSION.character_set_client";
@@ -75,22 +77,20 @@ impl Worker {
             return self.follow_modes(self.default_modes.told());
         }
         conn.tracks_transactions = false;
-        let (hostgroup, flavor) = (conn.hostgroup, conn.flavor);
-        let begins_off = flavor == Flavor::MySql || self.begins_without_autocommit(hostgroup);
-        let autocommit = if begins_off { AUTOCOMMIT_ON } else { b"" };
+        let flavor = conn.flavor;
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
         let lists = LISTS_OFF.iter().zip(self.lists_off);
         let lists = lists.filter(|(_, is_known)| *is_known).map(|((_, text), _)| *text);
         let lists: Vec<u8> = lists.flatten().copied().collect();
-        let (before, within) = match flavor {
+        let within = match flavor {
             // What is set behind clears its warning.
-            Flavor::MySql => (lists, Vec::new()),
-            Flavor::MariaDb => (Vec::new(), lists),
+            Flavor::MySql => {
+                self.set_up(id, Owner::Defaults, &[AUTOCOMMIT_TOLD, &*lists].concat());
+                Vec::new()
+            }
+            Flavor::MariaDb => lists,
         };
-        if let [_, lists @ ..] = &*before {
-            self.set_up(id, Owner::Setup, &[b"SET ", lists].concat());
-        }
-        let text = [TRACKERS_ON, FRESH, autocommit, charset, &*within].concat();
+        let text = [TRACKERS_ON, FRESH, AUTOCOMMIT_ON, charset, &*within].concat();
         self.set_up(id, Owner::Setup, &text);
     }
 
@@ -165,6 +165,18 @@ impl Worker {
             let Ok(Change::SystemVariable { name, value }) = change else { continue };
             if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
                 self.shared.find_by_null();
+            }
+        }
+    }
+
+    /// A server that was asked what its sessions begin with has answered.
+    pub(crate) fn defaults_told(&mut self, id: ConnId, outcome: &Outcome) {
+        if let Some(error) = &outcome.error {
+            self.trackers_refused(id, error);
+        }
+        for change in Changes::new(&outcome.changes) {
+            if let Ok(Change::SystemVariable { name: b"autocommit", value }) = change {
+                self.believe_autocommit(id, value.eq_ignore_ascii_case(b"on") || value == b"1");
             }
         }
     }

@@ -106,7 +106,10 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         // The proxy writes it so where DEFAULT means something else; nobody changes globals.
         [Y(global)] if global.strip_prefix("GLOBAL.") == Some(name) => SetValue::Default,
         // On a new connection, which tells so what it has.
-        [Y(own)] if name == "sql_mode" && own.strip_prefix("SESSION.") == Some(name) => {
+        [Y(own)]
+            if matches!(name, "sql_mode" | "autocommit")
+                && own.strip_prefix("SESSION.") == Some(name) =>
+        {
             SetValue::Default
         }
         [N(number), S(b'+'), N(0)] => SetValue::Expression(of_number(variable, *number)),

@@ -147,6 +147,9 @@ fn what_the_proxy_says_is_understood() {
          @@SESSION.character_set_client=@@SESSION.character_set_client"
     );
     assert_eq!(settings(&own).len(), 4);
+    let told = "SET @@SESSION.session_track_system_variables='autocommit',\
+                @@SESSION.autocommit=@@SESSION.autocommit,@@SESSION.profiling=0";
+    assert_eq!(settings(told).len(), 2);
     let set = |variable, value| Setting::Variable { scope: Scope::AtSession, variable, value };
     let literal = |value| SetValue::Literal(value);
     assert_eq!(
