@@ -130,3 +130,37 @@ fn check_new_definition(flavour: Flavour) -> Result<()> {
 fn what_was_defined_before_anybody_asked_is_not_read_where_it_may_be_what_it_was() -> Result<()> {
     of_each("what_was_defined_before_anybody_asked", check_new_definition)
 }
+
+#[test]
+fn a_character_set_is_what_its_name_meant_when_it_was_said() -> Result<()> {
+    let name = "a_character_set_is_what_its_name_meant_when_it_was_said";
+    if !is_available(Flavour::MariaDb, name) {
+        return Ok(());
+    }
+    let server = start(Flavour::MariaDb, Options::default())?;
+    server.sql("CREATE DATABASE here; CREATE TABLE here.t (a INT, said VARCHAR(64))")?;
+    let proxy = before(&server, 1, 2)?;
+    let mut one = client(&proxy, "here")?;
+    // With another old_mode `utf8` has three bytes, and no such collation.
+    one.sql("SET old_mode = ''")?;
+    one.sql("SET NAMES utf8 COLLATE utf8mb4_bin")?;
+    one.sql("SET old_mode = DEFAULT")?;
+    for row in 1..=3 {
+        let mut other = client(&proxy, "here")?;
+        other.sql("SET NAMES latin1")?;
+        other.sql("DO 1")?;
+        one.sql(&format!("INSERT INTO t VALUES ({row}, @@collation_connection)"))?;
+    }
+    let said = server.value("SELECT GROUP_CONCAT(DISTINCT said) FROM here.t")?;
+    ensure!(said.as_deref() == Some("utf8mb4_bin"), "{said:?}");
+    // Nor is it another one where a session before has left its old_mode.
+    let mut two = client(&proxy, "here")?;
+    two.sql("SET old_mode = ''")?;
+    two.sql("DO 1")?;
+    let mut three = client(&proxy, "here")?;
+    three.sql("SET NAMES utf8")?;
+    two.sql("DO 1")?;
+    let said = text(&mut three, "SELECT @@character_set_client")?;
+    ensure!(said == "utf8mb3", "{said}");
+    Ok(())
+}

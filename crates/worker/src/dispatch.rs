@@ -357,7 +357,8 @@ impl Worker {
             put_init_db(out, schema);
             expect(None);
         }
-        let sets = sync.set.iter().map(|text| (text, proof));
+        let first = sync.set_first.iter().map(|text| (text, None));
+        let sets = first.chain(sync.set.iter().map(|text| (text, proof)));
         for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
             put_own_query(out, text, takes_attributes);
             expect(proof);

@@ -102,6 +102,8 @@ impl Worker {
                 server.health.set_autocommit(is_on);
             }
         }
+        // What a session may be set to may depend on them.
+        self.accepted_sets.clear();
         self.shared.set_globals();
     }
 
@@ -109,6 +111,7 @@ impl Worker {
     pub(crate) fn follow_globals(&mut self) {
         let set = self.shared.globals_set();
         if std::mem::replace(&mut self.globals_seen, set) != set {
+            self.accepted_sets.clear();
             self.drop_outdated();
         }
     }

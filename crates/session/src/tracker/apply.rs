@@ -19,7 +19,9 @@ use trunkline_sql::{
 };
 
 use super::{
-    Charset, PinReason, Pins, Schema, SessionState, state::CHARSET_VARIABLES, sync::DEFAULT_DIFFERS,
+    Charset, PinReason, Pins, Schema, SessionState,
+    state::{CHARSET_VARIABLES, NAMING_VARIABLES},
+    sync::DEFAULT_DIFFERS,
 };
 
 /// What changed beside the pins.
@@ -449,6 +451,13 @@ impl Step<'_> {
     }
 
     fn charset(&mut self, charset: Charset) {
+        // Elsewhere the same text would be read by other settings, and mean another one.
+        let is_set = |name: &&str| {
+            self.state.variable(name).is_some() || self.unknown.iter().any(|other| other == name)
+        };
+        if NAMING_VARIABLES.iter().any(is_set) {
+            self.pins.pin(PinReason::UnknownVariable);
+        }
         self.state.set_charset(charset);
         self.said.extend(CHARSET_VARIABLES.map(str::to_owned));
     }

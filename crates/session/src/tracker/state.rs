@@ -242,6 +242,10 @@ pub(super) const CHARSET_VARIABLES: [&str; 4] = [
     "collation_connection",
 ];
 
+/// What decides which character set a name stands for (`utf8`), and which collation comes with it.
+pub(super) const NAMING_VARIABLES: [&str; 4] =
+    ["character_set_collations", "default_collation_for_utf8mb4", "old", "old_mode"];
+
 /// What decides how the text of a string is read, and which character set and collation its value
 /// has.
 const STRING_VARIABLES: [&str; 5] = [

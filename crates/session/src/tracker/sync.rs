@@ -2,7 +2,10 @@
 
 use trunkline_protocol::packet::greeting::Flavor;
 
-use super::{Charset, Schema, SessionState, UserVariable};
+use super::{
+    Charset, Schema, SessionState, UserVariable,
+    state::{CHARSET_VARIABLES, NAMING_VARIABLES},
+};
 
 /// How a server connection's state comes to equal a session's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +23,9 @@ pub enum Difference {
 pub struct Sync {
     /// A schema to choose with `COM_INIT_DB`.
     pub schema: Option<Box<[u8]>>,
+    /// The text of a `SET` before the others: a server reads a character set's name under what
+    /// its session had before the statement.
+    pub set_first: Option<Vec<u8>>,
     /// The text of one `SET` statement.
     pub set: Option<Vec<u8>>,
     /// The text of another one, for user variables: their literals are read under the character
@@ -36,12 +42,14 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
         (_, Schema::Named(name)) => Some(name.clone()),
         (_, Schema::None | Schema::Unknown) => return Difference::ChangeUser,
     };
-    let set = set_text(server, session, flavor);
+    let set_first = naming_text(server, session, flavor);
+    let set = set_text(server, session, flavor, set_first.is_some());
     let set_user = user_text(server, session);
-    let may_fail = set_user.is_some() && !session.user_variables().iter().all(is_certain);
+    let may_fail = set_first.is_some()
+        || set_user.is_some() && !session.user_variables().iter().all(is_certain);
     match schema.is_none() && set.is_none() && set_user.is_none() {
         true => Difference::None,
-        false => Difference::Sync(Sync { schema, set, set_user, may_fail }),
+        false => Difference::Sync(Sync { schema, set_first, set, set_user, may_fail }),
     }
 }
 
@@ -117,38 +125,62 @@ fn user_text(server: &SessionState, session: &SessionState) -> Option<Vec<u8>> {
     (!text.is_empty()).then_some(text)
 }
 
-/// One `SET` that changes everything that differs but the schema.
-fn set_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Option<Vec<u8>> {
+/// Whether the session's character set is to be said.
+fn says_charset(server: &SessionState, session: &SessionState) -> bool {
+    // The default of a single variable is what the session's own charset choice gives, so that is
+    // said again.
+    let is_void = |(name, _): &(Box<str>, Box<[u8]>)| {
+        CHARSET_VARIABLES.contains(&&**name) && session.variable(name).is_none()
+    };
+    server.charset != session.charset || server.variables().iter().any(is_void)
+}
+
+/// A `SET` behind which a character set that is to be said means what it meant to the session: it
+/// takes away what the connection has of that. A session that has named one under settings of its
+/// own is held.
+fn naming_text(server: &SessionState, session: &SessionState, flavor: Flavor) -> Option<Vec<u8>> {
+    let is_naming = |(name, _): &&(Box<str>, Box<[u8]>)| NAMING_VARIABLES.contains(&&**name);
+    let mut names = server.variables().iter().filter(is_naming).peekable();
+    if names.peek().is_none() || !says_charset(server, session) {
+        return None;
+    }
+    let mut text = SetText { text: Vec::new(), flavor };
+    names.for_each(|(name, _)| text.initial(name));
+    Some(text.text)
+}
+
+/// One `SET` that changes everything that differs but the schema. `is_named`: behind a
+/// [`naming_text`].
+fn set_text(
+    server: &SessionState,
+    session: &SessionState,
+    flavor: Flavor,
+    is_named: bool,
+) -> Option<Vec<u8>> {
     let mut text = SetText { text: Vec::new(), flavor };
     let charset_differs = server.charset != session.charset;
-    if charset_differs {
+    let charset_said = says_charset(server, session);
+    let is_initial = |name: &str| is_named && NAMING_VARIABLES.contains(&name);
+    if charset_said {
         text.charset(&session.charset);
     }
     // `SET NAMES` overwrites the single character set variables, so they are said again.
     // Setting `max_join_size` sets `sql_big_selects` too.
     let joins_differ = server.variable("max_join_size") != session.variable("max_join_size");
     let kept = |name: &str, value: &[u8]| {
-        server.variable(name) == Some(value)
-            && !(joins_differ && name == "sql_big_selects")
-            && !(charset_differs && super::state::CHARSET_VARIABLES.contains(&name))
+        let is_changed = joins_differ && name == "sql_big_selects"
+            || charset_differs && CHARSET_VARIABLES.contains(&name)
+            || is_initial(name);
+        server.variable(name) == Some(value) && !is_changed
     };
     for (name, _) in server.variables() {
-        let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
-        if session.variable(name).is_none() && is_charset && !charset_differs {
-            // The default is what the session's own charset choice gives, so it is said again.
-            text.charset(&session.charset);
-            break;
-        }
-    }
-    let charset_said = !text.text.is_empty();
-    for (name, _) in server.variables() {
-        let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
-        if session.variable(name).is_none() && !(is_charset && charset_said) {
+        let is_charset = CHARSET_VARIABLES.contains(&&**name);
+        if session.variable(name).is_none() && !(is_charset && charset_said) && !is_initial(name) {
             text.initial(name);
         }
     }
     for (name, value) in session.variables() {
-        let is_charset = super::state::CHARSET_VARIABLES.contains(&&**name);
+        let is_charset = CHARSET_VARIABLES.contains(&&**name);
         if !kept(name, value) || (is_charset && charset_said) {
             text.variable(name, value);
         }
@@ -409,5 +441,29 @@ mod tests {
         session.set_variable("character_set_results", b"NULL");
         let text = set_of(&server, &session, Flavor::MySql);
         assert_eq!(text, "SET NAMES latin1,@@SESSION.character_set_results=NULL");
+    }
+
+    #[test]
+    fn a_character_set_is_said_where_its_name_means_what_it_meant() {
+        let mut server = state("", &[]);
+        server.set_variable("old_mode", b"''");
+        let mut session = state("", &[]);
+        session.set_charset(Charset::Names(b"utf8".as_slice().into()));
+        let sets = |server: &SessionState, session: &SessionState| {
+            let Difference::Sync(sync) = difference(server, session, Flavor::MariaDb) else {
+                panic!("there is a difference");
+            };
+            [sync.set_first, sync.set]
+                .map(|text| text.map(|text| String::from_utf8(text).expect("a text")))
+        };
+        let first = || Some("SET @@SESSION.old_mode=DEFAULT".to_owned());
+        assert_eq!(sets(&server, &session), [first(), Some("SET NAMES utf8".to_owned())]);
+        session.set_variable("old_mode", b"''");
+        let behind = || Some("SET NAMES utf8,@@SESSION.old_mode=''".to_owned());
+        assert_eq!(sets(&server, &session), [first(), behind()]);
+        assert_eq!(sets(&state("", &[]), &session), [None, behind()]);
+        // Nothing is to be named.
+        let away = Some("SET @@SESSION.old_mode=DEFAULT".to_owned());
+        assert_eq!(sets(&server, &state("", &[])), [None, away]);
     }
 }

@@ -44,6 +44,20 @@ fn what_servers_report_of_themselves_is_not_the_sessions_state() {
 }
 
 #[test]
+fn a_character_set_that_is_named_under_settings_of_names_stays_where_it_is() {
+    for (statement, pins_it) in [
+        ("SET old_mode = '', NAMES utf8", true),
+        ("SET old_mode = CONCAT('', ''), NAMES utf8", true),
+        ("SET default_collation_for_utf8mb4 = 255, CHARACTER SET utf8mb4", true),
+        ("SET NAMES utf8, old_mode = ''", false),
+        ("SET old_mode = DEFAULT, NAMES utf8", false),
+    ] {
+        let (_, pins) = apply(statement, &[("old_mode", "")]);
+        assert_eq!(pins.has(PinReason::UnknownVariable), pins_it, "{statement}");
+    }
+}
+
+#[test]
 fn a_list_of_flags_is_what_the_server_made_of_it() {
     let whole = "index_merge=off,mrr=off";
     let set = "SET optimizer_switch = 'mrr=off'";
