@@ -2,6 +2,7 @@
 
 mod bounds;
 mod elsewhere;
+mod failed;
 mod past;
 pub mod twin;
 

@@ -333,6 +333,7 @@ fn put_execution(
             let frames = long.frames.get(*begin..end).unwrap_or_default();
             put_renamed(out, frames, server_id);
         }
+        stmts.send_long_data();
     }
     if !statement.runs_last {
         statement.server_stmt = server_id;

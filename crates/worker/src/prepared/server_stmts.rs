@@ -24,6 +24,8 @@ struct Slot {
     read_as: Option<Arc<SessionState>>,
     /// The client's statement whose cursor is open on it.
     held_by: Option<u32>,
+    /// Long data was sent for its execution, which has not ended yet.
+    has_long_data: bool,
     /// Not to be used again: what it has been run with is not known, it has had a cursor (MySQL
     /// 9.7 answers its next execution without one wrongly), it is too large to keep, or its entry's
     /// are run once.
@@ -128,6 +130,7 @@ impl ServerStmts {
         for (place, slot) in self.slots.iter().enumerate() {
             if !Rc::ptr_eq(&slot.entry, entry)
                 || slot.is_spent
+                || slot.has_long_data
                 || slot.held_by.is_some_and(|holder| holder != owner)
             {
                 continue;
@@ -165,6 +168,13 @@ impl ServerStmts {
         Some((slot.stmt_id, needs_types))
     }
 
+    /// Long data was sent for the front statement, which is run next.
+    pub(crate) fn send_long_data(&mut self) {
+        if let Some(slot) = self.slots.first_mut() {
+            slot.has_long_data = true;
+        }
+    }
+
     /// The front statement is run.
     pub(crate) fn run(&mut self, fit: Fit<'_>, opens_cursor: bool) {
         let Some(slot) = self.slots.first_mut() else { return };
@@ -187,6 +197,10 @@ impl ServerStmts {
             return;
         };
         let Some(slot) = self.slots.get_mut(place) else { return };
+        // A server that refuses an execution may keep its long data, or what was wrong with it,
+        // for the next one.
+        slot.is_spent |= slot.has_long_data && !has_succeeded;
+        slot.has_long_data = false;
         if has_succeeded && let Some(bound) = &mut slot.bound {
             bound.is_confirmed = true;
         }
@@ -232,7 +246,8 @@ impl ServerStmts {
         }
         let entry = Rc::clone(entry);
         let (bound, read_as, held_by) = (None, None, None);
-        let slot = Slot { entry, stmt_id, bound, read_as, held_by, is_spent: false };
+        let (has_long_data, is_spent) = (false, false);
+        let slot = Slot { entry, stmt_id, bound, read_as, held_by, has_long_data, is_spent };
         self.slots.insert(0, slot);
     }
 
@@ -357,6 +372,28 @@ mod tests {
         assert!(stmts.take(&entry, 1, as_now(Some(&ansi))));
         assert_eq!(stmts.front(Some(&long)), Some((7, true)));
         assert_eq!(stmts.len(), 2);
+    }
+
+    #[test]
+    fn long_data_of_an_execution_that_failed_is_closed_with_its_statement() {
+        let entry = entry("SELECT ?", 1);
+        let text = types(&[TEXT]);
+        let mut stmts = ServerStmts::default();
+        stmts.insert(&entry, 7);
+        let run = |stmts: &mut ServerStmts| {
+            assert!(stmts.take(&entry, 1, fit(&text, &[0])));
+            stmts.send_long_data();
+            stmts.run(fit(&text, &[0]), false);
+            // Nobody runs it until it is known how that has ended.
+            assert!(!stmts.has(&entry, 2, fit(&text, &[0])));
+        };
+        run(&mut stmts);
+        stmts.ended(7, true, false);
+        run(&mut stmts);
+        assert!(!stmts.has_closing());
+        stmts.ended(7, false, false);
+        assert!(!stmts.has(&entry, 2, fit(&text, &[0])));
+        assert_eq!(stmts.drain_closing().collect::<Vec<_>>(), [7]);
     }
 
     #[test]
