@@ -24,6 +24,9 @@ use super::{
     execute::{COUNT_FLAG, TYPE_LEN},
 };
 
+/// A flag of a type: numbers are unsigned.
+const UNSIGNED_FLAG: u8 = 0x80;
+
 /// What precedes a text that has no attributes.
 pub const NO_ATTRIBUTES: [u8; 2] = [0, 1];
 
@@ -215,18 +218,17 @@ fn put_nulls(out: &mut Vec<u8>, bits: &[u8], count: usize) {
     }
 }
 
-/// Passes over a value in the binary protocol. Source: MySQL documentation "Binary Protocol
-/// Value".
-fn skip_value(reader: &mut Reader<'_>, [kind, _]: [u8; TYPE_LEN]) -> Result<(), Malformed> {
+/// Passes over a value exactly as servers do: what is behind it must be the same text to them.
+/// Any other type, as YEAR, BOOL and NULL, has its length before it, also one with bits in its
+/// flags that mean nothing. Source: MySQL 9.7's answers to each type and flag.
+fn skip_value(reader: &mut Reader<'_>, [kind, flags]: [u8; TYPE_LEN]) -> Result<(), Malformed> {
+    let is_known = flags & !UNSIGNED_FLAG == 0;
     let len = match kind {
-        // NULL; TINY and BOOL; SHORT and YEAR; LONG, INT24 and FLOAT; LONGLONG and DOUBLE.
-        0x06 => 0,
-        0x01 | 0xF4 => 1,
-        0x02 | 0x0D => 2,
-        0x03 | 0x04 | 0x09 => 4,
-        0x05 | 0x08 => 8,
-        // TIMESTAMP, DATE, TIME, DATETIME: their length comes first, in one byte.
-        0x07 | 0x0A..=0x0C => usize::from(reader.u8("attribute length")?),
+        // TINY; SHORT; LONG and FLOAT; LONGLONG and DOUBLE.
+        0x01 if is_known => 1,
+        0x02 if is_known => 2,
+        0x03 | 0x04 if is_known => 4,
+        0x05 | 0x08 if is_known => 8,
         _ => return reader.lenenc_bytes("attribute value").map(drop),
     };
     reader.bytes(len, "attribute value").map(drop)
@@ -259,6 +261,32 @@ mod tests {
         }
         for wrong in [&b"\0\0DO 1"[..], b"\x01\x01\0\0DO 1", b"SELECT 1", b""] {
             assert!(Query::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_length_that_servers_give_them() {
+        // The value's bytes are a 1, and then a text; what is left behind them.
+        let left = |kind: u8, flags: u8| {
+            let head = [1, 1, 0, 1, kind, flags, 0];
+            let body = [&head[..], b"\x01abcdefgh"].concat();
+            Query::parse(&body).map(|query| query.text.to_vec())
+        };
+        for (kind, text) in [(1, "abcdefgh"), (2, "bcdefgh"), (3, "defgh"), (4, "defgh"), (5, "h")]
+        {
+            for flags in [0, 0x80] {
+                assert_eq!(left(kind, flags), Ok(text.as_bytes().to_vec()), "{kind}");
+            }
+            // A length of 1.
+            for flags in [0x40, 0x81, 1] {
+                assert_eq!(left(kind, flags), Ok(b"bcdefgh".to_vec()), "{kind}, {flags}");
+            }
+        }
+        // NULL, TIMESTAMP, INT24, DATE, YEAR, BOOL, NEWDECIMAL, VAR_STRING, none at all.
+        for kind in [0x06, 0x07, 0x09, 0x0A, 0x0D, 0xF4, 0xF6, 0xFD, 0x77] {
+            for flags in [0, 0x80, 0x40] {
+                assert_eq!(left(kind, flags), Ok(b"bcdefgh".to_vec()), "{kind}, {flags}");
+            }
         }
     }
 
