@@ -184,3 +184,45 @@ fn a_dump_that_is_refused_says_why() -> Result<()> {
     }
     Ok(())
 }
+
+/// Servers go on with a session whose dump they have refused. A pooled connection does not: what
+/// others have left there is none of its business.
+#[test]
+fn behind_a_refused_dump_there_is_nothing_of_others() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "behind_a_refused_dump_there_is_nothing_of_others") {
+            continue;
+        }
+        let server = primary(flavour)?;
+        let table = "CREATE TABLE ids (a INT AUTO_INCREMENT PRIMARY KEY, b INT)";
+        let schema = crate::stage::new_schema(&server, table)?;
+        server.sql(&format!("REVOKE REPLICATION SLAVE ON *.* FROM {REPLICA}"))?;
+        let proxy = Trunkline::start(&format!(
+            "workers = 1\n[[server]]\nhostgroup = 0\naddress = \"{}\"\nmax_connections = 1\n\
+             [[user]]\nname = \"{REPLICA}\"\npassword = \"{PASSWORD}\"\ndefault_hostgroup = 0\n",
+            server.address()
+        ))?;
+        let log_in = |to: &Trunkline| Wire::login(to, REPLICA, PASSWORD, &schema);
+        let (mut other, mut tool) = (log_in(&proxy)?, log_in(&proxy)?);
+        for _ in 0..3 {
+            other.one("INSERT INTO ids (b) VALUES (1)")?;
+        }
+        let body = [&4_u32.to_le_bytes()[..], &[0, 0], &77_u32.to_le_bytes(), b"none"].concat();
+        let refused = tool.single(code::BINLOG_DUMP, &body)?;
+        ensure!(refused.error().map(|error| error.code) == Some(1227), "{refused:?}");
+        // It has ended, or is a session like others.
+        if let Ok(found) = tool.value("SELECT LAST_INSERT_ID()") {
+            ensure!(found.as_deref() == Some("0"), "{flavour:?}: {found:?}");
+        }
+        // So has one that sends on without waiting.
+        let mut hasty = log_in(&proxy)?;
+        other.one("INSERT INTO ids (b) VALUES (1)")?;
+        hasty.send(code::BINLOG_DUMP, &body)?;
+        hasty.send(code::QUERY, b"INSERT INTO ids (b) VALUES (LAST_INSERT_ID() + 1000)")?;
+        hasty.drain_to_end()?;
+        let found = log_in(&proxy)?.value("SELECT MAX(b) FROM ids")?;
+        ensure!(found.as_deref() == Some("1"), "{flavour:?}: {found:?}");
+        ensure!(other.value("SELECT LAST_INSERT_ID()")?.as_deref() == Some("4"));
+    }
+    Ok(())
+}

@@ -1,16 +1,17 @@
 //! Replicas and change-data-capture tools: a client that asks for the binary log gets a server
-//! connection of its own from there on, and bytes go straight through.
+//! connection of its own from there on. The server's bytes go straight through, and so do those of
+//! the client that a replica may say.
 //!
 //! What the client has set before (`SET @master_binlog_checksum = …`) is on the connection that
 //! it holds, or comes along as any session state, and is confirmed before the stream begins.
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::response::ResponseShape;
+use trunkline_protocol::{codec::frame::split_packet, response::ResponseShape};
 
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage},
-    conn::ConnPhase,
+    conn::{Conn, ConnPhase},
 };
 
 impl Worker {
@@ -77,18 +78,88 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
-        debug_assert!(conn.in_flight.is_empty());
+        debug_assert!(conn.in_flight.is_empty() && conn.forwards.is_none());
         conn.phase = ConnPhase::Forward(id);
         if !std::mem::replace(&mut conn.is_pinned, true)
             && let Some(slot) = self.pool.slot_mut(conn.slot)
         {
             slot.set_pinned(true);
         }
-        self.write_server(conn_id, |out| {
-            out.extend_from_slice(&frames);
-            out.extend_from_slice(&ahead);
-        });
+        self.write_server(conn_id, |out| out.extend_from_slice(&frames));
         self.buffers.give(frames);
         self.stats.counters.binlog_dumps += 1;
+        self.replica_read(id, conn_id, &ahead);
+    }
+
+    /// What came in one read with a dump that has begun.
+    pub(crate) fn read_behind_dump(&mut self, id: ClientId) {
+        if let Some(Phase::Forward(conn)) = self.clients.get(id).map(|client| &client.phase)
+            && self.conns.get(*conn).is_some_and(Conn::sends_binlog)
+        {
+            self.replica_read(id, *conn, &[]);
+        }
+    }
+
+    /// Bytes of a client that gets the binary log. It may acknowledge events and quit. Anything
+    /// else is meant for a session, which a server may go on with behind a dump that it has
+    /// refused or ended: this one would find what others have left on the connection, and ends.
+    pub(crate) fn replica_read(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.inbox.extend_from_slice(bytes);
+        let Some(len) = said_by_a_replica(&client.inbox) else {
+            return self.close_client(id);
+        };
+        let said: Vec<u8> = client.inbox.drain(..len).collect();
+        if !said.is_empty() {
+            self.write_server(conn_id, |out| out.extend_from_slice(&said));
+        }
+    }
+}
+
+impl Conn {
+    /// Whether a client gets the binary log there. That of a fast-forward user is the client's
+    /// alone from its login on.
+    pub(crate) fn sends_binlog(&self) -> bool {
+        matches!(self.phase, ConnPhase::Forward(_)) && self.forwards.is_none()
+    }
+}
+
+/// The first byte of a semi-synchronous replica's acknowledgement.
+const ACKNOWLEDGEMENT: u8 = 0xEF;
+/// The code of `COM_QUIT`.
+const QUIT: u8 = 0x01;
+/// The longest packet of a replica, which names a binary log, bytes.
+const REPLICA_PACKET_MAX: usize = 4_096;
+
+/// How many bytes of whole packets there are, all of them what a replica says; `None` where one is
+/// something else.
+fn said_by_a_replica(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes;
+    while let Some((_, payload, behind)) = split_packet(rest) {
+        if !matches!(payload.first(), Some(&ACKNOWLEDGEMENT | &QUIT)) {
+            return None;
+        }
+        rest = behind;
+    }
+    (rest.len() <= REPLICA_PACKET_MAX).then_some(bytes.len() - rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_acknowledges_and_quits() {
+        let ack = [3, 0, 0, 0, 0xEF, 1, 2];
+        let quit = [1, 0, 0, 0, 1];
+        let query = [5, 0, 0, 0, 3, b'D', b'O', b' ', b'1'];
+        assert_eq!(said_by_a_replica(&[]), Some(0));
+        assert_eq!(said_by_a_replica(&[&ack[..], &quit].concat()), Some(12));
+        assert_eq!(said_by_a_replica(&[&ack[..], &ack[..5]].concat()), Some(7));
+        assert_eq!(said_by_a_replica(&[&ack[..], &query].concat()), None);
+        assert_eq!(said_by_a_replica(&[0; 4]), None);
+        assert_eq!(said_by_a_replica(&[0xFF; REPLICA_PACKET_MAX + 1]), None);
     }
 }

@@ -120,6 +120,7 @@ impl Worker {
             };
             if let (false, Some(client)) = (rest.is_empty(), self.clients.get_mut(id)) {
                 client.inbox.extend_from_slice(rest);
+                self.read_behind_dump(id);
                 self.pause_if_full(id);
             }
         } else {
@@ -159,6 +160,10 @@ impl Worker {
         }
         debug_assert!(client.inbox.is_empty());
         client.inbox = inbox;
+        self.read_behind_dump(id);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         // The rest of a long command may be all that is missing.
         let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
         let stays_paused = has_plant!(self, PausedForever);

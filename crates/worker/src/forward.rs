@@ -136,6 +136,9 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
+        if conn.sends_binlog() {
+            return self.replica_read(id, conn_id, bytes);
+        }
         let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
         let waiting = match is_ready {
             true => {
