@@ -178,11 +178,15 @@ impl Worker {
     }
 
     /// Whether nothing of a connection's account is left there when another one logs in on it. A
-    /// MariaDB keeps the default role of its user, and with it the rights.
+    /// MariaDB keeps the default role of its user, and with it the rights; any server the client
+    /// certificate of whoever opened it.
     fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
         let Some(conn) = self.conns.get(conn) else { return false };
         let name = |account| self.accounts.key(account).map(AccountKey::server_user);
-        conn.flavor == Flavor::MySql || name(conn.account) == name(account)
+        let (Some(own), Some(other)) = (name(conn.account), name(account)) else { return false };
+        let tls = self.pool.slot(conn.slot).map(|slot| &slot.server.tls);
+        let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
+        own == other || conn.flavor == Flavor::MySql && is_same_tls
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if

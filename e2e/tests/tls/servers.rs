@@ -455,3 +455,38 @@ fn a_server_that_loses_its_tls_gets_no_login_any_more() -> Result<()> {
     assert_eq!(seen.as_deref(), Some("0"));
     Ok(())
 }
+
+/// A change of user keeps the certificate that the connection was opened with.
+#[test]
+fn a_connection_keeps_to_users_of_its_certificate() -> Result<()> {
+    for flavour in flavours("a_connection_keeps_to_users_of_its_certificate") {
+        let folder = TempFolder::new("certs")?;
+        let ca = Ca::new(folder.path(), "ca")?;
+        let here = ca.sign("server", Wanted { dns: "localhost", ..Wanted::default() })?;
+        let own = ca.sign("own", Wanted::default())?;
+        let server = start(flavour, &ca, &here)?;
+        for name in ["with_one", "without"] {
+            backends::account(&server, name)?;
+            server.sql(&format!("ALTER USER {name} REQUIRE X509"))?;
+        }
+        let address = server.address();
+        let port = address.rsplit(':').next().context("a port")?;
+        let params = format!(
+            "[[server_ssl_params]]\naddress = \"localhost:{port}\"\nusername = \"with_one\"\n\
+             ssl_cert = {}\nssl_key = {}\n",
+            quoted(&own.cert),
+            quoted(&own.key)
+        );
+        let keys = format!("localhost:{port}\"\ntls = \"required\"\nmax_connections = 1\n#");
+        let config = Config::at("shun_on_failures = 0", &keys);
+        let config = config.user("with_one").user("without").more(&params);
+        let proxy = Trunkline::start(&config.text().replace("workers = 2", "workers = 1"))?;
+        for _ in 0..2 {
+            let mut with = Wire::login(&proxy, "with_one", PASSWORD, "")?;
+            assert_eq!(with.value("SELECT 5")?.as_deref(), Some("5"), "{flavour:?}");
+            let error = failure(&proxy, "without")?;
+            assert_eq!(error.code, 1045, "{flavour:?}: {error:?}");
+        }
+    }
+    Ok(())
+}
