@@ -39,6 +39,8 @@ pub struct ProxyHeader<'a> {
     /// Client, and where it connected to. `None` where the connection's own addresses hold: the
     /// balancer's own connections (`LOCAL`), `UNKNOWN`, and families other than TCP over IP.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
+    /// Whether it is the balancer's own connection (`LOCAL`), with no client behind it.
+    pub is_local: bool,
     tlvs: &'a [u8],
 }
 
@@ -86,7 +88,7 @@ impl<'a> ProxyHeader<'a> {
                 (TLV_CRC32C | TLV_NOOP, _) => {}
                 // One byte of flags, four that say whether its certificate was right, TLVs.
                 (TLV_SSL, [_, _, _, _, _, tlvs @ ..]) => {
-                    let inner = ProxyHeader { addresses: None, tlvs };
+                    let inner = ProxyHeader { addresses: None, is_local: false, tlvs };
                     inner.tlvs().for_each(|(kind, value)| show_tlv(&mut shown, kind, value));
                 }
                 (TLV_AWS, [1, id @ ..]) => show_tlv(&mut shown, kind, id),
@@ -173,7 +175,7 @@ fn scan_1(bytes: &[u8]) -> Result<Opening<'_>, HeaderError> {
     let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r"));
     let line = line.and_then(|line| std::str::from_utf8(line).ok()).ok_or(HeaderError::Line)?;
     let addresses = read_line(line).ok_or(HeaderError::Line)?;
-    Ok(Opening::Whole(ProxyHeader { addresses, tlvs: &[] }, end + 1))
+    Ok(Opening::Whole(ProxyHeader { addresses, is_local: false, tlvs: &[] }, end + 1))
 }
 
 #[expect(clippy::option_option, reason = "a line without addresses is not a wrong line")]
@@ -224,7 +226,7 @@ fn scan_2<'a>(bytes: &'a [u8], rest: &'a [u8]) -> Result<Opening<'a>, HeaderErro
     let (addresses, tlvs) = split_addresses(*family, body).ok_or(HeaderError::Addresses)?;
     check_tlvs(bytes.get(..len).unwrap_or_default(), tlvs)?;
     let addresses = addresses.filter(|_| !is_local);
-    Ok(Opening::Whole(ProxyHeader { addresses, tlvs }, len))
+    Ok(Opening::Whole(ProxyHeader { addresses, is_local, tlvs }, len))
 }
 
 type Addresses<'a> = (Option<(SocketAddr, SocketAddr)>, &'a [u8]);

@@ -142,10 +142,13 @@ impl Worker {
                     let told = Some(told.into());
                     client.peer = Arc::new(Peer { told, ..(*client.peer).clone() });
                 }
+                if !header.is_local {
+                    // The process that is known is the balancer's.
+                    client.peer = Arc::new(Peer { client_uid: None, ..(*client.peer).clone() });
+                }
                 if let Some((addr, _)) = header.addresses {
                     let client_addr = Some(addr.ip().to_canonical());
-                    client.peer =
-                        Arc::new(Peer { client_addr, client_uid: None, ..(*client.peer).clone() });
+                    client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
                     self.stats.counters.proxy_headers += 1;
                 }
                 client.inbox.drain(..len);

@@ -45,9 +45,19 @@ fn processes_of_the_user_need_no_password_over_a_unix_socket() -> Result<()> {
         // Another user's processes, the network, and a balancer's clients are not let in.
         assert_eq!(refused(Wire::login(socket(), "another_process", "", ""))?.code, 1045);
         assert_eq!(refused(Wire::login(&proxy, name, "", ""))?.code, 1045);
-        let header = super::from("192.0.2.7");
-        let behind = Wire::login_behind(socket(), &header, login(name, "", "", MODERN));
-        assert_eq!(refused(behind)?.code, 1045);
+        let second = |kind, family| {
+            [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[kind, family, 0, 216], &[0; 216]].concat()
+        };
+        // Of a network, of unknown families, and of a Unix socket.
+        let unknown = b"PROXY UNKNOWN\r\n".to_vec();
+        let headers = [super::from("192.0.2.7"), unknown, second(0x21, 0), second(0x21, 0x31)];
+        for header in headers {
+            let behind = Wire::login_behind(socket(), &header, login(name, "", "", MODERN));
+            assert_eq!(refused(behind)?.code, 1045, "{}", header.escape_ascii());
+        }
+        // The balancer itself is a process of the user's.
+        let own = Wire::login_behind(socket(), &second(0x20, 0), login(name, "", "", MODERN));
+        assert_eq!(own?.value("SELECT 8")?.as_deref(), Some("8"));
         let mut known = Wire::login(&proxy, "either_way", "known", "")?;
         assert_eq!(known.value("SELECT 7")?.as_deref(), Some("7"));
         assert_eq!(refused(Wire::login(&proxy, "either_way", "", ""))?.code, 1045);

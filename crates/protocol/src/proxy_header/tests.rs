@@ -166,11 +166,11 @@ fn what_a_balancer_says_is_shown_in_one_line() {
         &[0xE0, 0, 1, b'x'],
     ]
     .concat();
-    let header = ProxyHeader { addresses: None, tlvs: &tlvs };
+    let header = ProxyHeader { addresses: None, is_local: false, tlvs: &tlvs };
     let expected = "authority=db unique_id=a\\n\\xff tls_version=TLSv1.3 tls_cn=app aws=vpce e0=x";
     assert_eq!(header.describe(), expected);
     let long = [&[0xE0, 4, 0][..], &[b'x'; 1_024]].concat();
-    assert_eq!(ProxyHeader { addresses: None, tlvs: &long }.describe(), "");
+    assert_eq!(ProxyHeader { addresses: None, is_local: false, tlvs: &long }.describe(), "");
 }
 
 proptest! {
