@@ -4,12 +4,12 @@
 
 use anyhow::{Context, Result, ensure};
 use trunkline_session::backend::ServerHandshake;
-use trunkline_testkit::{Flavour, Options, Server};
+use trunkline_testkit::{Flavour, Options, Server, Trunkline};
 
 use crate::stage::{
-    FLAVOURS, PASSWORD, USER, before, is_available, new_schema, shared_server, start,
+    FLAVOURS, PASSWORD, USER, before, is_available, new_schema, one_server, shared_server, start,
 };
-use crate::wire::{Endpoint, MODERN, Wire, login, refused};
+use crate::wire::{Endpoint, MODERN, Wire, code, login, refused};
 
 const ASKED: &str = "SELECT CONCAT_WS(' ', @@character_set_client, @@character_set_connection, \
                      @@character_set_results, @@collation_connection, @@character_set_database)";
@@ -160,6 +160,111 @@ fn character_sets_are_chosen_by_statements() -> Result<()> {
                 let (told, found) = (asked(&mut direct)?, asked(&mut through)?);
                 ensure!(told == found, "{flavour:?} {statement}: {told}, not {found}");
             }
+        }
+    }
+    Ok(())
+}
+
+/// The same bytes name two schemas in two character sets: `\u{e9}` in utf8mb4, `\u{c3}\u{a9}` in
+/// latin1. Texts are sent as bytes here.
+#[test]
+fn schemas_are_named_in_their_sessions_character_set() -> Result<()> {
+    let test = "schemas_are_named_in_their_sessions_character_set";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = start(flavour, Options::default())?;
+        server.create_user(USER, PASSWORD, trunkline_testkit::AuthPlugin::ServerDefault)?;
+        for (name, number) in [("\u{e9}", 1), ("\u{c3}\u{a9}", 2), ("\u{439}", 3)] {
+            server.sql(&format!(
+                "CREATE DATABASE `{name}`; CREATE TABLE `{name}`.z (x INT, y INT);
+                 INSERT INTO `{name}`.z VALUES ({number}, 0)"
+            ))?;
+        }
+        schemas_by_character_set(&server).with_context(|| format!("{flavour:?}"))?;
+    }
+    Ok(())
+}
+
+/// Clients of several character sets on one connection: each finds, and writes to, its own schema.
+fn schemas_by_character_set(server: &Server) -> Result<()> {
+    let proxy = before(server, 1, 1)?;
+    // A collation of the handshake, what is said behind the login, the name's bytes, the schema.
+    let kinds: [(u16, &str, &[u8], &str); 6] = [
+        (45, "DO 1", b"\xC3\xA9", "1"),
+        (8, "DO 1", b"\xC3\xA9", "2"),
+        (45, "SET NAMES latin1", b"\xC3\xA9", "2"),
+        (8, "DO 1", b"\xE9", "1"),
+        (45, "SET NAMES cp1251", b"\xE9", "3"),
+        (8, "SET NAMES utf8mb4", b"\xC3\xA9", "1"),
+    ];
+    for (collation, expected) in [(45, "1"), (8, "2"), (45, "1"), (8, "2")] {
+        let mut wire = log_in(&proxy, collation, "\u{e9}")?;
+        let found = wire.value("SELECT x FROM z WHERE y = 0")?;
+        ensure!(found.as_deref() == Some(expected), "login, {collation}: {found:?}, {expected}");
+    }
+    let mut clients = Vec::new();
+    for (collation, said, name, expected) in kinds {
+        for is_used in [false, true] {
+            let mut wire = log_in(&proxy, collation, "")?;
+            wire.one(said)?;
+            let named = match is_used {
+                true => wire.single(code::QUERY, &[b"USE `", name, b"`"].concat())?,
+                false => wire.single(code::INIT_DB, name)?,
+            };
+            ensure!(named.is_ok(), "{collation} {said}: {named:?}");
+            clients.push((wire, said, expected));
+        }
+    }
+    for turn in 0..3 {
+        for (wire, said, expected) in &mut clients {
+            let found = wire.value("SELECT x FROM z WHERE y = 0")?;
+            ensure!(found.as_deref() == Some(*expected), "{said} ({turn}): {found:?}, {expected}");
+            let written = wire.one(&format!("INSERT INTO z VALUES ({expected}, 1)"))?;
+            ensure!(written.is_ok(), "{said} ({turn}): {written:?}");
+        }
+    }
+    for (wire, said, expected) in &mut clients {
+        // The schema stays, whatever the character set becomes.
+        wire.one("SET NAMES latin2")?;
+        let found = wire.value("SELECT COUNT(*) FROM z WHERE y = 1 AND x <> ROUND(x)")?;
+        ensure!(found.as_deref() == Some("0"), "{said}: {found:?}");
+        let found = wire.value("SELECT x FROM z WHERE y = 0")?;
+        ensure!(found.as_deref() == Some(*expected), "{said}, then latin2: {found:?}");
+    }
+    for (name, number, count) in [("\u{e9}", 1, 18), ("\u{c3}\u{a9}", 2, 12), ("\u{439}", 3, 6)] {
+        let own = format!("SELECT COUNT(*) FROM `{name}`.z WHERE y = 1 AND x = {number}");
+        let all = format!("SELECT COUNT(*) FROM `{name}`.z WHERE y = 1");
+        let found = (server.value(&own)?, server.value(&all)?);
+        let expected = Some(count.to_string());
+        ensure!(found == (expected.clone(), expected), "{name}: {found:?}, {count}");
+    }
+    Ok(())
+}
+
+/// A session of another character set may open the connection that an account's others use.
+#[test]
+fn accounts_are_named_in_utf8_whoever_opens_the_connection() -> Result<()> {
+    let test = "accounts_are_named_in_utf8_whoever_opens_the_connection";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = start(flavour, Options::default())?;
+        for name in ["\u{e9}", "\u{c3}\u{a9}"] {
+            server.create_user(name, PASSWORD, trunkline_testkit::AuthPlugin::ServerDefault)?;
+        }
+        let named = format!("name = \"{USER}\"");
+        let config = one_server(&server, 1, 1).replace(&named, "name = \"\u{e9}\"");
+        let proxy = Trunkline::start(&config)?;
+        for collation in [8, 45] {
+            let mut login = login("\u{e9}", PASSWORD, "", MODERN);
+            login.collation = collation;
+            let mut wire = Wire::login_with(&proxy, login)?;
+            let asked = "SELECT HEX(CONVERT(CURRENT_USER() USING utf8mb4)) LIKE 'C3A940%'";
+            let found = wire.value(asked)?;
+            ensure!(found.as_deref() == Some("1"), "{flavour:?}, {collation}: {found:?}");
         }
     }
     Ok(())

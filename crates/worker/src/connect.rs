@@ -6,6 +6,7 @@ use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame,
+    collation::UTF8MB4_GENERAL_CI,
     packet::greeting::{Flavor, Greeting},
     response::ReplyFormat,
 };
@@ -15,13 +16,14 @@ use trunkline_session::{
         TlsWish,
     },
     frontend::Attribute,
-    tracker::{Charset, Schema, SessionState},
+    tracker::{Charset, Schema, SessionState, is_plain_name},
 };
 use trunkline_sql::version::ServerVersion;
 use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
     Action, ClientId, Worker,
+    client::Session,
     conn::{AccountKey, Conn, ConnPhase, Owner},
     outbox::Outbox,
     prepared::ServerStmts,
@@ -142,6 +144,14 @@ impl Worker {
         Some(id)
     }
 
+    /// The collation of a session's handshake.
+    pub(crate) fn collation_of(&self, session: &Session) -> u16 {
+        match session.handshake_charset {
+            Charset::Collation(id) => id,
+            _ => u16::from(self.greeting.charset),
+        }
+    }
+
     /// What to log in with: the account's name, and the credential of a client that is it.
     pub(crate) fn server_login(
         &self,
@@ -159,11 +169,12 @@ impl Worker {
         if schema.is_some() {
             capabilities.insert(Capabilities::CONNECT_WITH_DB);
         }
-        let collation = match session.handshake_charset {
-            Charset::Collation(id) => id,
-            _ => u16::from(self.greeting.charset),
-        };
         let (user, credential) = self.credential_for(slot, account, session)?;
+        // The account's name is in UTF-8, whatever the session's character set is.
+        let collation = match is_plain_name(user.as_bytes()) {
+            true => self.collation_of(session),
+            false => UTF8MB4_GENERAL_CI,
+        };
         Some(ServerLogin {
             user,
             credential,

@@ -347,6 +347,10 @@ impl Worker {
                 is_statement: false,
             });
         };
+        if let Some(text) = sync.set_names {
+            put_own_query(out, text, takes_attributes);
+            expect(None);
+        }
         let is_chosen_anew = conn.state.schema == Schema::Unknown && conn.flavor == Flavor::MariaDb;
         if sync.schema.is_some() && is_chosen_anew {
             // MariaDB does nothing when it is told to choose what is chosen already.

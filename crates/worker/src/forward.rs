@@ -42,18 +42,19 @@ impl Worker {
             return;
         };
         client.phase = Phase::Forward(conn_id);
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let Some(client) = self.clients.get(id) else { return };
+        let Some(session) = client.session.as_ref() else { return };
         let schema = session.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
         let attributes = told_of(session, &client.peer);
+        let collation = self.collation_of(session);
         let slot = self.conns.get(conn_id).map(|conn| conn.slot);
         let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
         if let Some(mut login) = login {
             // The connection is this client's alone, so it is the client that is told of.
             login.attributes = attributes;
+            login.collation = collation;
             // The client speaks to the server itself, so they must have agreed on the same.
             login.capabilities =
                 login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);

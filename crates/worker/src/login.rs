@@ -17,7 +17,7 @@ use trunkline_protocol::{
 use trunkline_session::{
     Credential,
     frontend::{Accounts, Attribute, ClientHandshake, ClientIdentity, Refusal, Step},
-    tracker::{Charset, Schema, SessionState},
+    tracker::{Charset, Schema, SessionState, is_plain_name},
 };
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{Password, User, wipe_front};
@@ -364,7 +364,9 @@ impl Worker {
         let is_fresh = |at: u64| self.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
         let servers = self.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
         let is_connected = servers.is_some_and(|all| all.iter().any(|it| it.health.is_connected()));
-        if is_connected && confirmed_ms.is_some_and(is_fresh) {
+        // What bytes name in one character set they may not in another.
+        let is_plain = is_plain_name(schema);
+        if is_plain && is_connected && confirmed_ms.is_some_and(is_fresh) {
             self.enter_schema(id, schema);
             self.welcome(id, seq);
         } else {
@@ -383,7 +385,7 @@ impl Worker {
         self.schemas.insert((session.account, schema.into()), self.now.ms());
     }
 
-    /// The session's default schema is now this one.
+    /// The session's default schema is now this one, by its name in UTF-8.
     pub(crate) fn enter_schema(&mut self, id: ClientId, schema: &[u8]) {
         let Some(client) = self.clients.get_mut(id) else {
             return;

@@ -11,8 +11,8 @@ use trunkline_protocol::{
     response::Outcome,
 };
 use trunkline_session::tracker::{
-    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reports_change,
-    reports_lasting, runs_unseen_code,
+    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reported_schema,
+    reports_change, reports_lasting, runs_unseen_code,
 };
 use trunkline_sql::analysis::{Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
@@ -319,13 +319,13 @@ impl Worker {
             Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
             Purpose::InitDb(schema) if succeeded => {
                 self.confirm_schema(id, schema);
-                self.enter_schema(id, schema);
+                self.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
                 self.agree(id, conn_id);
             }
             Purpose::LoginSchema(schema, seq) => match &outcome.error {
                 None => {
                     self.confirm_schema(id, schema);
-                    self.enter_schema(id, schema);
+                    self.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
                     self.agree(id, conn_id);
                     self.begin_autocommit(id);
                     self.welcome(id, *seq);

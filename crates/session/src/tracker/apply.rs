@@ -176,6 +176,15 @@ pub fn reports_change(outcome: &Outcome) -> bool {
     is_unsaid || Changes::new(&outcome.changes).any(is_change)
 }
 
+/// The schema, in UTF-8, that a server says is the session's now, by what it reported.
+pub fn reported_schema(changes: &[u8]) -> Option<&[u8]> {
+    let schemas = Changes::new(changes).filter_map(|change| match change {
+        Ok(Change::Schema(name)) => Some(name),
+        _ => None,
+    });
+    schemas.last()
+}
+
 /// How much of what stored routines leave behind is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {

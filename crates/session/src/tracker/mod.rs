@@ -11,9 +11,9 @@ mod state;
 mod sync;
 
 pub use apply::{
-    Applied, Trust, apply_outcome, apply_report, reports_change, reports_lasting, runs_unseen_code,
-    sets_trackers,
+    Applied, Trust, apply_outcome, apply_report, reported_schema, reports_change, reports_lasting,
+    runs_unseen_code, sets_trackers,
 };
 pub use pins::{PinReason, Pins};
-pub use state::{Charset, Schema, SessionState, StateTable, UserVariable};
+pub use state::{Charset, Schema, SessionState, StateTable, UserVariable, is_plain_name};
 pub use sync::{Difference, Sync, difference, has_others_names, report_text};

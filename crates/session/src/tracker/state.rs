@@ -10,7 +10,8 @@ pub enum Schema {
     /// No schema is chosen.
     #[default]
     None,
-    /// The schema of this name is chosen.
+    /// The schema of this name is chosen. The name is in UTF-8, as servers report it, whatever the
+    /// session's character set is.
     Named(Box<[u8]>),
     /// Not known, as after a reset; only a server connection can be in this state.
     Unknown,
@@ -24,6 +25,12 @@ impl Schema {
             Self::None | Self::Unknown => b"",
         }
     }
+}
+
+/// Whether a name's bytes are the same characters in every character set of a client's: no others
+/// are replaced in any of them.
+pub fn is_plain_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_-$.# ".contains(byte))
 }
 
 impl From<&[u8]> for Schema {

@@ -3,7 +3,7 @@
 use trunkline_protocol::packet::greeting::Flavor;
 
 use super::{
-    Charset, Schema, SessionState, UserVariable,
+    Charset, Schema, SessionState, UserVariable, is_plain_name,
     state::{CHARSET_VARIABLES, NAMING_VARIABLES},
 };
 
@@ -21,6 +21,8 @@ pub enum Difference {
 /// Commands that bring a server connection to a session's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sync {
+    /// The text of a `SET` that goes before the schema, which is named in UTF-8.
+    pub set_names: Option<&'static [u8]>,
     /// A schema to choose with `COM_INIT_DB`.
     pub schema: Option<Box<[u8]>>,
     /// The text of a `SET` before the others: a server reads a character set's name under what
@@ -42,6 +44,10 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
         (_, Schema::Named(name)) => Some(name.clone()),
         (_, Schema::None | Schema::Unknown) => return Difference::ChangeUser,
     };
+    let is_named_in_utf8 = schema.as_ref().is_some_and(|name| !is_plain_name(name));
+    let set_names = is_named_in_utf8.then_some(SET_UTF8MB4);
+    let renamed = is_named_in_utf8.then(|| in_utf8mb4(server));
+    let server = renamed.as_ref().unwrap_or(server);
     let set_first = naming_text(server, session, flavor);
     let set = set_text(server, session, flavor, set_first.is_some());
     let set_user = user_text(server, session);
@@ -49,8 +55,18 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
         || set_user.is_some() && !session.user_variables().iter().all(is_certain);
     match schema.is_none() && set.is_none() && set_user.is_none() {
         true => Difference::None,
-        false => Difference::Sync(Sync { schema, set_first, set, set_user, may_fail }),
+        false => Difference::Sync(Sync { set_names, schema, set_first, set, set_user, may_fail }),
     }
+}
+
+/// Says in which character set a schema is named.
+const SET_UTF8MB4: &[u8] = b"SET NAMES utf8mb4";
+
+/// A connection's state behind that.
+fn in_utf8mb4(server: &SessionState) -> SessionState {
+    let mut state = server.clone();
+    state.set_charset(Charset::Names(b"utf8mb4".as_slice().into()));
+    state
 }
 
 /// Whether a connection has user variables that the session never set. Set to NULL their names
@@ -418,6 +434,32 @@ mod tests {
         session.set_charset(Charset::Names(b"latin1".as_slice().into()));
         // The same set of variables, but not the same values.
         assert_eq!(user_set_of(&server, &session).as_deref(), Some("SET @`a`='x',@`n`=1"));
+    }
+
+    #[test]
+    fn a_name_that_is_not_plain_is_said_in_utf8() {
+        let mut latin1 = state("", &[]);
+        latin1.set_charset(Charset::Names(b"latin1".as_slice().into()));
+        let mut session = latin1.clone();
+        session.schema = "\u{e9}".as_bytes().into();
+        let sync = |server: &SessionState| match difference(server, &session, Flavor::MySql) {
+            Difference::Sync(sync) => sync,
+            other => panic!("{other:?}"),
+        };
+        for server in [&latin1, &state("", &[]), &state("app", &[])] {
+            let sync = sync(server);
+            assert_eq!(sync.set_names, Some(SET_UTF8MB4));
+            assert_eq!(sync.schema.as_deref(), Some("\u{e9}".as_bytes()));
+            assert_eq!(sync.set.as_deref(), Some(&b"SET NAMES latin1"[..]));
+        }
+        // The schema is there: only the character set is said.
+        let mut other = session.clone();
+        other.set_charset(Charset::Collation(45));
+        let sync = sync(&other);
+        assert_eq!((sync.set_names, sync.schema), (None, None));
+        for (name, is_plain) in [("app-1_x.y", true), ("a{", false), ("a\\", false), ("~", false)] {
+            assert_eq!(is_plain_name(name.as_bytes()), is_plain, "{name}");
+        }
     }
 
     #[test]
