@@ -173,7 +173,7 @@ impl Scene<'_> {
         if asks && (may_be_older && !session.has_conditions || session.has_mixed_conditions) {
             return Ok(None);
         }
-        if shows_profiles(&step.act) && session.has_changed_user {
+        if shows_profiles(&step.act) && session.may_keep_profiles {
             return Ok(None);
         }
         let proxied = act(&mut session.proxied, &step.act, ids.0);
@@ -198,13 +198,17 @@ impl Scene<'_> {
             Act::ChangeUser(_) => {
                 let keeps_role = self.stage.family == Flavour::MariaDb;
                 let session = self.session(step.session)?;
-                session.has_changed_user = true;
+                session.may_keep_profiles = true;
                 if keeps_role {
                     session.direct.query(b"SET ROLE NONE");
                 }
                 session.forget_past();
             }
-            Act::Reset => self.session(step.session)?.forget_past(),
+            Act::Reset => {
+                let session = self.session(step.session)?;
+                session.may_keep_profiles = true;
+                session.forget_past();
+            }
             _ => {}
         }
         Ok(differs)

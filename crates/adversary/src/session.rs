@@ -21,8 +21,9 @@ pub struct Session {
     /// Whether nothing has told the flags of its transaction since a statement failed: what the
     /// proxy answers itself has those of before.
     pub has_old_flags: bool,
-    /// Whether it has changed its user: MariaDB keeps the profiles of the one before.
-    pub has_changed_user: bool,
+    /// Whether it has changed its user or was reset: MariaDB keeps the profiles of before, and goes on
+    /// making them.
+    pub may_keep_profiles: bool,
 }
 
 impl Session {
@@ -37,7 +38,7 @@ impl Session {
             has_conditions: false,
             has_mixed_conditions: false,
             has_old_flags: false,
-            has_changed_user: false,
+            may_keep_profiles: false,
         };
         if stage.family == Flavour::MariaDb {
             session.forget_past();
