@@ -164,3 +164,27 @@ fn a_character_set_is_what_its_name_meant_when_it_was_said() -> Result<()> {
     ensure!(said == "utf8mb3", "{said}");
     Ok(())
 }
+
+/// Behind an answer of the writer's, a text is what that would read.
+fn check_two_modes(flavour: Flavour) -> Result<()> {
+    let (writer, reader) = start_acting(flavour, &[])?;
+    for server in [&writer, &reader] {
+        server.sql("CREATE TABLE here.t (a INT)")?;
+    }
+    reader.sql("SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES'")?;
+    let proxy = split(&writer, &reader)?;
+    let mut one = client(&proxy, "here")?;
+    for _ in 0..3 {
+        one.sql("SELECT a FROM t")?;
+        one.sql("UPDATE t SET a = 1")?;
+        one.sql(r"SELECT '\', act(), ' -- '")?;
+    }
+    let acted = acted(&writer, &reader)?;
+    ensure!(acted == ["0", "0"], "on the writer and the reader: {acted:?}");
+    Ok(())
+}
+
+#[test]
+fn what_servers_read_otherwise_goes_to_the_writer() -> Result<()> {
+    of_each("what_servers_read_otherwise_goes_to_the_writer", check_two_modes)
+}

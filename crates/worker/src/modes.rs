@@ -15,7 +15,7 @@ use crate::login::SPACES_IGNORED;
 
 /// The modes but for the encoding.
 fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: Option<bool>) -> Modes {
-    let sql_mode = state.variable("sql_mode").filter(|value| **value != *SPACES_IGNORED);
+    let sql_mode = state.variable("sql_mode").filter(|_| has_own_mode(state));
     let ansi_quotes = sql_mode.and_then(ansi_quotes_of);
     Modes {
         // Guessed the other way where it is not the default's.
@@ -53,10 +53,9 @@ fn may_be_oracle(value: &[u8]) -> bool {
         || !is_plain_text && (is_user_variable || value.iter().any(u8::is_ascii_digit))
 }
 
-/// Takes over what a server's reply says of its session's modes.
-pub(crate) fn learn_status(modes: &mut Modes, flags: u16) {
-    modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
-    modes.guesses_escapes = false;
+/// Whether a session has set its `sql_mode` itself, so that it has the same on all servers.
+fn has_own_mode(state: &SessionState) -> bool {
+    state.variable("sql_mode").is_some_and(|value| *value != *SPACES_IGNORED)
 }
 
 /// What servers' `sql_mode` is by default, and which character sets they read new sessions' texts
@@ -69,6 +68,10 @@ pub(crate) struct DefaultModes {
     has_names: bool,
     /// MariaDB's ORACLE is on on some server.
     has_oracle: bool,
+    /// A backslash in a string escapes what follows on some server.
+    has_escapes: bool,
+    /// It is a letter like others on some server.
+    has_no_escapes: bool,
     /// Some connection has told, or can't.
     has_told: bool,
     /// How servers read texts that read them in another character set than the login named: with
@@ -84,10 +87,7 @@ impl DefaultModes {
             match change {
                 Ok(Change::SystemVariable { name: b"sql_mode", value }) => {
                     self.has_told = true;
-                    let encloses_names = names_ansi_quotes(value);
-                    self.has_names |= encloses_names;
-                    self.has_strings |= !encloses_names;
-                    self.has_oracle |= may_be_oracle(value);
+                    self.learn_mode(value);
                 }
                 Ok(Change::SystemVariable { name: b"character_set_client", value }) => {
                     if let Some((flavor, collation)) = login {
@@ -96,6 +96,37 @@ impl DefaultModes {
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn learn_mode(&mut self, value: &[u8]) {
+        let (encloses_names, is_letter) = (names_ansi_quotes(value), names_no_escapes(value));
+        self.has_names |= encloses_names;
+        self.has_strings |= !encloses_names;
+        self.has_oracle |= may_be_oracle(value);
+        self.has_no_escapes |= is_letter;
+        self.has_escapes |= !is_letter;
+    }
+
+    /// Takes over what a server's reply says of its session's modes. Where servers differ by
+    /// default it says nothing of the next one.
+    pub(crate) fn learn_status(self, modes: &mut Modes, state: &SessionState, flags: u16) {
+        modes.no_backslash_escapes = flags & status::NO_BACKSLASH_ESCAPES != 0;
+        modes.guesses_escapes = self.differs_in_escapes() && !has_own_mode(state);
+    }
+
+    fn differs_in_escapes(self) -> bool {
+        self.has_escapes && self.has_no_escapes
+    }
+
+    /// The modes of a session, whose state this is, now that servers have told this.
+    pub(crate) fn follow(self, modes: Modes, state: &SessionState, flavor: Flavor) -> Modes {
+        let is_default = !has_own_mode(state);
+        Modes {
+            encoding: self.encoding(state, flavor),
+            guesses_quotes: modes.guesses_quotes || is_default,
+            guesses_escapes: modes.guesses_escapes || is_default && self.differs_in_escapes(),
+            ..modes
         }
     }
 
@@ -117,10 +148,13 @@ impl DefaultModes {
 
     /// Takes over what another worker's connections have told.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { has_strings, has_names, has_oracle, has_told, otherwise } = other;
+        let Self { has_strings, has_names, has_oracle, .. } = other;
+        let Self { has_escapes, has_no_escapes, has_told, otherwise, .. } = other;
         self.has_strings |= has_strings;
         self.has_names |= has_names;
         self.has_oracle |= has_oracle;
+        self.has_escapes |= has_escapes;
+        self.has_no_escapes |= has_no_escapes;
         self.has_told |= has_told;
         self.otherwise = match (self.otherwise, otherwise) {
             (Some(own), Some(other)) if own != other => Some(Encoding::Unknown),
@@ -143,7 +177,8 @@ impl DefaultModes {
     }
 
     /// The modes that follow from a session's state. `NO_BACKSLASH_ESCAPES` is known from the
-    /// status flags of the server's replies, and a guess until there was one.
+    /// status flags of the server's replies, and a guess until there was one, or where servers
+    /// differ by default.
     pub(crate) fn of_session(
         self,
         state: &SessionState,
@@ -186,6 +221,12 @@ fn names_ansi_quotes(value: &[u8]) -> bool {
     let value = value.to_ascii_uppercase();
     let names: [&[u8]; 6] = [b"ANSI", b"ORACLE", b"DB2", b"MSSQL", b"POSTGRESQL", b"MAXDB"];
     names.iter().any(|name| value.windows(name.len()).any(|part| part == *name))
+}
+
+/// Whether a list of modes holds `NO_BACKSLASH_ESCAPES`.
+fn names_no_escapes(value: &[u8]) -> bool {
+    let name: &[u8] = b"NO_BACKSLASH_ESCAPES";
+    value.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
 }
 
 /// The character set of the client's texts, in lower case; `None` when it is not known.
@@ -294,8 +335,36 @@ mod tests {
         let own = modes_of(&own, Flavor::MariaDb, None);
         assert!(!defaults.settle(own).oracle);
         let mut modes = guess;
-        learn_status(&mut modes, status::NO_BACKSLASH_ESCAPES);
+        defaults.learn_status(&mut modes, &state, status::NO_BACKSLASH_ESCAPES);
         assert!(modes.no_backslash_escapes && !modes.guesses_escapes);
+    }
+
+    #[test]
+    fn what_servers_differ_in_is_a_guess_whatever_one_of_them_has_said() {
+        let state = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut own = state.clone();
+        own.set_variable("sql_mode", b"'NO_BACKSLASH_ESCAPES'");
+        let flavor = Flavor::MariaDb;
+        let mut defaults = DefaultModes::default();
+        defaults.learn(&report("sql_mode", "STRICT_TRANS_TABLES"), None);
+        let told = |defaults: DefaultModes, state: &SessionState| {
+            let mut modes = modes_of(state, flavor, None);
+            defaults.learn_status(&mut modes, state, 0);
+            defaults.settle(modes)
+        };
+        let before = told(defaults, &state);
+        assert!(!before.guesses_escapes && !before.guesses_quotes);
+        let mut there = DefaultModes::default();
+        there.learn(&report("sql_mode", "NO_BACKSLASH_ESCAPES,ANSI_QUOTES"), None);
+        defaults.merge(there);
+        let now = defaults.settle(defaults.follow(before, &state, flavor));
+        assert!(now.guesses_escapes && now.guesses_quotes);
+        assert!(told(defaults, &state).guesses_escapes);
+        assert!(!told(defaults, &own).guesses_escapes);
+        assert!(!defaults.follow(told(defaults, &own), &own, flavor).guesses_escapes);
+        let mut spaces = state.clone();
+        spaces.set_variable("sql_mode", SPACES_IGNORED);
+        assert!(told(defaults, &spaces).guesses_escapes);
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl Worker {
             prepares_definitions: false,
             lost: None,
         };
-        own.modes.encoding = self.default_modes.encoding(&own.state, self.greeting.flavor());
+        own.modes = self.default_modes.follow(own.modes, &own.state, self.greeting.flavor());
         self.unpack_stmts(&mut own, session.stmts);
         let id = self.clients.insert_with(|_| Client {
             peer,

@@ -24,7 +24,6 @@ use crate::{
     dirt::{Dirt, RESET, dirt_of},
     failure::makes_state,
     infile::Upload,
-    modes::learn_status,
     proof::proof_of,
     timer::was_told_timed_out,
     traces::keeps_conditions,
@@ -182,7 +181,7 @@ impl Worker {
             crate::held::is_in_transaction(session, conn_id, purpose, analysis, outcome);
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;
-            learn_status(&mut session.modes, flags);
+            self.default_modes.learn_status(&mut session.modes, &session.state, flags);
         }
         // One that fails leaves its own error.
         let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);

@@ -129,7 +129,7 @@ impl Worker {
         let flavor = self.greeting.flavor();
         self.clients.for_each_mut(|_, client| {
             if let Some(session) = client.session.as_mut() {
-                session.modes.encoding = modes.encoding(&session.state, flavor);
+                session.modes = modes.follow(session.modes, &session.state, flavor);
             }
         });
     }
