@@ -52,7 +52,7 @@ fn wait_state(proxy: &Trunkline, wanted: &str) -> Result<()> {
 
 fn start(primary: &Server, replica: &Server) -> Result<Trunkline> {
     Trunkline::start(&format!(
-        "workers = 1\nmonitor_replication_lag_interval = 100\n\
+        "workers = 1\nmonitor_replication_lag_interval = 100\ncatalog_wait_ms = 10000\n\
          [[server]]\nhostgroup = 10\naddress = \"{}\"\nmax_replication_lag = 1\n\
          [[server]]\nhostgroup = 20\naddress = \"{}\"\nmax_replication_lag = 1\n\
          [[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\

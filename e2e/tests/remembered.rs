@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, wait_until};
 
 use crate::stage::{
-    FLAVOURS, SOON, before, client, is_available, one_server, start, start_two, text,
+    FLAVOURS, SOON, USER, before, client, is_available, one_server, start, start_two, text,
 };
 use crate::varieties::{acted, split, start_acting};
 
@@ -79,7 +79,8 @@ fn check_default_of_autocommit(flavour: Flavour) -> Result<()> {
     // Another server has a default of its own.
     switch("0")?;
     begins_with("0")?;
-    proxy.reload(&one_server(&other, 1, 2))?;
+    let mark = proxy.reload(&one_server(&other, 1, 2))?;
+    proxy.wait_log(mark, "in force", SOON)?;
     stays(&proxy, &other, 4).context("on another server")
 }
 
@@ -187,4 +188,35 @@ fn check_two_modes(flavour: Flavour) -> Result<()> {
 #[test]
 fn what_servers_read_otherwise_goes_to_the_writer() -> Result<()> {
     of_each("what_servers_read_otherwise_goes_to_the_writer", check_two_modes)
+}
+
+/// Of a session that logged in before, on connections that are opened behind.
+fn check_set_mode(flavour: Flavour) -> Result<()> {
+    let (writer, reader) = start_acting(flavour, &[])?;
+    for server in [&writer, &reader] {
+        server.sql("CREATE TABLE here.t (a INT)")?;
+    }
+    let proxy = split(&writer, &reader)?;
+    let mut one = client(&proxy, "here")?;
+    one.sql("SELECT a FROM t")?;
+    one.sql("UPDATE t SET a = 1")?;
+    let set = "SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES'";
+    client(&proxy, "here")?.sql(set)?;
+    reader.sql(set)?;
+    let of_proxy = format!("WHERE user = '{USER}'");
+    let list = format!("SELECT id FROM information_schema.PROCESSLIST {of_proxy}");
+    for id in reader.sql(&list)?.into_iter().flatten().flatten() {
+        reader.sql(&format!("KILL {id}"))?;
+    }
+    for _ in 0..3 {
+        one.sql(r"SELECT '\', act(), ' -- '")?;
+    }
+    let [_, there] = acted(&writer, &reader)?;
+    ensure!(there == "0", "on the reader: {there}");
+    Ok(())
+}
+
+#[test]
+fn what_was_set_for_new_sessions_is_read_so_from_then_on() -> Result<()> {
+    of_each("what_was_set_for_new_sessions", check_set_mode)
 }

@@ -267,6 +267,9 @@ impl Worker {
                 return self.answer_error(id, 1835, b"HY000", "Malformed communication packet");
             }
         };
+        if self.shared.globals_set() != self.modes_seen {
+            self.follow_set_modes();
+        }
         match command {
             Command::Query(text) => self.query(id, frames, text),
             Command::Quit => self.quit(id),

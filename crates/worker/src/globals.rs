@@ -22,7 +22,7 @@ use trunkline_sql::{
 };
 use trunkline_topology::{HostgroupId, Server};
 
-use crate::{ClientId, Worker};
+use crate::{ClientId, Worker, modes::DefaultModes};
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
 /// again and again.
@@ -104,7 +104,23 @@ impl Worker {
         }
         // What a session may be set to may depend on them.
         self.accepted_sets.clear();
-        self.shared.set_globals();
+        let mut modes = DefaultModes::default();
+        for assignment in set_globals(analysis) {
+            if let Assignment::Variable { name, value, .. } = assignment {
+                modes.learn_global(name, value);
+            }
+        }
+        self.shared.set_globals(modes);
+    }
+
+    /// Before a text is read: servers may read it otherwise by what was set on them, from a new
+    /// connection on.
+    #[cold]
+    pub(crate) fn follow_set_modes(&mut self) {
+        self.modes_seen = self.shared.globals_set();
+        let mut modes = self.default_modes;
+        modes.merge(self.shared.modes_set());
+        self.follow_modes(modes);
     }
 
     /// Before a session begins, or begins anew: connections with older defaults go.

@@ -9,7 +9,10 @@ use trunkline_protocol::{
     },
 };
 use trunkline_session::tracker::{Charset, SessionState};
-use trunkline_sql::token::{Encoding, Modes};
+use trunkline_sql::{
+    set::Value,
+    token::{Encoding, Modes},
+};
 
 use crate::login::SPACES_IGNORED;
 
@@ -97,6 +100,30 @@ impl DefaultModes {
                 _ => {}
             }
         }
+    }
+
+    /// Takes over what is set for new sessions of some server, whose next connections will tell.
+    pub(crate) fn learn_global(&mut self, name: &[u8], value: &Value) {
+        match (name, value) {
+            (b"sql_mode", Value::Literal(text)) if !text.iter().any(u8::is_ascii_digit) => {
+                self.learn_mode(text);
+            }
+            (b"sql_mode", Value::Default) => self.learn_mode(b""),
+            (b"sql_mode", _) => self.learn_any_mode(),
+            // It may set whatever a session may, and is run for each new one.
+            (b"init_connect", Value::Literal(text)) if matches!(&**text, b"''" | b"\"\"") => {}
+            (b"init_connect", Value::Literal(_) | Value::Expression(_)) => {
+                self.learn_any_mode();
+                self.otherwise = Some(Encoding::Unknown);
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_any_mode(&mut self) {
+        (self.has_names, self.has_strings) = (true, true);
+        (self.has_escapes, self.has_no_escapes) = (true, true);
+        self.has_oracle = true;
     }
 
     fn learn_mode(&mut self, value: &[u8]) {
@@ -365,6 +392,31 @@ mod tests {
         let mut spaces = state.clone();
         spaces.set_variable("sql_mode", SPACES_IGNORED);
         assert!(told(defaults, &spaces).guesses_escapes);
+    }
+
+    #[test]
+    fn what_is_set_for_new_sessions_is_known_before_a_connection_tells() {
+        let told = |name: &[u8], value: Value| {
+            let mut defaults = DefaultModes::default();
+            defaults.learn(&report("sql_mode", ""), None);
+            defaults.learn_global(name, &value);
+            let state = SessionState::new(Schema::None, Charset::Collation(45));
+            let now = defaults.settle(defaults.of_session(&state, Flavor::MariaDb, Some(false)));
+            let now = defaults.follow(now, &state, Flavor::MariaDb);
+            let is_read = defaults.encoding(&state, Flavor::MariaDb) != Encoding::Unknown;
+            (defaults.has_names, now.guesses_escapes, is_read)
+        };
+        let literal = |text: &str| Value::Literal(text.as_bytes().to_vec());
+        let computed = || Value::Expression(b"@old".to_vec());
+        assert_eq!(told(b"sql_mode", literal("'STRICT_ALL_TABLES'")), (false, false, true));
+        assert_eq!(told(b"sql_mode", literal("'NO_BACKSLASH_ESCAPES'")), (false, true, true));
+        assert_eq!(told(b"sql_mode", literal("'ansi'")), (true, false, true));
+        assert_eq!(told(b"sql_mode", Value::Default), (false, false, true));
+        assert_eq!(told(b"sql_mode", literal("4")), (true, true, true));
+        assert_eq!(told(b"sql_mode", computed()), (true, true, true));
+        assert_eq!(told(b"init_connect", literal("''")), (false, false, true));
+        assert_eq!(told(b"init_connect", literal("'SET NAMES gbk'")), (true, true, false));
+        assert_eq!(told(b"net_write_timeout", literal("9")), (false, false, true));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::{Credential, frontend::Attribute};
 use trunkline_sql::{token::Modes, version::ServerVersion};
 
-use crate::{addresses::Addresses, names::HostNames};
+use crate::{addresses::Addresses, modes::DefaultModes, names::HostNames};
 
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]
@@ -30,6 +30,8 @@ pub struct Shared {
     /// Whether clients are greeted as by MariaDB.
     is_mariadb: AtomicBool,
     globals_set: AtomicU64,
+    /// What that may have made of how servers read texts.
+    modes_set: Mutex<DefaultModes>,
     users: Mutex<HashMap<String, UserFacts>>,
     public_key_pem: Option<Vec<u8>>,
     verified_max: usize,
@@ -155,9 +157,15 @@ impl Shared {
         self.addresses.forget_failing()
     }
 
-    /// What new sessions begin with was set on a server.
-    pub(crate) fn set_globals(&self) {
+    /// What new sessions begin with was set on a server, which may read texts so then.
+    pub(crate) fn set_globals(&self, modes: DefaultModes) {
+        self.modes_set.lock().unwrap_or_else(PoisonError::into_inner).merge(modes);
         self.globals_set.fetch_add(1, Relaxed);
+    }
+
+    /// How servers may read texts by what was set on them.
+    pub(crate) fn modes_set(&self) -> DefaultModes {
+        *self.modes_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often that happened.

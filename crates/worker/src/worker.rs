@@ -113,6 +113,8 @@ pub struct Worker {
     pub(crate) looking_up: Vec<ClientId>,
     /// What [`Shared::globals_set`] said when connections were looked at last.
     pub(crate) globals_seen: u64,
+    /// Up to which the modes are known that texts are read in.
+    pub(crate) modes_seen: u64,
     /// Whether that has been asked and not been answered.
     pub(crate) has_asked_for_users: bool,
     /// Clients that wait for what their host is called, by its address.
@@ -226,6 +228,7 @@ impl Worker {
             stats: crate::report::new_stats(&snapshot.settings, options.seed),
             looking_up: Vec::new(),
             globals_seen: 0,
+            modes_seen: 0,
             has_asked_for_users: false,
             naming: HashMap::with_hasher(FixedState::default()),
             logging_in: VecDeque::new(),
