@@ -21,8 +21,8 @@ pub struct Session {
     /// Whether nothing has told the flags of its transaction since a statement failed: what the
     /// proxy answers itself has those of before.
     pub has_old_flags: bool,
-    /// Whether it has changed its user or was reset: MariaDB keeps the profiles of before, and goes on
-    /// making them.
+    /// Whether it has changed its user or was reset: MariaDB keeps the profiles of before, and goes
+    /// on making them.
     pub may_keep_profiles: bool,
 }
 

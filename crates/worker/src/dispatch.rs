@@ -304,8 +304,8 @@ impl Worker {
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
-    /// Whether an operator has taken out the server of a connection that the statement of `id` waits
-    /// for, and need not run on.
+    /// Whether an operator has taken out the server of a connection that the statement of `id`
+    /// waits for, and need not run on.
     pub(crate) fn is_taken_out(&self, id: ClientId, conn_id: ConnId) -> bool {
         let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
         let client = self.clients.get(id).map(|client| (&client.phase, &client.session));

@@ -94,8 +94,8 @@ impl Worker {
         }
     }
 
-    /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is the
-    /// readers of from now on.
+    /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is
+    /// the readers of from now on.
     fn leave_new_readers(&mut self, former: &Snapshot) {
         let is_unsent = |client: &Client| match &client.phase {
             Phase::Running(statement) => {
@@ -194,8 +194,8 @@ impl Worker {
     }
 }
 
-/// The hostgroup that a statement waits for a connection of, or is going to when a rule delays it no
-/// more; `None` where it goes on one that its session holds.
+/// The hostgroup that a statement waits for a connection of, or is going to when a rule delays it
+/// no more; `None` where it goes on one that its session holds.
 fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
     match &mut statement.held_back {
         None => Some(&mut statement.hostgroup),

@@ -1,5 +1,5 @@
-//! Hostgroups that change their roles by a reload, and servers that are taken out: no write that has
-//! not been sent yet goes to those who are readers by then.
+//! Hostgroups that change their roles by a reload, and servers that are taken out: no write that
+//! has not been sent yet goes to those who are readers by then.
 
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{AuthPlugin, Server, SqlClient, Trunkline, wait_until};

@@ -470,7 +470,8 @@ impl Past {
 
 impl Worker {
     /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
-    /// text that can't have the answer in it, or leave it as it is: gives the connection the session's, in place of another's.
+    /// text that can't have the answer in it, or leave it as it is: gives the connection the
+    /// session's, in place of another's.
     pub(crate) fn put_counts(&mut self, id: ClientId, conn_id: ConnId) {
         let finds_by_null = self.shared.finds_by_null();
         let Some(client) = self.clients.get_mut(id) else { return };
