@@ -168,12 +168,13 @@ fn ending(
     let was_refused = matches!(session.login, LoginOutcome::Refused(..));
     let ends_session = |error: &Refused| ENDING.contains(&error.code);
     let ends_what_follows = |error: &Refused| ENDING_WHAT_FOLLOWS.contains(&error.code);
-    let last_error = last_error(session).or_else(|| {
+    let told = Some(session).filter(|session| last_error(session).is_some()).or_else(|| {
         // Whoever changes its user may not have heard yet that its session was ending.
         let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session));
         let before = before.last().filter(|before| before.number == session.number);
-        before.filter(|_| session.exchanges.is_empty()).and_then(last_error)
+        before.filter(|_| session.exchanges.is_empty())
     });
+    let last_error = told.and_then(last_error);
     let from_us = last_us(session);
     let is_pending = matches!(session.login, LoginOutcome::Pending);
     let is_late = facts.settings_between(from_us, at_us).any(|setting| {
@@ -190,7 +191,7 @@ fn ending(
         || is_unheard
         || is_rested
         || last_error.is_some_and(ends_session)
-        || (has_open_exchange(session) || failed_to_change(session))
+        || (has_open_exchange(session) || told.is_some_and(failed_to_change))
             && last_error.is_some_and(ends_what_follows)
         || is_session_killed(index, session, at_us)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
