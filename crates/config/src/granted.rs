@@ -46,7 +46,8 @@ impl GrantedUsers {
         accounts.find(|(pattern, _)| pattern.text() == host).map(|(_, user)| user)
     }
 
-    /// The same accounts, whose statements go to this hostgroup by default.
+    /// These users with another default hostgroup: where their statements go that no rule and no
+    /// split sends elsewhere.
     pub fn of_hostgroup(&self, default_hostgroup: HostgroupId) -> Self {
         let there = |user: &Arc<User>| User { default_hostgroup, ..User::clone(user) };
         Self::new(self.iter().map(there))

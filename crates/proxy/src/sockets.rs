@@ -94,7 +94,7 @@ impl Sockets {
         table.get(index)?.as_ref().filter(|socket| socket.side == side)
     }
 
-    /// The same, to be changed.
+    /// The socket of exactly this side, to be changed.
     pub(crate) fn get_mut(&mut self, side: Side) -> Option<&mut Socket> {
         let (table, index) = self.place(side);
         table.get_mut(index)?.as_mut().filter(|socket| socket.side == side)

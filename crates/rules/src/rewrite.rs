@@ -9,7 +9,8 @@ pub const GROWTH_MAX: usize = 1 << 20;
 /// out. Each place may take a look at all that follows it: that is some 4 s at worst, and as many
 /// places as there are bytes in statements of up to 64 KiB.
 const PLACES_BYTES_MAX: usize = 1 << 32;
-/// The same for a pattern that backtracks, where a look at a place takes longer.
+/// How many places a `GLOBAL` rewrite may come to whose pattern backtracks: there a look at one
+/// place takes longer.
 const BACKTRACKING_PLACES_MAX: usize = 1_000;
 
 /// What stands in place of what a pattern found.

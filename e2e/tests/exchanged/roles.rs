@@ -18,7 +18,16 @@ fn tables(servers: [&Server; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Has a configuration come into force.
+/// The rows of both servers' `here.t` are these.
+fn have(expected: [(&Server, &str); 2]) -> Result<()> {
+    for (server, expected) in expected {
+        let found = rows(server)?;
+        ensure!(found.as_deref() == Some(expected), "{found:?}, not {expected:?}");
+    }
+    Ok(())
+}
+
+/// Gives the proxy a configuration, and waits until it is in force.
 fn reload(proxy: &Trunkline, config: &str) -> Result<()> {
     let mark = proxy.reload(config)?;
     proxy.wait_log(mark, "in force", SOON)?;
@@ -126,9 +135,7 @@ fn check_failed_change(one: &Server, other: &Server) -> Result<()> {
         changing.one("INSERT INTO here.t VALUES (2)")?;
         anyhow::Ok(())
     })?;
-    let (here, there) = (rows(one)?, rows(other)?);
-    ensure!(here.as_deref() == Some("") && there.as_deref() == Some("2"), "{here:?}, {there:?}");
-    Ok(())
+    have([(one, ""), (other, "2")])
 }
 
 #[test]
@@ -171,10 +178,7 @@ fn check_rotated(one: &Server, other: &Server) -> Result<()> {
     reload(&proxy, &swapped.replace("name = \"second\"", "name = \"third\""))?;
     session.sql("INSERT INTO t VALUES (3)")?;
     gone.sql("INSERT INTO t VALUES (4)")?;
-    let (here, there) = (rows(one)?, rows(other)?);
-    ensure!(here.as_deref() == Some("1,2"), "{here:?}");
-    ensure!(there.as_deref() == Some("3,4"), "{there:?}");
-    Ok(())
+    have([(one, "1,2"), (other, "3,4")])
 }
 
 #[test]
@@ -268,9 +272,7 @@ fn check_forwarded(one: &Server, other: &Server) -> Result<()> {
     session.sql("INSERT INTO t VALUES (3)")?;
     reload(&proxy, &forwards(other, one, 20))?;
     ensure!(session.sql("INSERT INTO t VALUES (4)").is_err(), "its user is elsewhere");
-    let (here, there) = (rows(one)?, rows(other)?);
-    ensure!(here.as_deref() == Some("1") && there.as_deref() == Some("3"), "{here:?}, {there:?}");
-    Ok(())
+    have([(one, "1"), (other, "3")])
 }
 
 #[test]

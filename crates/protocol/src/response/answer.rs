@@ -245,7 +245,8 @@ impl Relay {
         self.on_column_count_of(packet, count, follows, pass)
     }
 
-    /// The same where the two sides differ in what the count says, or the client has definitions.
+    /// Takes a count of columns where the two sides differ in what it says, or where the client has
+    /// the definitions already.
     #[inline(never)]
     fn on_column_count_of(
         &mut self,

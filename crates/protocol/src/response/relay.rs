@@ -418,7 +418,8 @@ impl Relay {
         self.hold_head(pass)
     }
 
-    /// The same when the input ends within these bytes, or did so before.
+    /// The next packet's header, and the first byte of its payload, where the input ends within
+    /// them or did so before: what there is of them is held until the rest comes.
     #[inline(never)]
     fn hold_head(&mut self, pass: &mut Pass<'_, '_>) -> Option<(Header, Option<u8>, usize)> {
         self.hold(pass, HEADER_LEN);

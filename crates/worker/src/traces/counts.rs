@@ -72,8 +72,9 @@ impl FoundRows {
     /// MariaDB, whatever it was before.
     fn changes_by_error(self, code: u16) -> bool {
         let selects = !matches!(self, Self::Stays | Self::Matched | Self::One);
-        // More rows than one: of a subquery, or for `INTO`.
-        selects && matches!(code, 1172 | 1242)
+        // More rows than one: of a subquery, or for `INTO`. A row that `INSERT … SELECT` found is
+        // there already.
+        selects && matches!(code, 1172 | 1242) || self == Self::Counted && code == 1062
     }
 
     /// By what a statement is. `digest_text` is `None` when it is not the whole text.
@@ -102,9 +103,8 @@ impl FoundRows {
             Kind::Show => Self::Answer,
             // `ANALYZE` runs what it explains.
             Kind::Explain if says(&[b"ANALYZE"]) => Self::Untold,
-            // MariaDB runs what is selected from.
-            Kind::Explain if digest_text.is_none_or(selects_within) => Self::StaysOnMySql,
-            Kind::Explain => Self::Stays,
+            // MariaDB runs what is selected from: a subquery, or what a view hides.
+            Kind::Explain => Self::StaysOnMySql,
             Kind::Set if !analysis.set_for_statement.is_empty() => {
                 match digest_text.is_some_and(sets_for_select) {
                     true => Self::Answer,
@@ -272,15 +272,6 @@ fn sets_for_select(text: &[u8]) -> bool {
     let is_for = words.any(|word| word.eq_ignore_ascii_case(b"FOR"));
     let rest = words.next().unwrap_or_default();
     is_for && (rest.eq_ignore_ascii_case(b"SELECT") || rest.eq_ignore_ascii_case(b"WITH"))
-}
-
-/// Whether a `SELECT` is within another one.
-fn selects_within(text: &[u8]) -> bool {
-    let is_select = |part: &&[u8]| {
-        let mut words = [&b"SELECT"[..], b"TABLE", b"WITH"].into_iter();
-        words.any(|word| part.eq_ignore_ascii_case(word))
-    };
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').filter(is_select).count() > 1
 }
 
 /// Whether a text begins with one of these words.

@@ -25,7 +25,8 @@ impl Client {
         Self::decode_knowing(shape, format, bytes, Vec::new())
     }
 
-    /// The same for one that has these definitions, should they be left out.
+    /// Reads exactly one response, as a client that has these definitions of its columns, should
+    /// they be left out.
     pub(super) fn decode_knowing(
         shape: ResponseShape,
         format: ReplyFormat,
