@@ -295,6 +295,7 @@ impl Worker {
             return self.share(id, conn_id);
         }
         self.soil_with_names(id, conn_id);
+        self.soil_with_gtid(id, conn_id);
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };

@@ -11,13 +11,14 @@ use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
 use trunkline_session::tracker::{Trust, has_others_names, runs_unseen_code};
-use trunkline_sql::analysis::{Analysis, Effect};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 use trunkline_stats::ResetReason;
 
 use crate::{
     ClientId, Worker,
-    client::{Purpose, Statement},
+    client::{Phase, Purpose, Statement},
     conn::{Conn, InFlight, Owner},
+    traces::runs_code,
     trackers::Behind,
 };
 
@@ -107,6 +108,19 @@ fn ends_with_reset(effect: &Effect) -> bool {
     )
 }
 
+/// Whether a statement, or what it prepares, may ask its server for `@@last_gtid`.
+fn may_ask_for_gtid(statement: &Statement) -> bool {
+    let Some(known) = statement.known.as_deref() else { return false };
+    let analysis = &known.analysis;
+    let names_it = analysis.depends.contains(Depends::LAST_GTID);
+    let is_answered = statement.is_recalled || statement.entry.is_some();
+    names_it && !is_answered
+        || !analysis.is_complete
+        || analysis.is_cut
+        || analysis.kind == StatementKind::Prepare
+        || runs_code(statement)
+}
+
 impl Conn {
     /// Something may have been left on it in its present turn.
     pub(crate) fn soil(&mut self, dirt: Dirt) {
@@ -138,6 +152,22 @@ impl Worker {
         let is_others = conn.last_client != Some(id) && !Arc::ptr_eq(&conn.state, &session.state);
         if is_others && has_others_names(&conn.state, &session.state) {
             conn.soil(Dirt::Reset(ResetReason::UserVariables));
+        }
+    }
+
+    /// A MariaDB connection about to be the session's is dirty if its server keeps the GTID of
+    /// another session's write, and the statement may ask for it by other words than those that
+    /// the proxy answers.
+    pub(crate) fn soil_with_gtid(&mut self, id: ClientId, conn_id: ConnId) {
+        let (Some(client), Some(conn)) = (self.clients.get(id), self.conns.get_mut(conn_id)) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let is_others = conn.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
+        if is_others && may_ask_for_gtid(statement) {
+            conn.soil(Dirt::Reset(ResetReason::Hidden));
         }
     }
 

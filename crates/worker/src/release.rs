@@ -574,6 +574,7 @@ impl Worker {
         };
         let state = SessionState::new(schema, Charset::Unknown);
         conn.state = self.states.intern(state);
+        conn.last_gtid = None;
     }
 
     /// Ends a statement that got no reply with an error, and the connection with it if the login

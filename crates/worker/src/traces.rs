@@ -36,7 +36,7 @@ use crate::{
     proof::Validity,
 };
 
-pub(crate) use ask::reads_past;
+pub(crate) use ask::{reads_past, runs_code};
 pub(crate) use counts::{FoundRows, keeps_conditions, leaves_id_when_failed, may_fail_half_way};
 use insert_id::{InsertId, reported_insert_id, take_insert_id};
 use warnings::Warnings;
@@ -133,6 +133,10 @@ impl Past {
     /// The session's last GTID is this one.
     pub(crate) fn learn_gtid(&mut self, gtid: Gtid) {
         self.last_gtid = gtid;
+    }
+
+    pub(crate) fn is_last_gtid(&self, gtid: Gtid) -> bool {
+        self.last_gtid == gtid
     }
 
     /// Takes over what a statement changed that asked for warnings, and left them as they are.

@@ -360,7 +360,7 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
 }
 
 /// Whether it runs code that may read anything of its session's past.
-pub(super) fn runs_code(statement: &Statement) -> bool {
+pub(crate) fn runs_code(statement: &Statement) -> bool {
     statement.proof.hidden.may(Hidden::READS_SESSION)
         || statement.known.as_ref().is_some_and(|known| runs_a_routine(&known.analysis))
 }
