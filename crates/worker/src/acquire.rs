@@ -82,17 +82,17 @@ impl Worker {
     /// run on, or for one alone where it may run on any, does not keep it.
     fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> Ahead {
         let mut ahead = Ahead::default();
-        if self.pool.waiters(hostgroup).is_empty() {
+        if self.servers.pool.waiters(hostgroup).is_empty() {
             return ahead;
         }
-        let connecting = self.pool.connecting(hostgroup);
+        let connecting = self.servers.pool.connecting(hostgroup);
         let clients = &self.clients;
         let named = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => statement.only_on.as_deref(),
             _ => None,
         };
         let (own, mut count) = (named(id), 0);
-        for waiter in self.pool.waiters(hostgroup).iter() {
+        for waiter in self.servers.pool.waiters(hostgroup).iter() {
             if named(waiter.client).is_some_and(|server| Some(server) != own) {
                 continue;
             }
@@ -112,11 +112,12 @@ impl Worker {
             slot.server.key.hostgroup == hostgroup
                 && slot.server.health.connections() == slot.server.max_connections
         };
-        let Some(slot) = self.pool.slots().find(|(_, slot)| is_at_cap(slot)).map(|(id, _)| id)
+        let Some(slot) =
+            self.servers.pool.slots().find(|(_, slot)| is_at_cap(slot)).map(|(id, _)| id)
         else {
             return false;
         };
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.take_connection_beyond();
         }
         self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
@@ -135,7 +136,7 @@ impl Worker {
         client: ClientId,
     ) -> Option<ConnId> {
         self.discard_idle(idle);
-        let server = &self.pool.slot(slot)?.server;
+        let server = &self.servers.pool.slot(slot)?.server;
         if !server.health.try_take_connection(server.max_connections) {
             return None;
         }
@@ -156,7 +157,7 @@ impl Worker {
         let Phase::Running(statement) = &self.clients.get(id)?.phase else {
             return None;
         };
-        self.pool.slot_of(statement.only_on.as_deref()?)
+        self.servers.pool.slot_of(statement.only_on.as_deref()?)
     }
 
     pub(crate) fn choose(
@@ -166,14 +167,14 @@ impl Worker {
         account: AccountId,
     ) -> Choice {
         let named = self.named_server(id);
-        let (accounts, now_ms) = (&self.accounts, self.now.ms());
+        let (accounts, now_ms) = (&self.servers.accounts, self.env.now.ms());
         let wanted = accounts.key(account).map(|key| key.behaviour);
         let can_change = |other: AccountId| {
             other != account && accounts.key(other).map(|key| key.behaviour) == wanted
         };
         match named {
-            Some(slot) => self.pool.choose_on(slot, account, now_ms, can_change),
-            None => self.pool.choose(hostgroup, account, now_ms, can_change),
+            Some(slot) => self.servers.pool.choose_on(slot, account, now_ms, can_change),
+            None => self.servers.pool.choose(hostgroup, account, now_ms, can_change),
         }
     }
 
@@ -181,10 +182,10 @@ impl Worker {
     /// MariaDB keeps the default role of its user, and with it the rights; any server the client
     /// certificate of whoever opened it.
     fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
-        let Some(conn) = self.conns.get(conn) else { return false };
-        let name = |account| self.accounts.key(account).map(AccountKey::server_user);
+        let Some(conn) = self.servers.conns.get(conn) else { return false };
+        let name = |account| self.servers.accounts.key(account).map(AccountKey::server_user);
         let (Some(own), Some(other)) = (name(conn.account), name(account)) else { return false };
-        let tls = self.pool.slot(conn.slot).map(|slot| &slot.server.tls);
+        let tls = self.servers.pool.slot(conn.slot).map(|slot| &slot.server.tls);
         let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
         own == other || conn.flavor == Flavor::MySql && is_same_tls
     }
@@ -201,7 +202,7 @@ impl Worker {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let finds_by_null = self.shared.finds_by_null();
+        let finds_by_null = self.env.shared.finds_by_null();
         let reads = may_read_past(statement, session, session.flavor(), finds_by_null);
         let Some((conn_id, turn)) = reads.place(session) else {
             return false;
@@ -209,7 +210,7 @@ impl Worker {
         let account = session.account;
         let (is_read, hostgroup) = (statement.is_read, statement.hostgroup);
         self.drop_outdated_of(id);
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return false;
         };
         let is_untouched = conn.turn == turn && conn.last_client == Some(id);
@@ -222,7 +223,8 @@ impl Worker {
             return false;
         }
         let slot = conn.slot;
-        let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
+        let taken =
+            self.servers.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
         if taken {
             self.lease(id, conn_id);
         }
@@ -236,21 +238,21 @@ impl Worker {
         account: AccountId,
         cause: RefusalCause,
     ) {
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         if cause == RefusalCause::NoServer {
             return self.refuse_statement(id, hostgroup, cause, 0);
         }
         let waiter = Waiter {
             client: id,
             account,
-            since_us: self.now.us,
-            deadline_ms: self.now.ms() + settings.connect_timeout_server_max,
+            since_us: self.env.now.us,
+            deadline_ms: self.env.now.ms() + settings.connect_timeout_server_max,
         };
         let max = settings.queue_max;
-        if has_plant!(self, WaiterForgotten) && self.pool.waiters(hostgroup).len() >= 2 {
+        if has_plant!(self, WaiterForgotten) && self.servers.pool.waiters(hostgroup).len() >= 2 {
             return;
         }
-        if !self.pool.waiters(hostgroup).push(waiter, max) {
+        if !self.servers.pool.waiters(hostgroup).push(waiter, max) {
             return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
         }
         if cause == RefusalCause::AllAtMaxConnections {
@@ -273,17 +275,18 @@ impl Worker {
     /// Leases an idle connection, already off its list, to a session whose statement has been
     /// proven just now.
     pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
-        let is_shared = self.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
+        let is_shared =
+            self.servers.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
         self.lease_as(id, conn_id, is_shared);
     }
 
     /// Leases an idle connection, already off its list, to one session or, as the first of several,
     /// to a statement that others may follow.
     pub(crate) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
-        let now_ms = self.now.ms();
+        let now_ms = self.env.now.ms();
         // On a shared connection nothing is kept for anybody.
         self.fetch_traces(conn_id, Some(id), !is_shared);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
@@ -296,7 +299,7 @@ impl Worker {
         }
         self.soil_with_names(id, conn_id);
         self.soil_with_gtid(id, conn_id);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.list = ConnState::Leased;
@@ -305,7 +308,7 @@ impl Worker {
             conn.turn += 1;
         }
         let hostgroup = conn.hostgroup;
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Leased);
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
@@ -327,20 +330,21 @@ impl Worker {
     /// Gives a connection that just became free to whoever waits longest for its like, or lets
     /// it rest. The connection is on no list when this is called.
     pub(crate) fn offer(&mut self, conn_id: ConnId) {
-        let now_ms = self.now.ms();
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let now_ms = self.env.now.ms();
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         conn.owner = None;
         conn.since_ms = now_ms;
         // One that carried a `KILL` to a server that is out was opened all the same.
-        let is_of_use = self.pool.slot(slot).is_some_and(|slot| {
+        let is_of_use = self.servers.pool.slot(slot).is_some_and(|slot| {
             let health = &slot.server.health;
             !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
         });
-        let ends = self.conns.get(conn_id).is_some_and(|conn| conn.dirt == Some(Dirt::Ends));
-        if !is_of_use || ends || self.stopping.is_some() && !self.anyone_waits() {
+        let ends =
+            self.servers.conns.get(conn_id).is_some_and(|conn| conn.dirt == Some(Dirt::Ends));
+        if !is_of_use || ends || self.upkeep.stopping.is_some() && !self.anyone_waits() {
             self.retire_conn(conn_id);
             // Its place under the cap is somebody else's now.
             return if ends {
@@ -350,8 +354,9 @@ impl Worker {
         if self.offer_to_peer(conn_id) {
             return;
         }
-        let is_waited_for = !self.pool.waiters(hostgroup).is_empty();
-        let has_room = is_waited_for && self.pool.slot_mut(slot).is_some_and(Slot::has_room);
+        let is_waited_for = !self.servers.pool.waiters(hostgroup).is_empty();
+        let has_room =
+            is_waited_for && self.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
         let next = match has_room {
             true => self.next_waiter(hostgroup, account, slot),
             false => None,
@@ -363,11 +368,11 @@ impl Worker {
         if self.rests_enough(slot) {
             return self.retire_conn(conn_id);
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.list = ConnState::Idle;
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.push_idle(account, conn_id);
         }
         // Somebody of another account may wait for room that this connection takes.
@@ -381,7 +386,7 @@ impl Worker {
         account: AccountId,
         slot: SlotId,
     ) -> Option<Waiter<ClientId>> {
-        let server = Arc::clone(&self.pool.slot(slot)?.server);
+        let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
         let clients = &self.clients;
         let suits = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => {
@@ -390,28 +395,28 @@ impl Worker {
             _ => true,
         };
         let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
-        self.pool.waiters(hostgroup).take(fits)
+        self.servers.pool.waiters(hostgroup).take(fits)
     }
 
     /// Whether as many connections rest as `idle_connections_max` allows.
     fn rests_enough(&self, slot: SlotId) -> bool {
-        let max = self.snapshot.settings.idle_connections_max;
-        max != 0 && self.pool.slot(slot).is_some_and(|slot| slot.counts().idle >= max)
+        let max = self.env.snapshot.settings.idle_connections_max;
+        max != 0 && self.servers.pool.slot(slot).is_some_and(|slot| slot.counts().idle >= max)
     }
 
     fn anyone_waits(&self) -> bool {
-        self.pool.waited_for().next().is_some()
+        self.servers.pool.waited_for().next().is_some()
     }
 
     /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
     /// server alone keeps nobody behind from the others.
     pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
-        let connecting = self.pool.connecting(hostgroup);
-        let mut unserved = self.pool.waiters(hostgroup).len().saturating_sub(connecting);
+        let connecting = self.servers.pool.connecting(hostgroup);
+        let mut unserved = self.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
         let mut passed = Passed::default();
         while unserved > 0 {
             unserved -= 1;
-            let next = self.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
+            let next = self.servers.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
             let Some(waiter) = next else { break };
             let (client, account) = (waiter.client, waiter.account);
             let named = self.named_server(client);
@@ -421,7 +426,7 @@ impl Worker {
             }
             match self.choose(client, hostgroup, account) {
                 Choice::Join(_, conn) | Choice::Idle(_, conn) => {
-                    self.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
+                    self.servers.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
                     self.count_queue_time(waiter.since_us);
                     self.lease(client, conn);
                 }
@@ -456,9 +461,9 @@ impl Worker {
     }
 
     pub(crate) fn count_queue_time(&mut self, since_us: u64) {
-        let counters = &mut self.stats.counters;
+        let counters = &mut self.fx.stats.counters;
         counters.statements_queued += 1;
-        counters.queue_time_us += self.now.us.saturating_sub(since_us);
+        counters.queue_time_us += self.env.now.us.saturating_sub(since_us);
     }
 
     /// Gives up on a statement that waits, or would: tells the client why.
@@ -469,7 +474,7 @@ impl Worker {
         cause: RefusalCause,
         waited_ms: u64,
     ) {
-        self.stats.refused(cause);
+        self.fx.stats.refused(cause);
         let why = self.refusal_text(hostgroup, cause);
         let text = match waited_ms {
             0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
@@ -482,8 +487,9 @@ impl Worker {
     }
 
     pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
-        let now_ms = self.now.ms();
-        let slots = self.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
+        let now_ms = self.env.now.ms();
+        let slots =
+            self.servers.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
         let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();
         let is_online = |slot: &&&trunkline_pool::Slot| {
             slot.server.health.state(now_ms) == trunkline_topology::ServerState::Online
@@ -500,7 +506,7 @@ impl Worker {
             }
             RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
             RefusalCause::QueueFull => {
-                format!("{} statements wait already", self.snapshot.settings.queue_max)
+                format!("{} statements wait already", self.env.snapshot.settings.queue_max)
             }
             RefusalCause::ConnectTimeout => {
                 let why = self.last_failure(hostgroup);
@@ -513,17 +519,17 @@ impl Worker {
 
     /// Why the last connection to the hostgroup did not come up, if none did since.
     fn last_failure(&self, hostgroup: HostgroupId) -> String {
-        let why = self.last_failures.get(&hostgroup);
+        let why = self.servers.last_failures.get(&hostgroup);
         why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
     }
 
     /// The cause that a session which has waited in vain is told.
     pub(crate) fn cause_now(&mut self, hostgroup: HostgroupId) -> RefusalCause {
-        let now_ms = self.now.ms();
-        if !self.pool.has_online(hostgroup, now_ms) {
+        let now_ms = self.env.now.ms();
+        if !self.servers.pool.has_online(hostgroup, now_ms) {
             return RefusalCause::NoneOnline;
         }
-        let mut slots = self.pool.slots().map(|(_, slot)| slot);
+        let mut slots = self.servers.pool.slots().map(|(_, slot)| slot);
         let has_room = slots.any(|slot| {
             slot.server.key.hostgroup == hostgroup
                 && slot.server.health.connections() < slot.server.max_connections
@@ -536,7 +542,7 @@ impl Worker {
 
     /// The place of a connection in the pool, for its counters.
     pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
-        self.conns.get(conn).map(|conn| conn.slot)
+        self.servers.conns.get(conn).map(|conn| conn.slot)
     }
 
     /// Marks a statement as waiting again.

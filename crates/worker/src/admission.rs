@@ -23,7 +23,7 @@ impl Worker {
     pub(crate) fn ask_firewall(&mut self, id: ClientId, known: &Known, flag: u32) -> Option<Route> {
         let client = self.clients.get(id)?;
         let session = client.session.as_ref()?;
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let ask = FirewallAsk {
             username: &session.user.name,
             client_addr: client.peer.client_addr,
@@ -31,11 +31,11 @@ impl Worker {
             flag,
             digest: settings.query_digests.then_some((known.digest, &*known.digest_text)),
         };
-        let verdict = self.snapshot.guards.firewall.judge(&ask);
+        let verdict = self.env.snapshot.guards.firewall.judge(&ask);
         match verdict {
             FirewallVerdict::Pass => return None,
-            FirewallVerdict::Detected => self.stats.counters.statements_detected += 1,
-            FirewallVerdict::Denied => self.stats.counters.statements_refused_firewall += 1,
+            FirewallVerdict::Detected => self.fx.stats.counters.statements_detected += 1,
+            FirewallVerdict::Denied => self.fx.stats.counters.statements_refused_firewall += 1,
         }
         let (user, digest) = (Arc::clone(&session.user), known.digest);
         let is_denied = verdict == FirewallVerdict::Denied;
@@ -44,7 +44,7 @@ impl Worker {
             let digest = trunkline_sql::digest::format(digest);
             format!("firewall {did} a statement of user {}: digest {digest}", user.name)
         });
-        let text = &self.snapshot.settings.firewall_whitelist_errormsg;
+        let text = &self.env.snapshot.settings.firewall_whitelist_errormsg;
         is_denied.then(|| Route::Error(Arc::from(text.as_str())))
     }
 
@@ -52,7 +52,7 @@ impl Worker {
     /// be looked at, so it runs none. One whose statements are only told of goes on, and is told
     /// of once.
     pub(crate) fn is_forward_denied(&mut self, id: ClientId) -> bool {
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let Some(client) = self.clients.get(id).filter(|_| settings.firewall_whitelist_enabled)
         else {
             return false;
@@ -61,15 +61,15 @@ impl Worker {
             return false;
         };
         let user = Arc::clone(&session.user);
-        let mode = self.snapshot.guards.firewall.mode(&user.name, client.peer.client_addr);
+        let mode = self.env.snapshot.guards.firewall.mode(&user.name, client.peer.client_addr);
         let did = match mode {
             FirewallMode::Off => return false,
             FirewallMode::Detecting => {
-                self.stats.counters.statements_detected += 1;
+                self.fx.stats.counters.statements_detected += 1;
                 "can't look at the statements"
             }
             FirewallMode::Protecting => {
-                self.stats.counters.statements_refused_firewall += 1;
+                self.fx.stats.counters.statements_refused_firewall += 1;
                 "denied a session"
             }
         };
@@ -91,10 +91,10 @@ impl Worker {
         let session = self.clients.get(id)?.session.as_ref()?;
         let ask = LimitAsk {
             username: &session.user.name,
-            rules: &self.matched_rules,
-            digest: self.snapshot.settings.query_digests.then_some(known.digest),
+            rules: &self.router.matched_rules,
+            digest: self.env.snapshot.settings.query_digests.then_some(known.digest),
         };
-        let place = match self.limits.admit(&ask, self.now.us) {
+        let place = match self.router.limits.admit(&ask, self.env.now.us) {
             Admission::Now => return None,
             Admission::After(wait_us) => {
                 let wait_ms = u32::try_from(wait_us.div_ceil(1_000)).unwrap_or(u32::MAX);
@@ -103,14 +103,14 @@ impl Worker {
             }
             Admission::Refused(place) => place,
         };
-        self.stats.counters.statements_refused_limit += 1;
-        let limit = self.guards.limits.get(place)?;
+        self.fx.stats.counters.statements_refused_limit += 1;
+        let limit = self.router.guards.limits.get(place)?;
         Some(Route::Limited(Arc::from(refusal(limit))))
     }
 
     /// What each limit has done.
     pub(crate) fn limit_sums(&self) -> BTreeMap<u32, LimitSums> {
-        let sums = self.limits.counters().map(|counters| LimitSums {
+        let sums = self.router.limits.counters().map(|counters| LimitSums {
             passed: counters.passed,
             delayed: counters.delayed,
             refused: counters.refused,

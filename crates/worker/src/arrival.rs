@@ -70,7 +70,7 @@ impl Turned {
 impl Worker {
     /// Whether a balancer's header may come from there.
     fn may_tell_header(&self, peer: &Peer) -> bool {
-        self.snapshot.settings.proxy_protocol_networks.includes(peer.client_addr)
+        self.env.snapshot.settings.proxy_protocol_networks.includes(peer.client_addr)
     }
 
     /// What is settled of a client that has just connected, and why it is refused.
@@ -94,8 +94,8 @@ impl Worker {
 
     /// Judges an address that is known; its place under the cap, where there is one.
     fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
-        let settings = &self.snapshot.settings;
-        let own = self.snapshot.listen_allow(peer.listener);
+        let settings = &self.env.snapshot.settings;
+        let own = self.env.snapshot.listen_allow(peer.listener);
         // Where a name may let it in, it is judged when that is known.
         let may_be_named = own.is_some_and(AllowList::names_hosts) && peer.client_addr.is_some();
         if !may_be_named && !self.is_allowed(peer) {
@@ -104,9 +104,9 @@ impl Worker {
         let Some(addr) = peer.client_addr else {
             return Ok(None);
         };
-        let addresses = self.shared.addresses();
+        let addresses = self.env.shared.addresses();
         if settings.failed_logins_max > 0 {
-            let wait_ms = addresses.blocked_ms(addr, self.now.ms());
+            let wait_ms = addresses.blocked_ms(addr, self.env.now.ms());
             if wait_ms > 0 {
                 return Err(Turned::Blocked(wait_ms));
             }
@@ -119,7 +119,7 @@ impl Worker {
 
     /// Whether a client's listener takes whoever comes from there.
     pub(crate) fn is_allowed(&self, peer: &Peer) -> bool {
-        let own = self.snapshot.listen_allow(peer.listener);
+        let own = self.env.snapshot.listen_allow(peer.listener);
         own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name))
     }
 
@@ -149,7 +149,7 @@ impl Worker {
                 if let Some((addr, _)) = header.addresses {
                     let client_addr = Some(addr.ip().to_canonical());
                     client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
-                    self.stats.counters.proxy_headers += 1;
+                    self.fx.stats.counters.proxy_headers += 1;
                 }
                 client.inbox.drain(..len);
             }
@@ -174,13 +174,13 @@ impl Worker {
 
     /// Who has been greeted guesses no further when others from there have failed meanwhile.
     fn judge_again(&mut self, id: ClientId) {
-        let now_ms = self.now.ms();
-        let is_limited = self.snapshot.settings.failed_logins_max > 0;
+        let now_ms = self.env.now.ms();
+        let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
         let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
             return;
         };
         let addr = client.peer.client_addr.filter(|_| client.session.is_none());
-        let wait_ms = addr.map_or(0, |addr| self.shared.addresses().blocked_ms(addr, now_ms));
+        let wait_ms = addr.map_or(0, |addr| self.env.shared.addresses().blocked_ms(addr, now_ms));
         if wait_ms > 0 && client.arrival == Arrival::Admitted {
             client.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
         }
@@ -189,7 +189,7 @@ impl Worker {
     fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
         let host = self.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
         self.log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
-        self.stats.counters.client_refused(ClientRefusal::ProxyHeader);
+        self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = format!("Bad handshake: the PROXY header is wrong: {error}");
         self.refuse(id, FIRST_ANSWER_SEQ, 1043, b"08S01", &text);
     }
@@ -205,7 +205,7 @@ impl Worker {
         }
         let host = client.peer.host();
         self.log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
-        self.stats.counters.client_refused(ClientRefusal::ProxyHeader);
+        self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = "Bad handshake: the PROXY header did not come in time";
         self.refuse(id, FIRST_ANSWER_SEQ, 1043, b"08S01", text);
         true
@@ -217,7 +217,7 @@ impl Worker {
             return;
         };
         let (code, state, text) = turned.error(&client.peer.host());
-        self.stats.counters.client_refused(turned.cause());
+        self.fx.stats.counters.client_refused(turned.cause());
         self.refuse(id, seq, code, state, &text);
     }
 
@@ -238,13 +238,13 @@ impl Worker {
                 format!("{host} sent a PROXY header, and is not in proxy_protocol_networks")
             });
         }
-        self.stats.counters.client_refused(cause);
+        self.fx.stats.counters.client_refused(cause);
         self.refuse(id, seq, 1043, b"08S01", "Bad handshake");
     }
 
     /// A login failed: too many of them, and the address has to wait.
     pub(crate) fn count_failed_login(&mut self, id: ClientId) {
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let limit = FailedLoginLimit {
             max: settings.failed_logins_max,
             delay_ms: settings.failed_login_delay,
@@ -254,9 +254,9 @@ impl Worker {
         let Some(addr) = addr.filter(|_| limit.max > 0) else {
             return;
         };
-        let wait_ms = self.shared.addresses().failed(addr, self.now.ms(), limit);
+        let wait_ms = self.env.shared.addresses().failed(addr, self.env.now.ms(), limit);
         if wait_ms > 0 {
-            self.stats.counters.failed_login_blocks += 1;
+            self.fx.stats.counters.failed_login_blocks += 1;
             self.log(true, || format!("logins from {addr} fail: it has to wait {wait_ms} ms"));
         }
     }
@@ -264,8 +264,8 @@ impl Worker {
     /// A login succeeded.
     pub(crate) fn count_good_login(&self, id: ClientId) {
         let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
-        if let Some(addr) = addr.filter(|_| self.snapshot.settings.failed_logins_max > 0) {
-            self.shared.addresses().succeeded(addr);
+        if let Some(addr) = addr.filter(|_| self.env.snapshot.settings.failed_logins_max > 0) {
+            self.env.shared.addresses().succeeded(addr);
         }
     }
 }

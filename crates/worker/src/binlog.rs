@@ -32,7 +32,8 @@ impl Worker {
     /// Whether a dump has to wait: nothing else may be in flight when bytes
     /// begin to go straight through.
     pub(crate) fn waits_to_dump(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let is_quiet = self.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
+        let is_quiet =
+            self.servers.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
         if is_quiet {
             return false;
         }
@@ -49,7 +50,7 @@ impl Worker {
 
     /// A connection has become quiet: a dump that waits for that begins.
     pub(crate) fn dump_when_quiet(&mut self, conn_id: ConnId) {
-        let owner = self.conns.get(conn_id).and_then(|conn| conn.owner);
+        let owner = self.servers.conns.get(conn_id).and_then(|conn| conn.owner);
         let Some(owner) = owner.filter(|owner| self.is_dump(*owner)) else {
             return;
         };
@@ -75,26 +76,26 @@ impl Worker {
         if std::mem::take(&mut client.is_paused) {
             self.act(Action::Resume(Side::Client(id)));
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
         debug_assert!(conn.in_flight.is_empty() && conn.forwards.is_none());
         conn.phase = ConnPhase::Forward(id);
         if !std::mem::replace(&mut conn.is_pinned, true)
-            && let Some(slot) = self.pool.slot_mut(conn.slot)
+            && let Some(slot) = self.servers.pool.slot_mut(conn.slot)
         {
             slot.set_pinned(true);
         }
         self.write_server(conn_id, |out| out.extend_from_slice(&frames));
-        self.buffers.give(frames);
-        self.stats.counters.binlog_dumps += 1;
+        self.fx.buffers.give(frames);
+        self.fx.stats.counters.binlog_dumps += 1;
         self.replica_read(id, conn_id, &ahead);
     }
 
     /// What came in one read with a dump that has begun.
     pub(crate) fn read_behind_dump(&mut self, id: ClientId) {
         if let Some(Phase::Forward(conn)) = self.clients.get(id).map(|client| &client.phase)
-            && self.conns.get(*conn).is_some_and(Conn::sends_binlog)
+            && self.servers.conns.get(*conn).is_some_and(Conn::sends_binlog)
         {
             self.replica_read(id, *conn, &[]);
         }

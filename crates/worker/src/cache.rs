@@ -7,6 +7,7 @@
 //! `docs/decisions/0019`.
 
 use std::{
+    collections::VecDeque,
     hash::{Hash, Hasher},
     sync::Arc,
 };
@@ -65,6 +66,21 @@ const WAIT_MS: u32 = 1_000;
 const HARMLESS_PINS: [PinReason; 3] = [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
 /// Status flags of an answer that means something for its own connection only.
 const UNSTORED_STATUS: u16 = status::IN_TRANS | status::MORE_RESULTS | status::CURSOR_EXISTS;
+
+/// A worker's way to the answers that are stored for all workers.
+pub(crate) struct StoredAnswers {
+    pub answers: Arc<Cache>,
+    /// Room for the key that is asked for.
+    pub key: Vec<u8>,
+    /// Clients whose awaited answers were stored, or will not be.
+    pub woken: VecDeque<ClientId>,
+}
+
+impl StoredAnswers {
+    pub(crate) fn new(answers: Arc<Cache>) -> Self {
+        Self { answers, key: Vec::new(), woken: VecDeque::new() }
+    }
+}
 
 /// What a rule or a hint says of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,10 +162,10 @@ impl Worker {
         text_len: usize,
         order: CacheOrder,
     ) {
-        let mut key = std::mem::take(&mut self.cache_key);
+        let mut key = std::mem::take(&mut self.cache.key);
         key.clear();
         if self.put_key(id, &route, &statement, text_len, order, &mut key).is_none() {
-            self.cache_key = key;
+            self.cache.key = key;
             return self.set_off(id, route, statement, text_len);
         }
         let found = self.look_up(id, &key, order, order.wait_ms > 0);
@@ -162,7 +178,7 @@ impl Worker {
             }
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);
-                self.buffers.give(statement.frames);
+                self.fx.buffers.give(statement.frames);
             }
             Found::Wait => {
                 let awaits_cache = Some(key.as_slice().into());
@@ -174,14 +190,14 @@ impl Worker {
                 self.set_off(id, route, statement, text_len);
             }
         }
-        self.cache_key = key;
+        self.cache.key = key;
     }
 
     fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
-        let settings_max = self.snapshot.settings.query_cache_result_max;
-        let share = usize::try_from(self.cache.reply_max()).unwrap_or(usize::MAX);
+        let settings_max = self.env.snapshot.settings.query_cache_result_max;
+        let share = usize::try_from(self.cache.answers.reply_max()).unwrap_or(usize::MAX);
         Box::new(Fill {
-            cache: Arc::clone(&self.cache),
+            cache: Arc::clone(&self.cache.answers),
             key: key.into(),
             ticket,
             copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
@@ -190,20 +206,20 @@ impl Worker {
     }
 
     fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
-        let now_us = self.now.us;
-        let found = self.cache.get(key, order.ttl_us(), now_us);
-        self.stats.counters.cache_lookups += 1;
+        let now_us = self.env.now.us;
+        let found = self.cache.answers.get(key, order.ttl_us(), now_us);
+        self.fx.stats.counters.cache_lookups += 1;
         match found {
             Some(reply) if !reply.is_soft(now_us) => Found::Answer(reply),
             // The first one renews it.
-            Some(reply) => match self.cache.begin(key, None, now_us) {
+            Some(reply) => match self.cache.answers.begin(key, None, now_us) {
                 Begun::Fill(ticket) => Found::Renew(ticket),
                 Begun::Wait | Begun::Busy => Found::Answer(reply),
             },
             None => {
-                let (worker, ClientId { index, generation }) = (self.options.index, id);
+                let (worker, ClientId { index, generation }) = (self.env.options.index, id);
                 let waiter = may_wait.then_some(Waiter { worker, index, generation });
-                match self.cache.begin(key, waiter, now_us) {
+                match self.cache.answers.begin(key, waiter, now_us) {
                     Begun::Fill(ticket) => Found::Fill(ticket),
                     Begun::Wait => Found::Wait,
                     Begun::Busy => Found::Nothing,
@@ -220,7 +236,7 @@ impl Worker {
         order: CacheOrder,
         reply: &Reply,
     ) {
-        let flavor = self.greeting.flavor();
+        let flavor = self.env.greeting.flavor();
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -234,7 +250,7 @@ impl Worker {
         relay.set_without_cursor();
         know_columns(&mut relay, statement, session);
         let before = client.outbox.position();
-        let fed = relay.feed(&reply.bytes, client.outbox.buf(&mut self.buffers));
+        let fed = relay.feed(&reply.bytes, client.outbox.buf(&mut self.fx.buffers));
         let sent = client.outbox.position() - before;
         self.touch_client(id);
         if !matches!(fed, Ok(Fed { ended: true, .. })) {
@@ -250,12 +266,12 @@ impl Worker {
         }
         self.stmt_answered(id, statement, &outcome);
         self.count_waiting(id);
-        let age_us = reply.age_us(self.now.us);
-        let counters = &mut self.stats.counters;
+        let age_us = reply.age_us(self.env.now.us);
+        let counters = &mut self.fx.stats.counters;
         counters.cache_hits += 1;
         counters.cache_sent_bytes += sent;
         counters.statements_answered += 1;
-        let figures = self.stats.cache_mut(order.rule);
+        let figures = self.fx.stats.cache_mut(order.rule);
         figures.hits += 1;
         figures.sent_bytes += sent;
         figures.age_us += age_us;
@@ -273,27 +289,27 @@ impl Worker {
         mut statement: Box<Statement>,
         order: CacheOrder,
     ) {
-        self.stats.counters.cache_waits += 1;
-        self.stats.cache_mut(order.rule).waits += 1;
+        self.fx.stats.counters.cache_waits += 1;
+        self.fx.stats.cache_mut(order.rule).waits += 1;
         let mut wait_ms = u64::from(order.wait_ms);
         if statement.orders.timeout_ms > 0 {
             wait_ms = wait_ms.min(statement.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(waiting));
         self.begin(id, statement);
-        self.set_timer(id, self.now.ms() + wait_ms);
+        self.set_timer(id, self.env.now.ms() + wait_ms);
     }
 
     /// Answers that clients of this worker wait for were stored, or will not be.
     pub fn cache_woken(&mut self, clients: Vec<ClientId>) {
-        self.cache_woken.extend(clients);
+        self.cache.woken.extend(clients);
     }
 
     /// Lets those go on whose answers were stored. What they do then may wake others, which come
     /// with the next call.
     pub(crate) fn go_on_cached(&mut self) {
-        for _ in 0..self.cache_woken.len() {
-            if let Some(id) = self.cache_woken.pop_front() {
+        for _ in 0..self.cache.woken.len() {
+            if let Some(id) = self.cache.woken.pop_front() {
                 self.go_on_with(id);
             }
         }
@@ -346,7 +362,7 @@ impl Worker {
 
     /// A server is asked.
     fn count_miss(&mut self, order: CacheOrder) {
-        self.stats.cache_mut(order.rule).misses += 1;
+        self.fx.stats.cache_mut(order.rule).misses += 1;
     }
 
     /// The statement has been answered: its answer is stored if it is fit for that.
@@ -361,16 +377,16 @@ impl Worker {
             return;
         };
         let insists = statement.orders.cache.is_some_and(|order| order.is_always);
-        let is_proven = insists || statement.is_unchanged(self.shared.catalog());
+        let is_proven = insists || statement.is_unchanged(self.env.shared.catalog());
         let reply = match was_run && statement.ending.is_none() && is_proven {
             true => self.stored(conn_id, statement, &fill, outcome),
             false => None,
         };
         if let (Some(reply), Some(order)) = (&reply, statement.orders.cache) {
             let len = reply.bytes.len() as u64;
-            self.stats.counters.cache_stored += 1;
-            self.stats.counters.cache_stored_bytes += len;
-            let figures = self.stats.cache_mut(order.rule);
+            self.fx.stats.counters.cache_stored += 1;
+            self.fx.stats.counters.cache_stored_bytes += len;
+            let figures = self.fx.stats.cache_mut(order.rule);
             figures.stored += 1;
             figures.stored_bytes += len;
         }
@@ -393,8 +409,8 @@ impl Worker {
         let mut others: Vec<(usize, Vec<ClientId>)> = Vec::new();
         for Waiter { worker, index, generation } in waiters {
             let id = ClientId { index, generation };
-            if worker == self.options.index {
-                self.cache_woken.push_back(id);
+            if worker == self.env.options.index {
+                self.cache.woken.push_back(id);
                 continue;
             }
             match others.iter_mut().find(|(to, _)| *to == worker) {
@@ -416,7 +432,7 @@ impl Worker {
         outcome: &Outcome,
     ) -> Option<Reply> {
         let order = statement.orders.cache?;
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;
         let stores_empty = order.stores_empty.unwrap_or(settings.query_cache_stores_empty_result);
@@ -431,7 +447,7 @@ impl Worker {
         if !is_fit {
             return None;
         }
-        let format = self.conns.get(conn_id)?.format;
+        let format = self.servers.conns.get(conn_id)?.format;
         let mut bytes = numbered(fill.copy.bytes()?, format)?;
         if has_warnings || !outcome.changes.is_empty() {
             bytes = bare(bytes, format)?;
@@ -469,10 +485,10 @@ impl Worker {
         };
         let known = statement.known.as_deref()?;
         let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
-        let is_fit = self.cache.is_on()
+        let is_fit = self.cache.answers.is_on()
             && is_cacheable(&known.analysis, statement.proof, order)
             && is_free(session)
-            && !session.state.finds_inserted_by_null(self.shared.finds_by_null())
+            && !session.state.finds_inserted_by_null(self.env.shared.finds_by_null())
             && statement.attributes.is_none()
             && statement.frames.len() <= COMMAND_LEN_MAX
             && !is_split(&statement.frames);
@@ -481,11 +497,11 @@ impl Worker {
         }
         // A reload may give a hostgroup other servers, and a user another account on them; a
         // `SET GLOBAL` or a server's restart gives sessions other defaults.
-        key.extend_from_slice(&servers_hash(&self.snapshot, *hostgroup).to_le_bytes());
-        key.extend_from_slice(&self.shared.globals_set().to_le_bytes());
+        key.extend_from_slice(&servers_hash(&self.env.snapshot, *hostgroup).to_le_bytes());
+        key.extend_from_slice(&self.env.shared.globals_set().to_le_bytes());
         debug_assert_eq!(key.len(), LOCAL_LEN);
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
-        put(key, self.accounts.key(session.account)?.server_user().as_bytes());
+        put(key, self.servers.accounts.key(session.account)?.server_user().as_bytes());
         put(key, session.user.key().as_bytes());
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
@@ -502,7 +518,7 @@ impl Worker {
             }
             Purpose::Execute => {
                 let reading_of = |has_literals| {
-                    session.reading.of(&session.state, has_literals, &mut self.states)
+                    session.reading.of(&session.state, has_literals, &mut self.statements.states)
                 };
                 let stmt = session.prepared.get(statement.stmt_id?)?;
                 key.push(b'b');

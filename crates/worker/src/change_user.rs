@@ -36,26 +36,30 @@ impl Worker {
         if keeps && client.failed_changes >= FAILED_MAX {
             return self.refuse_change(id, 1, 1047, b"08S01", "Unknown command");
         }
-        let accounts =
-            LoginAccounts::new(&self.snapshot, &self.shared, &client.peer, client.tls.is_some());
+        let accounts = LoginAccounts::new(
+            &self.env.snapshot,
+            &self.env.shared,
+            &client.peer,
+            client.tls.is_some(),
+        );
         let (handshake, step) = ClientHandshake::change_user(
             session.capabilities,
             client.nonce,
             payload,
             0,
             &accounts,
-            client.outbox.buf(&mut self.buffers),
+            client.outbox.buf(&mut self.fx.buffers),
         );
         client.phase = Phase::Login(Box::new(handshake));
         self.touch_client(id);
-        let deadline = self.now.ms() + self.snapshot.settings.connect_timeout_client;
-        self.logging_in.push_back((deadline, id));
+        let deadline = self.env.now.ms() + self.env.snapshot.settings.connect_timeout_client;
+        self.clients.logging_in.push_back((deadline, id));
         self.login_step(id, step);
     }
 
     /// Whether clients are used to it that a change of user that failed leaves them who they are.
     fn keeps_user(&self) -> bool {
-        self.greeting.flavor() == Flavor::MariaDb
+        self.env.greeting.flavor() == Flavor::MariaDb
     }
 
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
@@ -134,7 +138,7 @@ impl Worker {
         let former = self.clients.get_mut(id).and_then(|client| client.former.as_mut());
         let same = former.filter(|former| former.user.key() == user.key());
         let own = same.and_then(|former| former.place.take());
-        own.or_else(|| self.shared.take_user(&user.key(), user.max_connections))
+        own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
     }
 
     /// The change has succeeded, or the first login.

@@ -132,7 +132,7 @@ impl Worker {
 
     /// Goes on with commands that came while another one ran.
     pub(crate) fn drain_inbox(&mut self, id: ClientId) {
-        let waiting_max = self.snapshot.settings.client_buffer_max;
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -178,7 +178,7 @@ impl Worker {
 
     /// Stops reading from a client that sends ahead of its replies.
     pub(crate) fn pause_if_full(&mut self, id: ClientId) {
-        let waiting_max = self.snapshot.settings.client_buffer_max;
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -191,8 +191,8 @@ impl Worker {
 
     /// Runs whole commands while the client is idle; returns how many bytes they took.
     fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
-        let payload_max = self.snapshot.settings.max_allowed_packet;
-        let waiting_max = self.snapshot.settings.client_buffer_max;
+        let payload_max = self.env.snapshot.settings.max_allowed_packet;
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
         let mut consumed = 0;
         while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
             match self.clients.get(id) {
@@ -242,7 +242,7 @@ impl Worker {
             self.refuse(id, 1, 2013, b"HY000", &cause);
             return;
         }
-        self.stats.counters.commands += 1;
+        self.fx.stats.counters.commands += 1;
         self.run_command(id, frames, payload);
     }
 
@@ -267,7 +267,7 @@ impl Worker {
                 return self.answer_error(id, 1835, b"HY000", "Malformed communication packet");
             }
         };
-        if self.shared.globals_set() != self.modes_seen {
+        if self.env.shared.globals_set() != self.statements.modes_seen {
             self.follow_set_modes();
         }
         match command {
@@ -321,7 +321,7 @@ impl Worker {
         shape: ResponseShape,
         purpose: Purpose,
     ) -> Box<Statement> {
-        let mut copy = self.buffers.take();
+        let mut copy = self.fx.buffers.take();
         copy.extend_from_slice(frames);
         let statement = Statement {
             answer_seq: match is_split(&copy) {
@@ -357,12 +357,12 @@ impl Worker {
             is_alone: false,
             waiting: None,
             upload: Upload::None,
-            retries_left: self.snapshot.settings.query_retries_on_failure,
-            begun_us: self.now.us,
+            retries_left: self.env.snapshot.settings.query_retries_on_failure,
+            begun_us: self.env.now.us,
             sent_us: 0,
             sent_at: 0,
         };
-        match self.spare_statements.pop() {
+        match self.statements.spare.pop() {
             Some(mut spare) => {
                 *spare = statement;
                 spare
@@ -384,7 +384,7 @@ impl Worker {
             },
         };
         let Some(modes) = self.modes(id) else { return };
-        let known = self.analyses.know(text, &modes);
+        let known = self.statements.analyses.know(text, &modes);
         if !known.is_ordinary && self.answer_itself(id, &known, text) {
             return;
         }
@@ -428,7 +428,7 @@ impl Worker {
         statement.run_on(server);
         statement.obey(orders);
         if goes_to_server && self.answer_repeated_set(id, &statement) {
-            return self.buffers.give(statement.frames);
+            return self.fx.buffers.give(statement.frames);
         }
         self.depart(id, route, statement, text_len);
     }
@@ -468,7 +468,7 @@ impl Worker {
     pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
         let session = self.clients.get(id)?.session.as_ref()?;
         Some(match session.modes.guesses_quotes {
-            true => self.default_modes.settle(session.modes),
+            true => self.statements.default_modes.settle(session.modes),
             false => session.modes,
         })
     }
@@ -522,7 +522,7 @@ impl Worker {
     pub(crate) fn forget_state(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
-        let charset = match self.greeting.flavor() {
+        let charset = match self.env.greeting.flavor() {
             Flavor::MySql => SERVERS_CHARSET,
             Flavor::MariaDb => session.handshake_charset.clone(),
         };
@@ -531,7 +531,7 @@ impl Worker {
 
     /// The session is as after its login, but for the schema, and has this character set.
     pub(crate) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
-        let is_mysql = self.greeting.flavor() == Flavor::MySql;
+        let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;
@@ -540,8 +540,9 @@ impl Worker {
         if is_mysql {
             ignore_spaces(&mut state, session.capabilities);
         }
-        session.modes = self.default_modes.of_session(&state, self.greeting.flavor(), None);
-        session.state = self.states.intern(state);
+        session.modes =
+            self.statements.default_modes.of_session(&state, self.env.greeting.flavor(), None);
+        session.state = self.statements.states.intern(state);
         session.accepted_sets = Vec::new();
         session.prepared = ClientStmts::default();
         let soiled = std::mem::take(&mut session.soiled);
@@ -574,7 +575,7 @@ impl Worker {
 
     /// The conditions that an answer tells which leaves them as they are.
     fn told_conditions(&self, session: &Session) -> u16 {
-        match self.greeting.flavor() {
+        match self.env.greeting.flavor() {
             Flavor::MySql => session.past.told_conditions(),
             Flavor::MariaDb => 0,
         }
@@ -595,10 +596,11 @@ impl Worker {
             _ => return self.answer_error(id, 1047, b"08S01", "Unknown command"),
         }
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
-        let Some(key) = self.accounts.key(session.account).cloned() else {
+        let Some(key) = self.servers.accounts.key(session.account).cloned() else {
             return;
         };
-        session.account = self.accounts.intern(crate::conn::AccountKey { behaviour, ..key });
+        session.account =
+            self.servers.accounts.intern(crate::conn::AccountKey { behaviour, ..key });
         session.past.counts_rows_apart(-1);
         let (status, format) = (session.status, session.format);
         let account = session.account;
@@ -646,8 +648,8 @@ impl Worker {
 
     /// Answers a command with an error; the session lives on.
     pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
-        self.stats.counters.errors_sent += 1;
-        self.stats.counters.statements_answered += 1;
+        self.fx.stats.counters.errors_sent += 1;
+        self.fx.stats.counters.statements_answered += 1;
         self.note_error(id, code, state, text);
         self.write_client(id, |out| {
             put_err(out, 1, code, state, text);
@@ -701,7 +703,7 @@ impl Worker {
     /// Nothing of a statement goes to a server.
     fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
         self.long_data_used(id, &statement);
-        self.buffers.give(statement.frames);
+        self.fx.buffers.give(statement.frames);
     }
 
     pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {

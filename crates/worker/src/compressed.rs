@@ -133,7 +133,7 @@ impl Packing {
 impl Worker {
     /// A client that asked for compression has been acknowledged: it compresses from now on.
     pub(crate) fn begin_client_packing(&mut self, id: ClientId) {
-        let zlib_level = self.snapshot.settings.protocol_compression_level;
+        let zlib_level = self.env.snapshot.settings.protocol_compression_level;
         let Some(client) = self.clients.get_mut(id).filter(|client| client.packing.is_none())
         else {
             return;
@@ -154,13 +154,13 @@ impl Worker {
 
     /// How a server connection with these capabilities is packed.
     pub(crate) fn begin_server_packing(&mut self, id: ConnId, capabilities: Capabilities) {
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let method = match capabilities.compression() {
             None => return,
             Some(Compression::Zlib) => Method::Zlib(settings.protocol_compression_level),
             Some(Compression::Zstd) => Method::Zstd(settings.zstd_compression_level),
         };
-        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.packing.is_none()) {
+        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.packing.is_none()) {
             let outbox = &mut conn.outbox;
             conn.packing = Some(Packing::begin(PackingPeer::Server, method, outbox, Vec::new()));
         }
@@ -176,7 +176,7 @@ impl Worker {
         if packing.waiting_len() > packing.received.len() || !client.inbox.is_empty() {
             return None;
         }
-        packing.pack(&mut client.outbox, &mut self.buffers, &mut *self.compressor);
+        packing.pack(&mut client.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
         let is_listed = client.outbox.is_listed;
         client.outbox = packing.packed;
         client.outbox.is_listed = is_listed;
@@ -214,7 +214,7 @@ impl Worker {
             }
         }
         if used == plain.len() {
-            self.buffers.give(std::mem::take(&mut plain));
+            self.fx.buffers.give(std::mem::take(&mut plain));
             used = 0;
         }
         let rest = remaining(received, bytes, at);
@@ -231,10 +231,10 @@ impl Worker {
             Phase::Login(_) => true,
             Phase::Idle => {
                 let packed = client.packing.as_ref().map_or(0, |packing| packing.packed.len());
-                client.outbox.len() + packed <= self.snapshot.settings.client_buffer_max
+                client.outbox.len() + packed <= self.env.snapshot.settings.client_buffer_max
             }
             Phase::Forward(conn) => {
-                let conn = self.conns.get(*conn);
+                let conn = self.servers.conns.get(*conn);
                 let is_ready = conn.is_some_and(|it| matches!(it.phase, ConnPhase::Forward(_)));
                 is_ready && !client.is_paused
             }
@@ -249,7 +249,7 @@ impl Worker {
         bytes: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<Option<usize>, Unpackable> {
-        let plain_max = self.snapshot.settings.max_allowed_packet + HEADER_LEN;
+        let plain_max = self.env.snapshot.settings.max_allowed_packet + HEADER_LEN;
         let Some(client) = self.clients.get_mut(id) else {
             return Ok(None);
         };
@@ -265,11 +265,11 @@ impl Worker {
             return Ok(None);
         };
         if plain.capacity() == 0 {
-            *plain = self.buffers.take();
+            *plain = self.fx.buffers.take();
         }
         // Answers that wait have their numbers before those to the next command.
-        packing.pack(&mut client.outbox, &mut self.buffers, &mut *self.compressor);
-        let (method, compressor) = (packing.method, &mut *self.compressor);
+        packing.pack(&mut client.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
+        let (method, compressor) = (packing.method, &mut *self.fx.compressor);
         packing.framing.unpack(bytes, expected, plain_max, method, compressor, plain)
     }
 
@@ -324,19 +324,19 @@ impl Worker {
     }
 
     fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
-        let packing = self.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
+        let packing = self.servers.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
         let Some(packing) = packing else { return };
         let mut received = std::mem::take(&mut packing.received);
         let input = joined(&mut received, bytes);
         let mut at = 0;
-        let mut plain = self.buffers.take();
-        while let Some(conn) = self.conns.get_mut(id).filter(|conn| goes_on(conn)) {
+        let mut plain = self.fx.buffers.take();
+        while let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
             let Some(packing) = conn.packing.as_deref_mut() else {
                 break;
             };
             plain.clear();
             let rest = input.get(at..).unwrap_or_default();
-            let (method, compressor) = (packing.method, &mut *self.compressor);
+            let (method, compressor) = (packing.method, &mut *self.fx.compressor);
             let any = Expected::Any;
             match packing.framing.unpack(rest, any, usize::MAX, method, compressor, &mut plain) {
                 Ok(None) => break,
@@ -345,14 +345,14 @@ impl Worker {
                     self.server_read_plain(id, &plain);
                 }
                 Err(fault) => {
-                    self.buffers.give(plain);
+                    self.fx.buffers.give(plain);
                     return self.server_broke(id, &format!("sent {fault}"));
                 }
             }
         }
-        self.buffers.give(plain);
+        self.fx.buffers.give(plain);
         let rest = remaining(received, bytes, at);
-        if let Some(conn) = self.conns.get_mut(id)
+        if let Some(conn) = self.servers.conns.get_mut(id)
             && let Some(packing) = conn.packing.as_deref_mut()
         {
             packing.received = rest;
@@ -372,7 +372,7 @@ impl Worker {
                 Some(Client { packing, is_paused, .. }) => (packing, *is_paused),
                 None => return,
             },
-            Side::Server(id) => match self.conns.get_mut(id) {
+            Side::Server(id) => match self.servers.conns.get_mut(id) {
                 Some(Conn { packing, is_paused, .. }) => (packing, *is_paused),
                 None => return,
             },
@@ -382,14 +382,14 @@ impl Worker {
         };
         if !packing.is_listed && (is_paused || packing.waiting_len() > 0) {
             packing.is_listed = true;
-            self.unpacking.push_back(side);
+            self.fx.unpacking.push_back(side);
         }
     }
 
     /// Unpacks for those that wait for it.
     pub(crate) fn unpack_waiting(&mut self) {
-        for _ in 0..self.unpacking.len() {
-            let Some(side) = self.unpacking.pop_front() else {
+        for _ in 0..self.fx.unpacking.len() {
+            let Some(side) = self.fx.unpacking.pop_front() else {
                 return;
             };
             match side {
@@ -402,7 +402,7 @@ impl Worker {
                     }
                 }
                 Side::Server(id) => {
-                    if let Some(conn) = self.conns.get_mut(id)
+                    if let Some(conn) = self.servers.conns.get_mut(id)
                         && let Some(packing) = conn.packing.as_deref_mut()
                     {
                         packing.is_listed = false;

@@ -76,7 +76,7 @@ impl Worker {
         account: AccountId,
         client: ClientId,
     ) -> Option<ConnId> {
-        let server = Arc::clone(&self.pool.slot(slot)?.server);
+        let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
         let Some(mut login) = self.server_login(client, account, slot, None) else {
             server.health.give_back_connection();
             return None;
@@ -85,12 +85,12 @@ impl Worker {
         let collation = login.collation;
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
-        let state = self.states.intern(state);
+        let state = self.statements.states.intern(state);
         let conn = Conn {
             slot,
             hostgroup,
             account,
-            password: self.password_turns.turn(slot.index(), account),
+            password: self.servers.password_turns.turn(slot.index(), account),
             list: ConnState::Connecting,
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
@@ -126,20 +126,20 @@ impl Worker {
             kept_schema: None,
             conditions_turn: None,
             turn: 0,
-            schemas_defined: self.shared.schemas_defined(),
+            schemas_defined: self.env.shared.schemas_defined(),
             epoch: server.health.epoch(),
             last_thread: server.health.last_thread(),
             incarnation: 0,
-            since_ms: self.now.ms(),
-            login_us: self.now.us,
+            since_ms: self.env.now.ms(),
+            login_us: self.env.now.us,
             paused_us: 0,
             forwards: None,
         };
-        let id = self.conns.insert_with(|_| conn);
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        let id = self.servers.conns.insert_with(|_| conn);
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.enter(ConnState::Connecting);
         }
-        self.stats.counters.server_connections_opened += 1;
+        self.fx.stats.counters.server_connections_opened += 1;
         self.act(Action::Open { conn: id, server });
         Some(id)
     }
@@ -148,7 +148,7 @@ impl Worker {
     pub(crate) fn collation_of(&self, session: &Session) -> u16 {
         match session.handshake_charset {
             Charset::Collation(id) => id,
-            _ => u16::from(self.greeting.charset),
+            _ => u16::from(self.env.greeting.charset),
         }
     }
 
@@ -160,8 +160,8 @@ impl Worker {
         slot: SlotId,
         schema: Option<Vec<u8>>,
     ) -> Option<ServerLogin> {
-        let server = &self.pool.slot(slot)?.server;
-        let key = self.accounts.key(account)?;
+        let server = &self.servers.pool.slot(slot)?.server;
+        let key = self.servers.accounts.key(account)?;
         let session = self.clients.get(client)?.session.as_ref()?;
         // Replies in the framing of the client that needs them are relayed as they are.
         let framing = session.capabilities.intersection(Capabilities::DEPRECATE_EOF);
@@ -181,8 +181,8 @@ impl Worker {
             schema,
             collation,
             capabilities,
-            attributes: as_sent(self.shared.attributes()),
-            zstd_level: self.snapshot.settings.zstd_compression_level,
+            attributes: as_sent(self.env.shared.attributes()),
+            zstd_level: self.env.snapshot.settings.zstd_compression_level,
             is_local: matches!(server.key.address, Address::Unix(_)),
             tls: tls_wanted(server.tls.mode),
         })
@@ -203,7 +203,7 @@ impl Worker {
         let Some(login) = self.server_login(client, account, slot, None) else {
             return self.discard_idle(conn_id);
         };
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         // The answer to the trackers' `SET` may be on its way still; it comes before the login's.
@@ -213,12 +213,12 @@ impl Worker {
                 .all(|entry| matches!(entry.owner, Owner::Setup | Owner::Defaults))
         );
         let charset = Charset::Collation(login.collation);
-        conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        conn.state = self.statements.states.intern(SessionState::new(Schema::None, charset));
         conn.account = account;
-        conn.password = self.password_turns.turn(slot.index(), account);
+        conn.password = self.servers.password_turns.turn(slot.index(), account);
         conn.list = ConnState::Connecting;
-        conn.since_ms = self.now.ms();
-        conn.login_us = self.now.us;
+        conn.since_ms = self.env.now.ms();
+        conn.login_us = self.env.now.us;
         conn.owner = None;
         // What sessions left here is gone with the login before.
         conn.last_client = None;
@@ -229,10 +229,10 @@ impl Worker {
         let Some(identity) = conn.identity.as_deref().cloned() else {
             return;
         };
-        let out = conn.outbox.buf(&mut self.buffers);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
         let handshake = ServerHandshake::change_user(login, identity, out);
         conn.phase = ConnPhase::Login(Box::new(handshake));
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.enter(ConnState::Connecting);
         }
         self.touch_server(conn_id);
@@ -241,7 +241,7 @@ impl Worker {
 
     /// The socket is connected; the server speaks first.
     pub fn server_connected(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         let phase = std::mem::replace(&mut conn.phase, ConnPhase::Ready);
@@ -253,11 +253,11 @@ impl Worker {
 
     /// Bytes of a server that the proxy logs in to.
     pub(crate) fn server_login_read(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         conn.inbox.extend_from_slice(bytes);
-        while let Some(conn) = self.conns.get_mut(id) {
+        while let Some(conn) = self.servers.conns.get_mut(id) {
             let ConnPhase::Login(handshake) = &mut conn.phase else {
                 break;
             };
@@ -272,14 +272,14 @@ impl Worker {
                 return;
             };
             let consumed = conn.inbox.len() - rest.len();
-            let out = conn.outbox.buf(&mut self.buffers);
+            let out = conn.outbox.buf(&mut self.fx.buffers);
             let step = handshake.on_packet(header, payload, out);
             conn.inbox.drain(..consumed);
             self.touch_server(id);
             self.server_step(id, step);
         }
         // A server says nothing between the login's OK and the first command.
-        if let Some(conn) = self.conns.get_mut(id)
+        if let Some(conn) = self.servers.conns.get_mut(id)
             && !conn.inbox.is_empty()
         {
             self.server_broke(id, "spoke without being asked");
@@ -301,13 +301,13 @@ impl Worker {
         id: ConnId,
         resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
     ) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        let step = resume(handshake, conn.outbox.buf(&mut self.buffers));
+        let step = resume(handshake, conn.outbox.buf(&mut self.fx.buffers));
         self.touch_server(id);
         self.server_step(id, step);
         self.server_login_read(id, &[]);
@@ -329,7 +329,7 @@ impl Worker {
     }
 
     fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         conn.flavor = identity.greeting.flavor();
@@ -337,28 +337,28 @@ impl Worker {
         conn.format = ReplyFormat::of(identity.capabilities);
         conn.takes_attributes = identity.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         let charset = Charset::Collation(identity.collation);
-        conn.state = self.states.intern(SessionState::new(Schema::None, charset));
+        conn.state = self.statements.states.intern(SessionState::new(Schema::None, charset));
         let capabilities = identity.capabilities;
         let is_new = conn.identity.is_none();
         let flags = identity.status;
         let thread = identity.greeting.connection_id;
         conn.identity = Some(Box::new(identity));
-        if let Some(slot) = self.pool.slot(conn.slot).filter(|_| is_new) {
+        if let Some(slot) = self.servers.pool.slot(conn.slot).filter(|_| is_new) {
             conn.incarnation = slot.server.health.establish(thread, conn.last_thread);
         }
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
-        let took_us = self.now.us.saturating_sub(conn.login_us);
+        let took_us = self.env.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
-        self.password_turns.taken(slot_index, conn.account);
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        self.servers.password_turns.taken(slot_index, conn.account);
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.leave(ConnState::Connecting);
             slot.server.health.count_success();
         }
         self.learn_autocommit(id, Some(flags));
-        self.last_failures.remove(&hostgroup);
-        self.stats.server_mut(slot_index).connect_ok += 1;
-        self.stats.connected(took_us);
+        self.servers.last_failures.remove(&hostgroup);
+        self.fx.stats.server_mut(slot_index).connect_ok += 1;
+        self.fx.stats.connected(took_us);
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
@@ -375,14 +375,14 @@ impl Worker {
     /// wait as this account are told at once; a wrong schema is the fast-forward client's that
     /// named it; anything else counts against the server.
     fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return;
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         let forwards = conn.forwards;
-        let address = self.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
+        let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
         let address = address.unwrap_or_default();
-        let user = self.accounts.key(account).map(|key| key.server_user().to_owned());
+        let user = self.servers.accounts.key(account).map(|key| key.server_user().to_owned());
         let user = user.unwrap_or_default();
         let text = failure.message.clone();
         self.log(true, || format!("server {address} refused user {user}: {text}"));
@@ -391,7 +391,7 @@ impl Worker {
             (FailureKind::AuthenticationDenied, _) => self.doubt(account),
             (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
-                self.stats.server_mut(slot.index()).connect_err += 1;
+                self.fx.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
                 self.refuse(client, 1, failure.code, &failure.sqlstate, &failure.message);
                 return self.pump(hostgroup);
@@ -401,15 +401,16 @@ impl Worker {
                 return self.connect_failed(id, &failure.message);
             }
         }
-        self.stats.server_mut(slot.index()).connect_err += 1;
+        self.fx.stats.server_mut(slot.index()).connect_err += 1;
         self.side_conn_lost(id, 0, &failure.message);
         self.drop_conn(id);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {
             self.refuse(client, 1, failure.code, &failure.sqlstate, &text);
         }
-        while let Some(waiter) = self.pool.waiters(hostgroup).take(|w| w.account == account) {
-            self.stats.refused(RefusalCause::AuthenticationFailed);
+        while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|w| w.account == account)
+        {
+            self.fx.stats.refused(RefusalCause::AuthenticationFailed);
             self.fail_unsent(waiter.client, failure.code, &failure.sqlstate, &text);
         }
         self.pump(hostgroup);
@@ -419,7 +420,7 @@ impl Worker {
 impl Worker {
     /// A server does not take an account: if it comes from a server, it may be another one now.
     fn doubt(&mut self, account: AccountId) {
-        if self.accounts.key(account).is_some_and(AccountKey::is_granted) {
+        if self.servers.accounts.key(account).is_some_and(AccountKey::is_granted) {
             self.look_up_users(None);
         }
     }

@@ -223,19 +223,19 @@ impl Worker {
         else {
             return;
         };
-        if self.orphans.len() >= ORPHANS_MAX {
-            self.orphans.remove(0);
+        if self.statements.orphans.len() >= ORPHANS_MAX {
+            self.statements.orphans.remove(0);
         }
-        let until_ms = self.now.ms() + self.snapshot.settings.catalog_age_max;
-        self.orphans.push(Orphan { _ticket: ticket, conn, until_ms });
+        let until_ms = self.env.now.ms() + self.env.snapshot.settings.catalog_age_max;
+        self.statements.orphans.push(Orphan { _ticket: ticket, conn, until_ms });
     }
 
     /// Gives up orphans whose time is over and whose server has answered: until then their
     /// connection waits to be reset.
     pub(crate) fn sweep_orphans(&mut self) {
-        let now_ms = self.now.ms();
-        let conns = &self.conns;
-        self.orphans.retain(|orphan| {
+        let now_ms = self.env.now.ms();
+        let conns = &self.servers.conns;
+        self.statements.orphans.retain(|orphan| {
             let is_awaited =
                 conns.get(orphan.conn).is_some_and(|it| it.list == ConnState::Resetting);
             is_awaited || orphan.until_ms > now_ms

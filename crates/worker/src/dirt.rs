@@ -146,7 +146,7 @@ impl Worker {
     /// another session set.
     pub(crate) fn soil_with_names(&mut self, id: ClientId, conn_id: ConnId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };
         let is_others = conn.last_client != Some(id) && !Arc::ptr_eq(&conn.state, &session.state);
@@ -159,7 +159,9 @@ impl Worker {
     /// another session's write, and the statement may ask for it by other words than those that
     /// the proxy answers.
     pub(crate) fn soil_with_gtid(&mut self, id: ClientId, conn_id: ConnId) {
-        let (Some(client), Some(conn)) = (self.clients.get(id), self.conns.get_mut(conn_id)) else {
+        let (Some(client), Some(conn)) =
+            (self.clients.get(id), self.servers.conns.get_mut(conn_id))
+        else {
             return;
         };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
@@ -174,14 +176,14 @@ impl Worker {
     /// Writes a reset before what the session of `id` is about to send. True when nothing but
     /// reads may follow before its answer, as this server has never answered one.
     pub(crate) fn reset_before(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };
         debug_assert!(conn.dirt != Some(Dirt::Ends), "it is nobody else's");
         if let Some(Dirt::Reset(reason)) = conn.dirt.take() {
-            self.stats.counters.connection_reset(reason);
+            self.fx.stats.counters.connection_reset(reason);
         }
-        let is_known = self.resetting.contains(&conn.slot);
+        let is_known = self.servers.resetting.contains(&conn.slot);
         if has_plant!(self, ResetForgotten) {
             return false;
         }
@@ -204,12 +206,16 @@ impl Worker {
     /// stay there: its locks end with it.
     pub(crate) fn reset_soiled(&mut self, id: ClientId, soiled: Vec<ConnId>) {
         for conn_id in soiled {
-            let Some(conn) = self.conns.get_mut(conn_id) else { continue };
+            let Some(conn) = self.servers.conns.get_mut(conn_id) else { continue };
             let is_left =
                 conn.list == ConnState::Idle && conn.last_client == Some(id) && conn.dirt.is_some();
             let (slot, account) = (conn.slot, conn.account);
             if !is_left
-                || !self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id))
+                || !self
+                    .servers
+                    .pool
+                    .slot_mut(slot)
+                    .is_some_and(|slot| slot.take_idle(account, conn_id))
             {
                 continue;
             }
@@ -219,13 +225,13 @@ impl Worker {
 
     /// Resets a connection that is off its list; then it is offered.
     fn reset_idle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.list = ConnState::Resetting;
         conn.last_client = None;
         let is_quiet = conn.in_flight.is_empty();
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Resetting);
         }
         if is_quiet {

@@ -118,7 +118,7 @@ impl Worker {
         if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
         }
-        let is_dirty = self.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
+        let is_dirty = self.servers.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
         if is_dirty && self.logs_in_again(id, conn_id) {
             // That takes back what a reset does.
             return self.exchange(id, conn_id);
@@ -130,22 +130,22 @@ impl Worker {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return self.fail_unsent(id, 2013, b"HY000", LOST);
         };
-        let slot = self.pool.slot(conn.slot);
+        let slot = self.servers.pool.slot(conn.slot);
         if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {
             return self.leave_removed(id, conn_id);
         }
         let is_online = || {
-            let state = slot.map(|slot| slot.server.health.state(self.now.ms()));
+            let state = slot.map(|slot| slot.server.health.state(self.env.now.ms()));
             state.is_none_or(|state| state == trunkline_topology::ServerState::Online)
         };
         if has_plant!(self, DrainCutsTransaction) && session.is_in_transaction() && !is_online() {
             return self.lose_conn(conn_id, "drained");
         }
         let is_dump = statement.purpose == Purpose::Dump;
-        let reads = may_read_past(statement, session, conn.flavor, self.shared.finds_by_null());
+        let reads = may_read_past(statement, session, conn.flavor, self.env.shared.finds_by_null());
         let here = (conn_id, conn.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         let needs_trace = is_others || reads.is_elsewhere(session, here);
@@ -171,7 +171,7 @@ impl Worker {
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
@@ -187,7 +187,7 @@ impl Worker {
             // The schema went on other servers. What is held here stays, in the one that is here.
             let mut there = (*state).clone();
             there.schema = conn.state.schema.clone();
-            state = self.states.intern(there);
+            state = self.statements.states.intern(there);
             found = difference(&conn.state, &state, conn.flavor);
         }
         let mut sync = match found {
@@ -217,7 +217,7 @@ impl Worker {
             if !has_id && session.past.knows_insert_id() {
                 session.insert_conn = Some(here);
             }
-            if let Some(conn) = self.conns.get_mut(conn_id).filter(|_| clears) {
+            if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| clears) {
                 conn.conditions_turn = None;
             }
         }
@@ -225,7 +225,7 @@ impl Worker {
         self.send_sync(id, conn_id, state, sync, proof);
         match waits {
             true => {
-                self.stats.counters.statements_awaited_state += 1;
+                self.fx.stats.counters.statements_awaited_state += 1;
                 self.set_stage(id, Stage::Synchronising(conn_id));
             }
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
@@ -235,7 +235,7 @@ impl Worker {
     /// Whether a session has no schema, and a connection one that can't be given back.
     fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let (Some(session), Some(conn)) = (session, self.conns.get(conn_id)) else {
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
             return false;
         };
         session.state.schema == Schema::None && conn.state.schema != Schema::None
@@ -244,7 +244,8 @@ impl Worker {
     /// Whether a statement only looks at what the one before has left on this connection, which
     /// choosing its schema anew would change.
     fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
-        let (Some(client), Some(conn)) = (self.clients.get(id), self.conns.get(conn_id)) else {
+        let (Some(client), Some(conn)) = (self.clients.get(id), self.servers.conns.get(conn_id))
+        else {
             return false;
         };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
@@ -262,15 +263,15 @@ impl Worker {
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
     /// been defined, by whatever worker's client, they choose theirs anew.
     fn follow_definitions(&mut self, conn_id: ConnId) {
-        let defined = self.shared.schemas_defined();
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let defined = self.env.shared.schemas_defined();
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let is_old = std::mem::replace(&mut conn.schemas_defined, defined) != defined;
         if is_old && matches!(conn.state.schema, Schema::Named(_)) {
             let mut state = (*conn.state).clone();
             state.schema = Schema::Unknown;
-            conn.state = self.states.intern(state);
+            conn.state = self.statements.states.intern(state);
         }
     }
 
@@ -289,7 +290,7 @@ impl Worker {
         else {
             return true;
         };
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return true;
         };
         // The one that it had before its reset is still its, and can't be refused.
@@ -298,7 +299,7 @@ impl Worker {
         let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
         let is_proven = proof.is_none_or(|proof| {
             conn.accepted_sets.contains(&proof)
-                || self.accepted_sets.contains(&(conn.slot, conn.incarnation, proof))
+                || self.servers.accepted_sets.contains(&(conn.slot, conn.incarnation, proof))
                     && is_for_all()
         });
         !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
@@ -307,7 +308,8 @@ impl Worker {
     /// Whether an operator has taken out the server of a connection that the statement of `id`
     /// waits for, and need not run on.
     pub(crate) fn is_taken_out(&self, id: ClientId, conn_id: ConnId) -> bool {
-        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
+        let slot =
+            self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
         let client = self.clients.get(id).map(|client| (&client.phase, &client.session));
         slot.is_some_and(Slot::is_out)
             && matches!(client, Some((Phase::Running(statement), Some(session)))
@@ -332,12 +334,12 @@ impl Worker {
         sync: Sync,
         proof: Option<u64>,
     ) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let takes_attributes = conn.takes_attributes;
         conn.follow_transaction_tracker(&state);
-        let out = conn.outbox.buf(&mut self.buffers);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
         let mut expect = |set: Option<u64>| {
             let relay =
                 Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
@@ -369,29 +371,29 @@ impl Worker {
         }
         conn.state = state;
         conn.kept_schema = None;
-        self.stats.counters.sessions_synchronised += 1;
+        self.fx.stats.counters.sessions_synchronised += 1;
         self.touch_server(conn_id);
     }
 
     /// A server accepted this `SET`, or a reset.
     pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         if set == RESET_PROOF {
-            self.resetting.insert(conn.slot);
+            self.servers.resetting.insert(conn.slot);
             return;
         }
         conn.remember_set(set);
-        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
-            self.accepted_sets.clear();
+        if self.servers.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.servers.accepted_sets.clear();
         }
-        self.accepted_sets.insert((conn.slot, conn.incarnation, set));
+        self.servers.accepted_sets.insert((conn.slot, conn.incarnation, set));
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
-        let now_us = self.now.us;
+        let now_us = self.env.now.us;
         self.send_ahead(id, conn_id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -403,7 +405,7 @@ impl Worker {
         if statement.purpose == Purpose::Dump {
             return self.begin_dump(id, conn_id);
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
@@ -439,7 +441,7 @@ impl Worker {
         }
         statement.stage = stage;
         conn.may_last = may_last(statement);
-        let out = conn.outbox.buf(&mut self.buffers);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
         let begin = out.len();
         put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);
         let put = out.get(begin..).unwrap_or_default();
@@ -450,10 +452,10 @@ impl Worker {
         }
         let sent = conn.outbox.position() - statement.sent_at;
         let slot = conn.slot;
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.begin_statement();
         }
-        self.stats.server_mut(slot.index()).bytes_sent += sent;
+        self.fx.stats.server_mut(slot.index()).bytes_sent += sent;
         self.touch_server(conn_id);
     }
 
@@ -499,11 +501,11 @@ impl Worker {
             return;
         };
         self.take_lease(id, conn_id);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let (slot, hostgroup) = (conn.slot, conn.hostgroup);
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.leave(ConnState::Leased);
         }
         if !conn.in_flight.is_empty() {
@@ -512,7 +514,7 @@ impl Worker {
                 return self.requeue(id);
             }
             // It was reset a moment ago and is not quiet yet; a new one is as good.
-            if let Some(slot) = self.pool.slot_mut(slot) {
+            if let Some(slot) = self.servers.pool.slot_mut(slot) {
                 slot.enter(ConnState::Leased);
             }
             self.drop_conn(conn_id);
@@ -522,12 +524,12 @@ impl Worker {
         let waiter = trunkline_pool::Waiter {
             client: id,
             account,
-            since_us: self.now.us,
-            deadline_ms: self.now.ms() + self.snapshot.settings.connect_timeout_server_max,
+            since_us: self.env.now.us,
+            deadline_ms: self.env.now.ms() + self.env.snapshot.settings.connect_timeout_server_max,
         };
         self.set_stage(id, Stage::Queued);
-        let queue_max = self.snapshot.settings.queue_max;
-        if !self.pool.waiters(hostgroup).push_front(waiter, queue_max) {
+        let queue_max = self.env.snapshot.settings.queue_max;
+        if !self.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
             // Its place was taken meanwhile; one of those who wait may have use for the connection.
             self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
             return self.offer(conn_id);
@@ -540,12 +542,12 @@ impl Worker {
         if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
             session.leases.retain(|lease| lease.conn != conn_id);
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.owner = None;
         if std::mem::take(&mut conn.is_pinned)
-            && let Some(slot) = self.pool.slot_mut(conn.slot)
+            && let Some(slot) = self.servers.pool.slot_mut(conn.slot)
         {
             slot.set_pinned(false);
         }
@@ -553,7 +555,7 @@ impl Worker {
 
     /// `COM_SET_OPTION` on a connection that the session holds.
     pub(crate) fn set_option_on(&mut self, conn_id: ConnId, option: u16, account: AccountId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.account = account;

@@ -119,15 +119,16 @@ impl Worker {
         outcome: Option<&Outcome>,
         errno: Option<u16>,
     ) {
-        let settings = &self.snapshot.settings;
-        let duration_us = self.now.us.saturating_sub(statement.begun_us);
+        let settings = &self.env.snapshot.settings;
+        let duration_us = self.env.now.us.saturating_sub(statement.begun_us);
         if !(settings.query_log_all || statement.orders.is_logged)
             || duration_us < settings.query_log_threshold.saturating_mul(1_000)
         {
             return;
         }
-        self.query_events = self.query_events.wrapping_add(1);
-        let is_sampled = self.query_events.is_multiple_of(u64::from(settings.query_log_sample));
+        self.statements.query_events = self.statements.query_events.wrapping_add(1);
+        let is_sampled =
+            self.statements.query_events.is_multiple_of(u64::from(settings.query_log_sample));
         if !is_sampled && errno.is_none() {
             return;
         }
@@ -149,7 +150,8 @@ impl Worker {
         let parameters = prepared.filter(|_| shows);
         let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.frames));
         let text = text.get(..TEXT_LEN_MAX).unwrap_or(text);
-        let slot = server.and_then(|server| self.pool.slots().find(|(id, _)| id.index() == server));
+        let slot = server
+            .and_then(|server| self.servers.pool.slots().find(|(id, _)| id.index() == server));
         let server = slot.map(|(_, slot)| slot.server.key.address.to_string());
         let event = QueryEvent {
             event: match code {
@@ -181,7 +183,7 @@ impl Worker {
         event: &'static str,
         extra: impl FnOnce() -> String,
     ) {
-        if self.snapshot.settings.audit_log.is_empty() {
+        if self.env.snapshot.settings.audit_log.is_empty() {
             return;
         }
         let Some(client) = self.clients.get(id).filter(|client| !client.is_mirror) else { return };

@@ -219,7 +219,7 @@ impl Worker {
     pub(crate) fn asks_for_route<'a>(&self, id: ClientId, text: &'a [u8]) -> Option<&'a [u8]> {
         let sql = after_words(text)?;
         let session = self.clients.get(id)?.session.as_ref()?;
-        let users = &self.snapshot.settings.explain_route_users;
+        let users = &self.env.snapshot.settings.explain_route_users;
         let is_named = |name: &str| name == EVERYBODY || name == session.user.name;
         users.split(',').map(str::trim).any(is_named).then_some(sql)
     }
@@ -239,13 +239,13 @@ impl Worker {
             client_addr: client.peer.client_addr,
             proxy_addr: client.peer.proxy_addr,
             proxy_port: client.peer.proxy_port,
-            modes: Modes { version: self.analyses.version(), ..session.modes },
+            modes: Modes { version: self.statements.analyses.version(), ..session.modes },
             transactions: Transactions::of(&session.state),
             sql,
-            now_ms: self.now.ms(),
-            catalog: Some(self.shared.catalog()),
+            now_ms: self.env.now.ms(),
+            catalog: Some(self.env.shared.catalog()),
         };
-        let mut rows = Rows(explain(&self.snapshot, &asking));
+        let mut rows = Rows(explain(&self.env.snapshot, &asking));
         for lease in &session.leases {
             let reasons: Vec<_> = lease.pins.reasons().map(|reason| reason.name()).collect();
             let (hostgroup, reasons) = (lease.hostgroup, reasons.join(", "));
@@ -264,7 +264,7 @@ impl Worker {
             vec![Some(name.as_bytes().to_vec()), Some(value.into_bytes())]
         };
         let rows: Vec<_> = rows.0.into_iter().map(cells).collect();
-        self.stats.counters.statements_answered += 1;
+        self.fx.stats.counters.statements_answered += 1;
         self.write_client(id, |out| {
             put_text_result(out, 1, format, status, &["step", "detail"], &rows);
         });

@@ -19,7 +19,7 @@ const FAILURES_AT_ONCE_MAX: u32 = 8;
 impl Worker {
     /// A server connection ended, for this reason.
     pub(crate) fn lose_conn(&mut self, id: ConnId, reason: &str) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return;
         };
         match &conn.phase {
@@ -35,9 +35,9 @@ impl Worker {
 
     /// A server violated the protocol; its bytes can't be trusted any more.
     pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
-        let slot = self.slot_of(id).and_then(|slot| self.pool.slot(slot));
+        let slot = self.slot_of(id).and_then(|slot| self.servers.pool.slot(slot));
         let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
-        self.stats.counters.server_protocol_errors += 1;
+        self.fx.stats.counters.server_protocol_errors += 1;
         self.log(true, || format!("server {address} {what}; connection closed"));
         self.lose_conn(id, what);
     }
@@ -49,28 +49,28 @@ impl Worker {
 
     /// A connection did not come up: that counts against the server, and another one is tried.
     pub(crate) fn connect_failed(&mut self, id: ConnId, reason: &str) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return;
         };
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
-        self.stats.server_mut(slot.index()).connect_err += 1;
-        let settings = &self.snapshot.settings;
-        let until_ms = self.now.ms() + settings.shun_recovery_time_sec * 1_000;
+        self.fx.stats.server_mut(slot.index()).connect_err += 1;
+        let settings = &self.env.snapshot.settings;
+        let until_ms = self.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
         let failures_max = settings.shun_on_failures;
         let mut failures = 0;
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             let health = &slot.server.health;
             let address = slot.server.key.address.to_string();
             failures = health.count_failure();
             if failures >= failures_max && failures_max > 0 {
                 health.shun(until_ms);
-                self.stats.counters.servers_shunned += 1;
+                self.fx.stats.counters.servers_shunned += 1;
                 self.log(true, || format!("server {address} shunned: {reason}"));
             } else {
                 self.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
-        self.last_failures.insert(hostgroup, reason.to_owned());
+        self.servers.last_failures.insert(hostgroup, reason.to_owned());
         self.side_conn_lost(id, 0, reason);
         self.drop_conn(id);
         if let Some(client) = forwards {
@@ -90,7 +90,7 @@ impl Worker {
             return;
         };
         let losers = losers(&mut conn);
-        self.stats.counters.server_connections_lost += 1;
+        self.fx.stats.counters.server_connections_lost += 1;
         self.act(Action::CloseServer { conn: id, farewell: &[] });
         self.sweep_slot(conn.slot);
         for (client, begun, break_off_seq) in losers {
@@ -104,7 +104,7 @@ impl Worker {
             self.lose_lease(client, &loss, reason);
         }
         let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
-        conn.outbox.discard(&mut self.buffers);
+        conn.outbox.discard(&mut self.fx.buffers);
         self.side_conn_lost(id, written, reason);
         self.traces_gone(id, &traces);
         self.kills_go_on(id);
@@ -179,7 +179,7 @@ impl Worker {
         let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
         let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
-        let may_repeat = statement.may_be_sent_twice(self.shared.catalog(), self.now.ms())
+        let may_repeat = statement.may_be_sent_twice(self.env.shared.catalog(), self.env.now.ms())
             || chooses
             || has_plant!(self, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);
@@ -187,8 +187,8 @@ impl Worker {
             statement.retries_left -= 1;
             // It may be what ended the connection: nobody is to follow it once more.
             statement.is_alone = true;
-            self.stats.counters.statements_retried += 1;
-            self.stats.server_mut(loss.slot.index()).retried += 1;
+            self.fx.stats.counters.statements_retried += 1;
+            self.fx.stats.server_mut(loss.slot.index()).retried += 1;
             return self.requeue(client_id);
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
@@ -223,10 +223,10 @@ impl Worker {
         sqlstate: &[u8; 5],
         text: &str,
     ) {
-        self.stats.counters.sessions_not_synchronised += 1;
-        if let (Some(conn), Some(set)) = (self.conns.get_mut(conn_id), set) {
+        self.fx.stats.counters.sessions_not_synchronised += 1;
+        if let (Some(conn), Some(set)) = (self.servers.conns.get_mut(conn_id), set) {
             conn.accepted_sets.retain(|known| *known != set);
-            self.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
+            self.servers.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
         }
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
         let had_state = session.is_some_and(|session| {
@@ -265,7 +265,7 @@ impl Worker {
             return;
         };
         let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
-        conn.outbox.discard(&mut self.buffers);
+        conn.outbox.discard(&mut self.fx.buffers);
         self.part(id, &conn);
         self.traces_gone(id, &traces);
         self.side_conn_lost(id, written, "its connection was closed");
@@ -274,11 +274,11 @@ impl Worker {
 
     /// Closes an idle connection that is off its list already.
     pub(crate) fn discard_idle(&mut self, id: ConnId) {
-        let Some(mut conn) = self.conns.remove(id) else {
+        let Some(mut conn) = self.servers.conns.remove(id) else {
             return;
         };
-        conn.outbox.discard(&mut self.buffers);
-        if let Some(slot) = self.pool.slot(conn.slot) {
+        conn.outbox.discard(&mut self.fx.buffers);
+        if let Some(slot) = self.servers.pool.slot(conn.slot) {
             let stmts = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
             slot.server.health.close_stmts(stmts);
             slot.server.health.give_back_connection();
@@ -304,8 +304,8 @@ impl Worker {
 
     /// Takes a connection out of every table and count.
     fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
-        let conn = self.conns.remove(id)?;
-        let slot = self.pool.slot_mut(conn.slot)?;
+        let conn = self.servers.conns.remove(id)?;
+        let slot = self.servers.pool.slot_mut(conn.slot)?;
         slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
         match conn.list {
             ConnState::Idle => {
@@ -334,9 +334,9 @@ impl Worker {
 
     /// Forgets a removed server once its last connection has gone.
     pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
-        if self.pool.sweep(slot) {
-            self.resetting.remove(&slot);
-            self.accepted_sets.retain(|(known, ..)| *known != slot);
+        if self.servers.pool.sweep(slot) {
+            self.servers.resetting.remove(&slot);
+            self.servers.accepted_sets.retain(|(known, ..)| *known != slot);
         }
     }
 }

@@ -23,13 +23,13 @@ impl Worker {
     /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
         if self.is_forward_denied(id) {
-            let text = self.snapshot.settings.firewall_whitelist_errormsg.clone();
+            let text = self.env.snapshot.settings.firewall_whitelist_errormsg.clone();
             return self.refuse(id, 1, 1148, b"42000", &text);
         }
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
         let (hostgroup, account) = (session.user.default_hostgroup, session.account);
-        let opened = match self.pool.choose_dedicated(hostgroup, self.now.ms()) {
+        let opened = match self.servers.pool.choose_dedicated(hostgroup, self.env.now.ms()) {
             Choice::Open(slot) => self.open(slot, hostgroup, account, id),
             Choice::Replace(slot, conn) => self.replace(slot, conn, hostgroup, account, id),
             Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
@@ -49,7 +49,7 @@ impl Worker {
         let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
         let attributes = told_of(session, &client.peer);
         let collation = self.collation_of(session);
-        let slot = self.conns.get(conn_id).map(|conn| conn.slot);
+        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
         let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
         if let Some(mut login) = login {
             // The connection is this client's alone, so it is the client that is told of.
@@ -63,7 +63,7 @@ impl Worker {
             }
             // A change of user names none.
             login.zstd_level = zstd_level.clamp(1, 22);
-            if let Some(conn) = self.conns.get_mut(conn_id) {
+            if let Some(conn) = self.servers.conns.get_mut(conn_id) {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
                 ));
@@ -73,7 +73,7 @@ impl Worker {
     }
 
     fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
-        self.stats.refused(cause);
+        self.fx.stats.refused(cause);
         let why = self.refusal_text(hostgroup, cause);
         let text = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} for \
@@ -92,7 +92,7 @@ impl Worker {
         let capabilities = session.map(|session| session.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
         let is_paused = std::mem::take(&mut client.is_paused);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
@@ -105,7 +105,7 @@ impl Worker {
         conn.owner = Some(id);
         conn.list = trunkline_pool::ConnState::Leased;
         conn.is_pinned = true;
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.enter(trunkline_pool::ConnState::Leased);
             slot.set_pinned(true);
         }
@@ -133,8 +133,8 @@ impl Worker {
 
     /// Bytes of the client.
     pub(crate) fn forward_to_server(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
-        let max = self.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
         if conn.sends_binlog() {
@@ -143,7 +143,7 @@ impl Worker {
         let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
         let waiting = match is_ready {
             true => {
-                conn.outbox.buf(&mut self.buffers).extend_from_slice(bytes);
+                conn.outbox.buf(&mut self.fx.buffers).extend_from_slice(bytes);
                 conn.outbox.len()
             }
             false => {
@@ -172,7 +172,7 @@ impl Worker {
         self.count_waiting(id);
         let max = self.buffer_max();
         let is_full = self.clients.get(id).is_some_and(|client| client.outbox.len() > max);
-        let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
         if !conn.is_paused {
@@ -183,8 +183,8 @@ impl Worker {
 
     /// The server took bytes: its client may be read again.
     pub(crate) fn after_server_write(&mut self, conn_id: ConnId) {
-        let max = self.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.conns.get(conn_id) else {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         let ConnPhase::Forward(id) = conn.phase else {

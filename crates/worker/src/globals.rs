@@ -103,31 +103,31 @@ impl Worker {
             }
         }
         // What a session may be set to may depend on them.
-        self.accepted_sets.clear();
+        self.servers.accepted_sets.clear();
         let mut modes = DefaultModes::default();
         for assignment in set_globals(analysis) {
             if let Assignment::Variable { name, value, .. } = assignment {
                 modes.learn_global(name, value);
             }
         }
-        self.shared.set_globals(modes);
+        self.env.shared.set_globals(modes);
     }
 
     /// Before a text is read: servers may read it otherwise by what was set on them, from a new
     /// connection on.
     #[cold]
     pub(crate) fn follow_set_modes(&mut self) {
-        self.modes_seen = self.shared.globals_set();
-        let mut modes = self.default_modes;
-        modes.merge(self.shared.modes_set());
+        self.statements.modes_seen = self.env.shared.globals_set();
+        let mut modes = self.statements.default_modes;
+        modes.merge(self.env.shared.modes_set());
         self.follow_modes(modes);
     }
 
     /// Before a session begins, or begins anew: connections with older defaults go.
     pub(crate) fn follow_globals(&mut self) {
-        let set = self.shared.globals_set();
-        if std::mem::replace(&mut self.globals_seen, set) != set {
-            self.accepted_sets.clear();
+        let set = self.env.shared.globals_set();
+        if std::mem::replace(&mut self.upkeep.globals_seen, set) != set {
+            self.servers.accepted_sets.clear();
             self.drop_outdated();
         }
     }
@@ -135,16 +135,17 @@ impl Worker {
     /// The entries of a connection's server: it may be in several hostgroups, as a writer is that
     /// is its own reader.
     fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
-        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
+        let slot =
+            self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
         let address = slot.map(|slot| &slot.server.key.address);
-        let servers = self.pool.slots().map(|(_, slot)| &*slot.server);
+        let servers = self.servers.pool.slots().map(|(_, slot)| &*slot.server);
         servers.filter(move |server| Some(&server.key.address) == address)
     }
 
     /// A connection has logged in or was reset, and the answer has this status: MariaDB's says what
     /// its sessions begin with.
     pub(crate) fn learn_autocommit(&self, conn_id: ConnId, flags: Option<u16>) {
-        let conn = self.conns.get(conn_id);
+        let conn = self.servers.conns.get(conn_id);
         let flags = flags.filter(|_| conn.is_some_and(|conn| conn.flavor == Flavor::MariaDb));
         if let Some(flags) = flags {
             self.believe_autocommit(conn_id, flags & status::AUTOCOMMIT != 0);
@@ -160,7 +161,7 @@ impl Worker {
     /// no others' are known to begin with it on.
     pub(crate) fn begins_without_autocommit(&self, hostgroup: HostgroupId) -> bool {
         let mut begins = None;
-        for (_, slot) in self.pool.slots() {
+        for (_, slot) in self.servers.pool.slots() {
             let is_one = slot.server.key.hostgroup == hostgroup && !slot.removed;
             match slot.server.health.begins_with_autocommit().filter(|_| is_one) {
                 Some(true) => return false,
@@ -186,7 +187,7 @@ impl Worker {
         };
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            session.state = self.states.intern(state);
+            session.state = self.statements.states.intern(state);
             match is_off {
                 true => session.status &= !status::AUTOCOMMIT,
                 false => session.status |= status::AUTOCOMMIT,
@@ -197,7 +198,7 @@ impl Worker {
     /// Whether the greeting says that autocommit is on. It is said before it is known who comes:
     /// off is said where all users' sessions begin so.
     pub(crate) fn greets_with_autocommit(&self) -> bool {
-        let homes = &self.snapshot.homes;
+        let homes = &self.env.snapshot.homes;
         homes.is_empty() || !homes.iter().all(|home| self.begins_without_autocommit(*home))
     }
 }

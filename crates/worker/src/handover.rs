@@ -36,15 +36,16 @@ pub(crate) struct Ask {
 impl Worker {
     /// Asks the other workers for connections to the servers of a hostgroup.
     pub(crate) fn ask_peers(&mut self, hostgroup: HostgroupId) {
-        if self.options.workers < 2 {
+        if self.env.options.workers < 2 {
             return;
         }
-        let now_ms = self.now.ms();
-        let keys: Vec<_> = self.pool.slots().map(|(_, slot)| slot.server.key.clone()).collect();
+        let now_ms = self.env.now.ms();
+        let keys: Vec<_> =
+            self.servers.pool.slots().map(|(_, slot)| slot.server.key.clone()).collect();
         for key in keys.into_iter().filter(|key| key.hostgroup == hostgroup) {
-            let asked_ms = self.asked_peers_ms.get(&key).copied();
+            let asked_ms = self.servers.peers.asked_ms.get(&key).copied();
             if asked_ms.is_none_or(|at| now_ms.saturating_sub(at) >= ASK_EVERY_MS) {
-                self.asked_peers_ms.insert(key.clone(), now_ms);
+                self.servers.peers.asked_ms.insert(key.clone(), now_ms);
                 self.act(Action::AskPeers(key));
             }
         }
@@ -52,55 +53,59 @@ impl Worker {
 
     /// Worker `from` needs a connection to this server.
     pub fn peer_asks(&mut self, key: ServerKey, from: usize) {
-        let Some(slot) = self.pool.slot_of(&key) else {
+        let Some(slot) = self.servers.pool.slot_of(&key) else {
             return;
         };
-        let idle = self.pool.slot_mut(slot).and_then(|slot| slot.take_oldest_idle(|_| true));
+        let idle =
+            self.servers.pool.slot_mut(slot).and_then(|slot| slot.take_oldest_idle(|_| true));
         match idle {
             // It is offered when what sessions left there has been fetched.
             Some(conn) if self.fetch_before_parting(conn) => {}
             Some(conn) => return self.give(conn, from),
             None => {}
         }
-        let now_ms = self.now.ms();
+        let now_ms = self.env.now.ms();
         let until_ms = now_ms + ASKED_FOR_MS;
         // One wish, however often it is said: a connection given for each would be given back.
-        let same = self.asked.iter_mut().find(|ask| ask.from == from && ask.key == key);
+        let same =
+            self.servers.peers.asked.iter_mut().find(|ask| ask.from == from && ask.key == key);
         if let Some(ask) = same {
             ask.until_ms = until_ms;
-        } else if self.asked.len() < ASKED_MAX {
-            self.asked.push_back(Ask { key, from, asked_ms: now_ms, until_ms });
+        } else if self.servers.peers.asked.len() < ASKED_MAX {
+            self.servers.peers.asked.push_back(Ask { key, from, asked_ms: now_ms, until_ms });
         }
     }
 
     /// Gives a connection that just became free to a worker that asked, unless a session of this
     /// worker's has waited longer. The connection is on no list.
     pub(crate) fn offer_to_peer(&mut self, id: ConnId) -> bool {
-        let now_ms = self.now.ms();
-        self.asked.retain(|ask| ask.until_ms >= now_ms);
-        if self.asked.is_empty() {
+        let now_ms = self.env.now.ms();
+        self.servers.peers.asked.retain(|ask| ask.until_ms >= now_ms);
+        if self.servers.peers.asked.is_empty() {
             return false;
         }
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return false;
         };
         let hostgroup = conn.hostgroup;
-        let Some(key) = self.pool.slot(conn.slot).map(|slot| slot.server.key.clone()) else {
+        let Some(key) = self.servers.pool.slot(conn.slot).map(|slot| slot.server.key.clone())
+        else {
             return false;
         };
-        let Some(place) = self.asked.iter().position(|ask| ask.key == key) else {
+        let Some(place) = self.servers.peers.asked.iter().position(|ask| ask.key == key) else {
             return false;
         };
-        let asked_ms = self.asked.get(place).map_or(0, |ask| ask.asked_ms);
-        let waits_ms = self.pool.waiters(hostgroup).front().map(|waiter| waiter.since_us / 1_000);
+        let asked_ms = self.servers.peers.asked.get(place).map_or(0, |ask| ask.asked_ms);
+        let waits_ms =
+            self.servers.pool.waiters(hostgroup).front().map(|waiter| waiter.since_us / 1_000);
         if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
             return false;
         }
         if self.fetch_before_parting(id) {
             return true;
         }
-        let is_quiet = self.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
-        match self.asked.remove(place).filter(|_| is_quiet) {
+        let is_quiet = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
+        match self.servers.peers.asked.remove(place).filter(|_| is_quiet) {
             Some(ask) => {
                 self.give(id, ask.from);
                 true
@@ -111,18 +116,18 @@ impl Worker {
 
     /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
     fn give(&mut self, id: ConnId, to: usize) {
-        let is_whole = self.conns.get(id).is_some_and(|conn| {
+        let is_whole = self.servers.conns.get(id).is_some_and(|conn| {
             let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
             conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty() && is_quiet
         });
         if !is_whole {
             return self.discard_idle(id);
         }
-        let Some(conn) = self.conns.remove(id) else {
+        let Some(conn) = self.servers.conns.remove(id) else {
             return;
         };
         let (Some(slot), Some(login)) =
-            (self.pool.slot(conn.slot), self.accounts.key(conn.account))
+            (self.servers.pool.slot(conn.slot), self.servers.accounts.key(conn.account))
         else {
             return;
         };
@@ -143,28 +148,28 @@ impl Worker {
             epoch: conn.epoch,
             incarnation: conn.incarnation,
             health: Arc::clone(&slot.server.health),
-            modes: self.default_modes,
+            modes: self.statements.default_modes,
         });
-        self.stats.counters.server_connections_moved += 1;
+        self.fx.stats.counters.server_connections_moved += 1;
         self.act(Action::HandOver { conn: id, moved, to });
     }
 
     /// Takes in a connection of another worker's; `None` when this worker does not know its
     /// server any more, and the driver closes it.
     pub fn adopt(&mut self, moved: MovedConn) -> Option<ConnId> {
-        let Some(slot) = self.pool.slot_of(&moved.key) else {
+        let Some(slot) = self.servers.pool.slot_of(&moved.key) else {
             moved.give_up();
             return None;
         };
         // One that came listed would never be listed here, and what waits never be unpacked.
         debug_assert!(moved.packing.as_ref().is_none_or(|packing| !packing.is_listed()));
-        let mut modes = self.default_modes;
+        let mut modes = self.statements.default_modes;
         modes.merge(moved.modes);
         self.follow_modes(modes);
-        let account = self.accounts.intern(moved.login);
-        let state = self.states.intern(moved.state);
-        let since_ms = self.now.ms();
-        let id = self.conns.insert_with(|_| Conn {
+        let account = self.servers.accounts.intern(moved.login);
+        let state = self.statements.states.intern(moved.state);
+        let since_ms = self.env.now.ms();
+        let id = self.servers.conns.insert_with(|_| Conn {
             slot,
             hostgroup: moved.key.hostgroup,
             account,

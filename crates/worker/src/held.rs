@@ -273,7 +273,7 @@ impl Worker {
     ) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let is_over = session.is_some_and(|session| is_released(session, statement, outcome));
-        if let (true, Some(conn)) = (is_over, self.conns.get_mut(conn_id)) {
+        if let (true, Some(conn)) = (is_over, self.servers.conns.get_mut(conn_id)) {
             conn.is_doomed = true;
         }
         is_over
@@ -281,7 +281,7 @@ impl Worker {
 
     /// Notes which statement pinned a session.
     pub(crate) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
-        let now_us = self.now.us;
+        let now_us = self.env.now.us;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) else {
             return;
@@ -317,7 +317,7 @@ impl Worker {
         }
         session.remember_set(text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default()));
         // The server need not be asked whether it accepts the same from the proxy.
-        let flavor = self.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
+        let flavor = self.servers.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
         let change = difference(before, &session.state, flavor);
         if let Difference::Sync(Sync { set: Some(text), .. }) = change {
             self.prove(conn_id, text_hash(&text));
@@ -354,8 +354,8 @@ impl Worker {
         }
         // As behind any `SET`, nothing of the statements before is left to be read.
         session.last_conn = None;
-        session.past.learn(statement, &silent, self.greeting.flavor(), None, false);
-        self.stats.counters.statements_answered += 1;
+        session.past.learn(statement, &silent, self.env.greeting.flavor(), None, false);
+        self.fx.stats.counters.statements_answered += 1;
         self.sample(id, statement, None, None, None);
         self.answer_ok(id);
         true

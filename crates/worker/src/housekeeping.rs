@@ -15,7 +15,7 @@ use crate::{
     Action, ClientId, Worker,
     client::Phase,
     conn::{Conn, ConnPhase, InFlight, Owner},
-    worker::LOG_LINES_PER_SEC,
+    effects::LOG_LINES_PER_SEC,
 };
 
 /// How often the worker looks at deadlines while somebody waits, ms.
@@ -42,23 +42,24 @@ const CLOSING_MS_MAX: u64 = 10_000;
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
     pub fn tick_within_ms(&self) -> u64 {
-        let is_waited_for = self.pool.waited_for().next().is_some()
-            || !self.logging_in.is_empty()
-            || self.pool.slots().any(|(_, slot)| {
+        let is_waited_for = self.servers.pool.waited_for().next().is_some()
+            || !self.clients.logging_in.is_empty()
+            || self.servers.pool.slots().any(|(_, slot)| {
                 let counts = slot.counts();
                 counts.connecting > 0 || counts.shared > 0
             });
-        let has_rest = !self.cache_woken.is_empty() || self.has_mirrors_to_pump();
-        if !self.unpacking.is_empty() || has_rest {
+        let has_rest = !self.cache.woken.is_empty() || self.has_mirrors_to_pump();
+        if !self.fx.unpacking.is_empty() || has_rest {
             return 0;
         }
-        let sweep_ms = self.sweep_ms + SWEEP_EVERY_MS;
-        let sweep_ms = match self.has_short_rests {
-            true => sweep_ms.min(self.rests_checked_ms + REST_SWEEP_EVERY_MS),
+        let sweep_ms = self.upkeep.sweep_ms + SWEEP_EVERY_MS;
+        let sweep_ms = match self.upkeep.has_short_rests {
+            true => sweep_ms.min(self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS),
             false => sweep_ms,
         };
-        let next_ms = self.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
-        let within_ms = next_ms.saturating_sub(self.now.ms()).max(1);
+        let next_ms =
+            self.clients.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
+        let within_ms = next_ms.saturating_sub(self.env.now.ms()).max(1);
         match is_waited_for {
             true => WAITING_TICK_MS.min(within_ms),
             false => within_ms,
@@ -68,10 +69,10 @@ impl Worker {
     /// How long the driver leaves its sockets alone before it waits for events again, µs: what
     /// comes meanwhile is one batch. Called once per batch, after everything was written.
     pub fn pause_us(&mut self) -> u64 {
-        let max_us = self.snapshot.settings.coalesce_max_us;
-        let pause_us = self.coalescing.pause_us(self.now.us, max_us);
-        self.stats.counters.pauses += u64::from(pause_us > 0);
-        self.stats.counters.paused_us += pause_us;
+        let max_us = self.env.snapshot.settings.coalesce_max_us;
+        let pause_us = self.servers.sharing.coalescing.pause_us(self.env.now.us, max_us);
+        self.fx.stats.counters.pauses += u64::from(pause_us > 0);
+        self.fx.stats.counters.paused_us += pause_us;
         pause_us
     }
 
@@ -84,17 +85,17 @@ impl Worker {
         self.pump_mirrors();
         self.expire_waiters();
         self.overtake_slow();
-        if self.now.ms() >= self.sweep_ms + SWEEP_EVERY_MS {
-            self.sweep_ms = self.now.ms();
-            self.log_budget = LOG_LINES_PER_SEC;
+        if self.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
+            self.upkeep.sweep_ms = self.env.now.ms();
+            self.fx.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
             self.sweep_orphans();
             self.balance();
             self.adapt_patience();
             self.expire_kills();
-            self.cache.sweep(self.now.us, SWEPT_MAX);
-        } else if self.has_short_rests
-            && self.now.ms() >= self.rests_checked_ms + REST_SWEEP_EVERY_MS
+            self.cache.answers.sweep(self.env.now.us, SWEPT_MAX);
+        } else if self.upkeep.has_short_rests
+            && self.env.now.ms() >= self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS
         {
             self.close_resting();
         }
@@ -103,16 +104,16 @@ impl Worker {
     }
 
     fn expire_logins(&mut self) {
-        let now_ms = self.now.ms();
-        while let Some((deadline, id)) = self.logging_in.front().copied() {
+        let now_ms = self.env.now.ms();
+        while let Some((deadline, id)) = self.clients.logging_in.front().copied() {
             let client = self.clients.get(id);
             let logs_in = client.is_some_and(|client| matches!(client.phase, Phase::Login(_)));
             if logs_in && deadline > now_ms {
                 break;
             }
-            self.logging_in.pop_front();
+            self.clients.logging_in.pop_front();
             if logs_in && !self.refuse_late_header(id) {
-                self.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
+                self.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
                 self.tell_of_late_tls(id);
                 self.close_client_now(id);
             }
@@ -120,20 +121,20 @@ impl Worker {
     }
 
     fn expire_waiters(&mut self) {
-        let now_ms = self.now.ms();
-        if self.waiters_checked_ms == now_ms || has_plant!(self, QueueTimeoutForgotten) {
+        let now_ms = self.env.now.ms();
+        if self.upkeep.waiters_checked_ms == now_ms || has_plant!(self, QueueTimeoutForgotten) {
             return;
         }
-        self.waiters_checked_ms = now_ms;
-        let hostgroups: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
+        self.upkeep.waiters_checked_ms = now_ms;
+        let hostgroups: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
         if !hostgroups.is_empty() {
             self.count_stuck();
         }
         for hostgroup in hostgroups {
             self.leave_readers(hostgroup);
-            while let Some(waiter) = self.pool.waiters(hostgroup).take_expired(now_ms) {
+            while let Some(waiter) = self.servers.pool.waiters(hostgroup).take_expired(now_ms) {
                 let cause = self.cause_now(hostgroup);
-                let waited_ms = (self.now.us.saturating_sub(waiter.since_us)) / 1_000;
+                let waited_ms = (self.env.now.us.saturating_sub(waiter.since_us)) / 1_000;
                 self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
             }
             self.pump(hostgroup);
@@ -142,19 +143,19 @@ impl Worker {
 
     /// The last reader went offline after reads were sent its way: the writer serves them.
     fn leave_readers(&mut self, hostgroup: HostgroupId) {
-        let groups = &self.snapshot.replication;
+        let groups = &self.env.snapshot.replication;
         let group = groups.iter().find(|group| {
             group.reader_hostgroup == hostgroup && group.read_write_split == ReadWriteSplit::Auto
         });
         let Some(writer) = group.map(|group| group.writer_hostgroup) else {
             return;
         };
-        if self.pool.has_online(hostgroup, self.now.ms()) {
+        if self.servers.pool.has_online(hostgroup, self.env.now.ms()) {
             return;
         }
         // Those whom a rule sent here, or who begin a transaction on a reader, wait on.
-        let mut left = self.pool.waiters(hostgroup).len();
-        while let Some(waiter) = self.pool.waiters(hostgroup).take(|_| left > 0) {
+        let mut left = self.servers.pool.waiters(hostgroup).len();
+        while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|_| left > 0) {
             left -= 1;
             match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
                 Some(Phase::Running(statement)) if statement.may_leave_reader => {
@@ -163,7 +164,7 @@ impl Worker {
                     statement.is_read &= statement.proof.reads;
                     self.requeue(waiter.client);
                 }
-                Some(_) => drop(self.pool.waiters(hostgroup).push(waiter, usize::MAX)),
+                Some(_) => drop(self.servers.pool.waiters(hostgroup).push(waiter, usize::MAX)),
                 None => {}
             }
         }
@@ -171,23 +172,23 @@ impl Worker {
 
     /// Connections whose statement runs for long make room for others beside them.
     fn count_stuck(&mut self) {
-        let since_us = self.now.us.saturating_sub(STUCK_AFTER_US);
+        let since_us = self.env.now.us.saturating_sub(STUCK_AFTER_US);
         let mut stuck: HashMap<SlotId, u32> = HashMap::new();
-        self.conns.for_each(|_, conn| {
+        self.servers.conns.for_each(|_, conn| {
             let is_stuck = conn.list == ConnState::Leased
                 && !conn.is_pinned
                 && (1..since_us).contains(&conn.busy_since_us);
             *stuck.entry(conn.slot).or_default() += u32::from(is_stuck);
         });
         for (slot, stuck) in stuck {
-            if let Some(slot) = self.pool.slot_mut(slot) {
+            if let Some(slot) = self.servers.pool.slot_mut(slot) {
                 slot.set_stuck(stuck);
             }
         }
     }
 
     fn sweep_clients(&mut self) {
-        let now_ms = self.now.ms();
+        let now_ms = self.env.now.ms();
         let is_stuck = |client: &crate::client::Client| {
             matches!(client.phase, Phase::Closing)
                 && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
@@ -197,10 +198,10 @@ impl Worker {
                 && now_ms.saturating_sub(client.active_ms) > BRIEF_PIN_MS
                 && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
         };
-        for id in self.clients.keys_where(holds_briefly) {
+        for id in self.clients.table.keys_where(holds_briefly) {
             self.end_pins_of_the_last_statement(id);
         }
-        for client in self.clients.keys_where(is_stuck) {
+        for client in self.clients.table.keys_where(is_stuck) {
             self.act(Action::CloseClient { client, now: true });
         }
         self.close_resting();
@@ -208,8 +209,8 @@ impl Worker {
 
     /// Ends sessions that have rested for longer than the configuration or they themselves allow.
     fn close_resting(&mut self) {
-        let now_ms = self.now.ms();
-        let wait_timeout = match self.snapshot.settings.wait_timeout {
+        let now_ms = self.env.now.ms();
+        let wait_timeout = match self.env.snapshot.settings.wait_timeout {
             0 => u64::MAX,
             ms => ms,
         };
@@ -222,12 +223,12 @@ impl Worker {
             matches!(client.phase, Phase::Idle)
                 && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
         };
-        let over: Vec<ClientId> = self.clients.keys_where(is_over);
-        self.has_short_rests = has_short_rests;
-        self.rests_checked_ms = now_ms;
+        let over: Vec<ClientId> = self.clients.table.keys_where(is_over);
+        self.upkeep.has_short_rests = has_short_rests;
+        self.upkeep.rests_checked_ms = now_ms;
         for id in over {
-            self.stats.counters.clients_idle_timeout += 1;
-            if self.greeting.tells_of_inactivity() {
+            self.fx.stats.counters.clients_idle_timeout += 1;
+            if self.env.greeting.tells_of_inactivity() {
                 self.write_client(id, |out| {
                     put_err(out, 0, INACTIVITY_CODE, b"HY000", INACTIVITY);
                 });
@@ -237,12 +238,12 @@ impl Worker {
     }
 
     fn sweep_conns(&mut self) {
-        let now_ms = self.now.ms();
-        if self.conns_swept_ms == now_ms / 100 {
+        let now_ms = self.env.now.ms();
+        if self.upkeep.conns_swept_ms == now_ms / 100 {
             return;
         }
-        self.conns_swept_ms = now_ms / 100;
-        let settings = &self.snapshot.settings;
+        self.upkeep.conns_swept_ms = now_ms / 100;
+        let settings = &self.env.snapshot.settings;
         let connect_ms = settings.connect_timeout_server;
         let idle_ms = settings.idle_connection_timeout;
         let ping_ms = settings.ping_interval_server_msec;
@@ -251,7 +252,7 @@ impl Worker {
         let mut abandoned = Vec::new();
         let mut old = Vec::new();
         let mut quiet = Vec::new();
-        self.conns.for_each(|id, conn| {
+        self.servers.conns.for_each(|id, conn| {
             let rested_ms = now_ms.saturating_sub(conn.since_ms);
             match conn.list {
                 ConnState::Connecting if rested_ms > connect_ms => late.push(id),
@@ -264,7 +265,7 @@ impl Worker {
             }
         });
         for id in late {
-            let awaits_tls = self.conns.get(id).is_some_and(
+            let awaits_tls = self.servers.conns.get(id).is_some_and(
                 |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
             );
             let what = if awaits_tls { "no TLS" } else { "no connection" };
@@ -285,9 +286,9 @@ impl Worker {
     /// Closes a connection whose server does not end the answer to somebody who has gone: its
     /// place is somebody else's, and the statement ends as it would with its client's connection.
     fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
-        let Some(conn) = self.conns.get(id) else { return };
+        let Some(conn) = self.servers.conns.get(id) else { return };
         let (slot, hostgroup) = (conn.slot, conn.hostgroup);
-        let address = self.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
+        let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
         self.log(false, || {
             let address = address.unwrap_or_default();
             format!(
@@ -295,7 +296,7 @@ impl Worker {
                  {waited_ms} ms; connection closed"
             )
         });
-        self.stats.counters.server_connections_abandoned += 1;
+        self.fx.stats.counters.server_connections_abandoned += 1;
         self.drop_conn(id);
         self.pump(hostgroup);
     }
@@ -303,12 +304,12 @@ impl Worker {
     /// Closes idle connections of servers that were taken offline or shunned since.
     pub(crate) fn drop_outdated(&mut self) {
         let mut outdated = Vec::new();
-        for (_, slot) in self.pool.slots() {
+        for (_, slot) in self.servers.pool.slots() {
             let epoch = slot.server.health.epoch();
             outdated.extend(slot.idle().map(|id| (id, epoch, slot.removed)));
         }
         for (id, epoch, removed) in outdated {
-            let is_old = self.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
+            let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
             if is_old || removed {
                 self.retire_idle(id);
             }
@@ -322,8 +323,8 @@ impl Worker {
         let places = session
             .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
         for (conn_id, _) in places.into_iter().flatten().flatten() {
-            let conn = self.conns.get(conn_id).filter(|conn| conn.list == ConnState::Idle);
-            let slot = conn.and_then(|conn| Some((conn.epoch, self.pool.slot(conn.slot)?)));
+            let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Idle);
+            let slot = conn.and_then(|conn| Some((conn.epoch, self.servers.pool.slot(conn.slot)?)));
             if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
             {
                 self.retire_idle(conn_id);
@@ -333,11 +334,12 @@ impl Worker {
 
     /// Keeps an idle connection alive, and notices when it is not.
     fn ping_idle(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         let (slot, account) = (conn.slot, conn.account);
-        let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, id));
+        let taken =
+            self.servers.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, id));
         if !taken {
             return;
         }
@@ -348,13 +350,13 @@ impl Worker {
 
     /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
     pub(crate) fn ping(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         conn.list = ConnState::Resetting;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.enter(ConnState::Resetting);
         }
         self.write_server(id, |out| {
@@ -363,10 +365,10 @@ impl Worker {
     }
 
     pub(crate) fn pinged(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return;
         };
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.leave(ConnState::Resetting);
         }
         self.offer(id);
@@ -375,7 +377,7 @@ impl Worker {
     /// How many sessions are pinned for each reason.
     pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
         let mut pins = std::collections::BTreeMap::new();
-        let sessions = self.clients.values().filter_map(|client| client.session.as_ref());
+        let sessions = self.clients.table.values().filter_map(|client| client.session.as_ref());
         for lease in sessions.flat_map(|session| &session.leases) {
             for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
                 *pins.entry(reason.name().to_owned()).or_default() += 1;

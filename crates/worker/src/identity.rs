@@ -84,7 +84,7 @@ impl Worker {
     /// The account of `name` on the servers as `session`'s user has it: with today's passwords if
     /// the configuration still has that account, else with those of the login.
     fn backend_of<'a>(&'a self, session: &'a Session, name: &str) -> Option<&'a BackendAccount> {
-        let today = self.snapshot.today(&session.user);
+        let today = self.env.snapshot.today(&session.user);
         let users = today.into_iter().chain([&session.user]);
         users.filter_map(|user| user.backend.as_ref()).find(|backend| backend.user == name)
     }
@@ -107,8 +107,8 @@ impl Worker {
         account: AccountId,
         session: &Session,
     ) -> Option<(String, Credential)> {
-        let key = self.accounts.key(account)?;
-        let turn = self.password_turns.turn(slot.index(), account);
+        let key = self.servers.accounts.key(account)?;
+        let turn = self.servers.password_turns.turn(slot.index(), account);
         let Some(name) = &key.backend else {
             let older = self.retained_password(session);
             let retained = older.filter(|_| turn == PasswordTurn::Retained);
@@ -127,10 +127,10 @@ impl Worker {
 
     /// Whether an account has a second password for servers.
     fn has_retained(&self, account: AccountId) -> bool {
-        let Some(key) = self.accounts.key(account) else {
+        let Some(key) = self.servers.accounts.key(account) else {
             return false;
         };
-        let user = self.snapshot.users.get(&*key.user);
+        let user = self.env.snapshot.users.get(&*key.user);
         match (user.and_then(|user| user.backend.as_ref()), &key.backend) {
             (Some(backend), Some(_)) => backend.retained_password.is_some(),
             (None, None) => user.is_some_and(|user| clear_retained(user).is_some()),
@@ -141,17 +141,17 @@ impl Worker {
     /// The server refused the account's password: the other one is tried, if there is one that was
     /// not refused just before. Whether it is.
     pub(crate) fn try_other_password(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return false;
         };
         let (slot, account, tried) = (conn.slot.index(), conn.account, conn.password);
         let (hostgroup, forwards) = (conn.hostgroup, conn.forwards);
         let goes_on = self.has_retained(account)
-            && self.password_turns.refused(slot, account, tried, self.now.ms());
+            && self.servers.password_turns.refused(slot, account, tried, self.env.now.ms());
         if !goes_on {
             return false;
         }
-        self.stats.server_mut(slot).connect_err += 1;
+        self.fx.stats.server_mut(slot).connect_err += 1;
         self.drop_conn(id);
         if let Some(client) = forwards {
             self.begin_forward(client);
@@ -161,11 +161,11 @@ impl Worker {
     }
 
     fn retained_password(&self, session: &Session) -> Option<&Password> {
-        clear_retained(self.snapshot.today(&session.user)?)
+        clear_retained(self.env.snapshot.today(&session.user)?)
     }
 
     fn newest_password(&self, session: &Session) -> Option<&Password> {
-        self.snapshot.today(&session.user).map(|user| &user.password)
+        self.env.snapshot.today(&session.user).map(|user| &user.password)
     }
 }
 

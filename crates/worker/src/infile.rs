@@ -52,7 +52,7 @@ impl Worker {
         if is_offered || !loads_local_file(analysis) {
             return false;
         }
-        match self.greeting.flavor() {
+        match self.env.greeting.flavor() {
             Flavor::MariaDb => {
                 let text = "The used command is not allowed because the MariaDB server or client \
                             has disabled the local infile capability";
@@ -69,7 +69,7 @@ impl Worker {
 
     /// The reply in front asks for the client's file, in packets that are numbered from `seq` on.
     pub(crate) fn file_asked(&mut self, conn_id: ConnId, seq: u8) {
-        let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
         let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
             // Nobody is there to send it, and without it the connection is of no use. To say that
             // the file is empty would have the server take what it never got for complete.
@@ -107,7 +107,7 @@ impl Worker {
 
     /// Sends on what has come of the file, renumbered as the server counts.
     pub(crate) fn upload(&mut self, id: ClientId) {
-        let max = self.snapshot.settings.client_buffer_max;
+        let max = self.env.snapshot.settings.client_buffer_max;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -119,12 +119,12 @@ impl Worker {
         else {
             return;
         };
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         // Packets inside compressed ones have no number that counts, but for 0: a new command.
         let is_counted = conn.packing.is_none();
-        let out = conn.outbox.buf(&mut self.buffers);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
         let mut rest = client.inbox.as_slice();
         let mut is_done = false;
         while !is_done {
@@ -164,14 +164,14 @@ impl Worker {
                 false => self.resume(side),
             }
         }
-        self.stats.counters.client_files_bytes += consumed as u64;
+        self.fx.stats.counters.client_files_bytes += consumed as u64;
         self.touch_server(conn_id);
     }
 
     /// The server took bytes of a file: its client may be read again.
     pub(crate) fn after_upload_write(&mut self, conn_id: ConnId) {
-        let max = self.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.conns.get(conn_id) else {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         let Some(owner) = conn.owner.filter(|_| matches!(conn.phase, ConnPhase::Ready)) else {

@@ -72,7 +72,7 @@ impl Worker {
         });
         let (format, status) = (session.format, session.status);
         let rows = [vec![Some(json.out.into_bytes())]];
-        self.stats.counters.statements_answered += 1;
+        self.fx.stats.counters.statements_answered += 1;
         self.write_client(id, |out| {
             put_text_result(out, 1, format, status, &["session_info"], &rows);
         });

@@ -12,9 +12,9 @@ const TEXT_LEN_MAX: usize = 4_096;
 impl Worker {
     /// At most `rows_max` rows of each kind.
     pub fn inventory(&self, rows_max: usize) -> Inventory {
-        let slots = self.pool.slots();
+        let slots = self.servers.pool.slots();
         let idle = slots.flat_map(|(_, slot)| {
-            let conns = slot.idle().filter_map(|id| self.conns.get(id));
+            let conns = slot.idle().filter_map(|id| self.servers.conns.get(id));
             conns.map(|conn| self.idle_row(conn, slot.server.key.address.to_string()))
         });
         Inventory { idle: idle.take(rows_max).collect(), stmts: self.prepared_rows(rows_max) }
@@ -22,15 +22,15 @@ impl Worker {
 
     fn idle_row(&self, conn: &Conn, server: String) -> IdleConn {
         let identity = conn.identity.as_deref();
-        let user = self.accounts.key(conn.account).map(|key| key.server_user().to_owned());
+        let user = self.servers.accounts.key(conn.account).map(|key| key.server_user().to_owned());
         IdleConn {
-            worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
+            worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
             hostgroup: conn.hostgroup.0,
             server,
             user: user.unwrap_or_default(),
             schema: String::from_utf8_lossy(conn.state.schema.name()).into_owned(),
             is_autocommit: !conn.state.is_autocommit_off(),
-            idle_ms: self.now.ms().saturating_sub(conn.since_ms),
+            idle_ms: self.env.now.ms().saturating_sub(conn.since_ms),
             thread: identity.map_or(0, |identity| identity.greeting.connection_id),
             version: identity
                 .map(|identity| identity.greeting.server_version.clone())
@@ -42,14 +42,14 @@ impl Worker {
 
     fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
         let mut on_servers = HashMap::new();
-        for entry in self.conns.values().flat_map(|conn| conn.stmts.entries()) {
+        for entry in self.servers.conns.values().flat_map(|conn| conn.stmts.entries()) {
             *on_servers.entry(Rc::as_ptr(entry)).or_insert(0_u64) += 1;
         }
-        let rows = self.entries.iter().filter_map(|(key, entry)| {
+        let rows = self.statements.entries.iter().filter_map(|(key, entry)| {
             let servers = on_servers.get(&Rc::as_ptr(entry)).copied().unwrap_or_default();
             // The table itself holds one; whoever else does is a client.
             let held = Rc::strong_count(entry).saturating_sub(1) as u64;
-            let user = self.accounts.key(key.account);
+            let user = self.servers.accounts.key(key.account);
             (held > 0).then(|| PreparedRow {
                 username: user.map(|key| key.user.to_string()).unwrap_or_default(),
                 schemaname: String::from_utf8_lossy(entry.reading.schema.name()).into_owned(),

@@ -127,25 +127,27 @@ impl Worker {
     /// A number for a new client: never 0, of this worker's share of all numbers, and no other
     /// client's that is here.
     pub(crate) fn next_number(&mut self) -> u32 {
-        let step = u32::try_from(self.options.workers.max(1)).unwrap_or(1);
-        let first = u32::try_from(self.options.index).unwrap_or_default() + 1;
+        let step = u32::try_from(self.env.options.workers.max(1)).unwrap_or(1);
+        let first = u32::try_from(self.env.options.index).unwrap_or_default() + 1;
         loop {
-            self.last_number = match self.last_number {
+            self.clients.last_number = match self.clients.last_number {
                 0 => first,
                 last => last.checked_add(step).unwrap_or(first),
             };
             // Numbers come again after 4 billion clients; some of the first may still be here.
-            let number = self.last_number;
-            if !self.numbers.contains_key(&number) && !self.away.contains_key(&number) {
-                return self.last_number;
+            let number = self.clients.last_number;
+            if !self.clients.numbers.contains_key(&number)
+                && !self.clients.away.contains_key(&number)
+            {
+                return self.clients.last_number;
             }
         }
     }
 
     /// A client asks to end something.
     pub(crate) fn kill(&mut self, id: ClientId, scope: KillScope, number: Option<u64>) {
-        let ticket = self.now.us.wrapping_add(self.stats.counters.commands);
-        let deadline_ms = self.now.ms() + ANSWER_MS_MAX;
+        let ticket = self.env.now.us.wrapping_add(self.fx.stats.counters.commands);
+        let deadline_ms = self.env.now.ms() + ANSWER_MS_MAX;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -161,10 +163,10 @@ impl Worker {
         }
         let user = Some(session.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
-        let asker = KillAsker { worker: self.options.index, client: Some(id), ticket };
+        let asker = KillAsker { worker: self.env.options.index, client: Some(id), ticket };
         let request = KillRequest { number, scope, user, asker };
-        let to = worker_of(number, self.options.workers);
-        match to == self.options.index {
+        let to = worker_of(number, self.env.options.workers);
+        match to == self.env.options.index {
             true => self.kill_asked(request),
             false => self.act(Action::Kill { to, request: Box::new(request) }),
         }
@@ -175,7 +177,7 @@ impl Worker {
         match scope {
             KillScope::Statement => self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED),
             KillScope::Session => {
-                let (code, text) = match self.greeting.flavor() {
+                let (code, text) = match self.env.greeting.flavor() {
                     Flavor::MariaDb => (1927, "Connection was killed"),
                     Flavor::MySql => (1317, INTERRUPTED),
                 };
@@ -187,9 +189,9 @@ impl Worker {
     /// A client of this or another worker asks to end a client of this one.
     pub fn kill_asked(&mut self, request: KillRequest) {
         let KillRequest { number, scope, user, asker } = request;
-        let step = if has_plant!(self, KillHitsNeighbour) { self.options.workers } else { 0 };
+        let step = if has_plant!(self, KillHitsNeighbour) { self.env.options.workers } else { 0 };
         let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
-        let victim = self.numbers.get(&number).copied();
+        let victim = self.clients.numbers.get(&number).copied();
         let Some((id, client)) = victim.and_then(|id| Some((id, self.clients.get(id)?))) else {
             return self.forward_kill(KillRequest { number, scope, user, asker });
         };
@@ -205,8 +207,8 @@ impl Worker {
         if !may_end {
             return self.answer_kill(asker, KillAnswer::NotOwner);
         }
-        self.stats.counters.clients_killed += u64::from(scope == KillScope::Session);
-        self.stats.counters.statements_killed += u64::from(scope == KillScope::Statement);
+        self.fx.stats.counters.clients_killed += u64::from(scope == KillScope::Session);
+        self.fx.stats.counters.statements_killed += u64::from(scope == KillScope::Statement);
         match scope {
             KillScope::Statement => self.kill_statement(id, asker),
             KillScope::Session => self.kill_session(id, asker),
@@ -216,9 +218,9 @@ impl Worker {
     /// The client is not here: its home knows where it is, or that there is none. A client tells
     /// its home before it leaves for another place, so no request goes round twice.
     fn forward_kill(&mut self, request: KillRequest) {
-        let home = worker_of(request.number, self.options.workers);
-        let place = match home == self.options.index {
-            true => self.away.get(&request.number).copied(),
+        let home = worker_of(request.number, self.env.options.workers);
+        let place = match home == self.env.options.index {
+            true => self.clients.away.get(&request.number).copied(),
             false => Some(home),
         };
         match place {
@@ -236,7 +238,7 @@ impl Worker {
 
     /// Tells the one who asked, wherever that is.
     pub(crate) fn answer_kill(&mut self, asker: KillAsker, answer: KillAnswer) {
-        match asker.worker == self.options.index {
+        match asker.worker == self.env.options.index {
             true => self.kill_answered(asker, answer),
             false => self.act(Action::Killed { asker, answer }),
         }
@@ -276,8 +278,8 @@ impl Worker {
 
     /// Clients whose `KILL` nobody answers are told so.
     pub(crate) fn expire_kills(&mut self) {
-        let now_ms = self.now.ms();
-        let late = self.clients.keys_where(|client| match &client.phase {
+        let now_ms = self.env.now.ms();
+        let late = self.clients.table.keys_where(|client| match &client.phase {
             Phase::AwaitKill(wait) => wait.deadline_ms <= now_ms,
             _ => false,
         });
@@ -286,7 +288,7 @@ impl Worker {
             else {
                 continue;
             };
-            let (worker, ticket) = (self.options.index, wait.ticket);
+            let (worker, ticket) = (self.env.options.index, wait.ticket);
             let asker = KillAsker { worker, client: Some(id), ticket };
             let text = "what came of the KILL is not known".to_owned();
             self.kill_answered(asker, KillAnswer::failed(text));
@@ -339,7 +341,7 @@ impl Worker {
     /// Takes a statement out of its hostgroup's queue.
     pub(crate) fn pool_leave(&mut self, id: ClientId) {
         if let Some((hostgroup, _)) = self.wanted(id) {
-            self.pool.waiters(hostgroup).remove(id);
+            self.servers.pool.waiters(hostgroup).remove(id);
         }
     }
 
@@ -413,7 +415,7 @@ impl Worker {
 
     /// How to number an error that breaks off the reply that comes in on this connection.
     fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
-        let conn = self.conns.get(conn)?;
+        let conn = self.servers.conns.get(conn)?;
         if !matches!(conn.phase, ConnPhase::Ready) {
             return None;
         }

@@ -16,7 +16,7 @@
 macro_rules! has_plant {
     ($worker:expr, $plant:ident) => {{
         #[cfg(feature = "plants")]
-        let has = $worker.plant == Some(crate::plants::Plant::$plant);
+        let has = $worker.env.plant == Some(crate::plants::Plant::$plant);
         #[cfg(not(feature = "plants"))]
         let has = false;
         has
@@ -29,12 +29,19 @@ pub mod plants;
 mod action;
 mod addresses;
 mod client;
+mod clients;
 mod compressed;
 mod conn;
+mod effects;
+mod env;
 mod outbox;
+mod router;
+mod servers;
 mod shared;
+mod statements;
 mod table;
 mod time;
+mod upkeep;
 
 mod worker;
 

@@ -58,13 +58,14 @@ impl Worker {
     /// A client connected: greets it. `nonce` is 20 random bytes without NUL. `None` when the
     /// worker is stopping; the driver closes the socket then.
     pub fn accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
-        if self.stopping.is_some() {
+        if self.upkeep.stopping.is_some() {
             return None;
         }
-        self.stats.counters.clients_accepted += 1;
-        let has_room = self.shared.take_client(self.snapshot.settings.max_connections);
+        self.fx.stats.counters.clients_accepted += 1;
+        let has_room = self.env.shared.take_client(self.env.snapshot.settings.max_connections);
         let number = self.next_number();
-        let mut greeting = Greeting { connection_id: number, nonce, ..(*self.greeting).clone() };
+        let mut greeting =
+            Greeting { connection_id: number, nonce, ..(*self.env.greeting).clone() };
         let must_encrypt = self.must_encrypt(&peer);
         if self.may_encrypt(&peer) {
             greeting.capabilities.insert(Capabilities::SSL);
@@ -74,19 +75,19 @@ impl Worker {
         }
         let (arrival, place, refusal) = self.arrive(&peer, has_room);
         let mut outbox = Outbox::default();
-        let out = outbox.buf(&mut self.buffers);
+        let out = outbox.buf(&mut self.fx.buffers);
         let phase = match refusal {
             None => Phase::Login(Box::new(ClientHandshake::start(&greeting, must_encrypt, out))),
             Some((cause, turned)) => {
                 let (code, state, text) = turned.error(&peer.host());
                 put_err(out, 0, code, state, &text);
-                self.stats.counters.client_refused(cause);
+                self.fx.stats.counters.client_refused(cause);
                 Phase::Closing
             }
         };
         let is_greeted = matches!(phase, Phase::Login(_));
-        let active_ms = self.now.ms();
-        let id = self.clients.insert_with(|_| Client {
+        let active_ms = self.env.now.ms();
+        let id = self.clients.table.insert_with(|_| Client {
             peer,
             number,
             nonce,
@@ -110,12 +111,12 @@ impl Worker {
             failed_changes: 0,
             former: None,
         });
-        self.numbers.insert(number, id);
+        self.clients.numbers.insert(number, id);
         self.touch_client(id);
         match is_greeted {
             true => {
-                let deadline = active_ms + self.snapshot.settings.connect_timeout_client;
-                self.logging_in.push_back((deadline, id));
+                let deadline = active_ms + self.env.snapshot.settings.connect_timeout_client;
+                self.clients.logging_in.push_back((deadline, id));
             }
             false => self.act(Action::CloseClient { client: id, now: false }),
         }
@@ -152,12 +153,12 @@ impl Worker {
             }
             let consumed = client.inbox.len() - rest.len();
             let accounts = LoginAccounts::new(
-                &self.snapshot,
-                &self.shared,
+                &self.env.snapshot,
+                &self.env.shared,
                 &client.peer,
                 client.tls.is_some(),
             );
-            let out = client.outbox.buf(&mut self.buffers);
+            let out = client.outbox.buf(&mut self.fx.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
             wipe_front(&mut client.inbox, consumed);
             self.touch_client(id);
@@ -183,16 +184,16 @@ impl Worker {
     /// Has the servers asked for their users, if nobody has yet; a client that waits for it goes
     /// on with [`users_looked_up`](Self::users_looked_up).
     pub(crate) fn look_up_users(&mut self, waiting: Option<ClientId>) {
-        self.looking_up.extend(waiting);
-        if !std::mem::replace(&mut self.has_asked_for_users, true) {
+        self.clients.looking_up.extend(waiting);
+        if !std::mem::replace(&mut self.clients.has_asked_for_users, true) {
             self.act(Action::LookUpUsers);
         }
     }
 
     /// The configuration has the users that servers have now, as far as could be found out.
     pub fn users_looked_up(&mut self) {
-        self.has_asked_for_users = false;
-        for id in std::mem::take(&mut self.looking_up) {
+        self.clients.has_asked_for_users = false;
+        for id in std::mem::take(&mut self.clients.looking_up) {
             self.login_resumed(id, ClientHandshake::on_looked_up);
         }
     }
@@ -208,9 +209,13 @@ impl Worker {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
-        let accounts =
-            LoginAccounts::new(&self.snapshot, &self.shared, &client.peer, client.tls.is_some());
-        let step = resume(handshake, &accounts, client.outbox.buf(&mut self.buffers));
+        let accounts = LoginAccounts::new(
+            &self.env.snapshot,
+            &self.env.shared,
+            &client.peer,
+            client.tls.is_some(),
+        );
+        let step = resume(handshake, &accounts, client.outbox.buf(&mut self.fx.buffers));
         self.touch_client(id);
         self.login_step(id, step);
         self.login_read(id, &[]);
@@ -239,7 +244,7 @@ impl Worker {
                     self.count_failed_login(id);
                 }
                 self.log_session(id, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
-                self.stats.counters.client_refused(match because {
+                self.fx.stats.counters.client_refused(match because {
                     Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
                         ClientRefusal::AccessDenied
                     }
@@ -259,9 +264,9 @@ impl Worker {
     fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
-            self.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
+            self.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
         }
-        if let Some(charset) = unfit_charset(self.greeting.flavor(), identity.collation) {
+        if let Some(charset) = unfit_charset(self.env.greeting.flavor(), identity.collation) {
             let text =
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
             return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
@@ -276,7 +281,7 @@ impl Worker {
         self.follow_globals();
         self.part_from_session(id);
         let Some(place) = self.place_of_user(id, &user) else {
-            self.stats.counters.client_refused(ClientRefusal::UserConnections);
+            self.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
             let text = format!(
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 user.name, user.max_connections
@@ -287,15 +292,16 @@ impl Worker {
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
         let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
         let key = AccountKey { user: Arc::from(&*user.key()), backend, behaviour };
-        let account = self.accounts.intern(key);
+        let account = self.servers.accounts.intern(key);
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
         let charset = Charset::Collation(identity.collation);
         let mut state = SessionState::new(Schema::None, charset.clone());
-        if is_first || self.greeting.flavor() == Flavor::MySql {
+        if is_first || self.env.greeting.flavor() == Flavor::MySql {
             ignore_spaces(&mut state, identity.capabilities);
         }
-        let modes = self.default_modes.of_session(&state, self.greeting.flavor(), None);
+        let modes =
+            self.statements.default_modes.of_session(&state, self.env.greeting.flavor(), None);
         let session = Session {
             place: Some(place),
             account,
@@ -304,7 +310,7 @@ impl Worker {
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
             zstd_level: identity.zstd_level,
-            state: self.states.intern(state),
+            state: self.statements.states.intern(state),
             handshake_charset: charset,
             modes,
             leases: Vec::new(),
@@ -331,7 +337,7 @@ impl Worker {
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
         self.begin_autocommit(id);
-        self.stats.counters.clients_authenticated += 1;
+        self.fx.stats.counters.clients_authenticated += 1;
         self.log_session(id, "MySQL_Client_Connect_OK", String::new);
         match schema {
             None => self.welcome(id, identity.next_seq),
@@ -342,7 +348,7 @@ impl Worker {
     /// What the configuration knows, completed by what this login and earlier ones proved.
     fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
         let mut credential = Credential::from_password(&user.password);
-        credential.learn(&self.shared.learn_credential(&user.key(), proven));
+        credential.learn(&self.env.shared.learn_credential(&user.key(), proven));
         credential
     }
 
@@ -360,9 +366,10 @@ impl Worker {
             return;
         }
         let key = (session.account, schema.into());
-        let confirmed_ms = self.schemas.get(&key).copied();
-        let is_fresh = |at: u64| self.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
-        let servers = self.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
+        let confirmed_ms = self.servers.schemas.get(&key).copied();
+        let is_fresh = |at: u64| self.env.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
+        let servers =
+            self.env.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
         let is_connected = servers.is_some_and(|all| all.iter().any(|it| it.health.is_connected()));
         // What bytes name in one character set they may not in another.
         let is_plain = is_plain_name(schema);
@@ -379,10 +386,10 @@ impl Worker {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        if self.schemas.len() >= SCHEMAS_MAX {
-            self.schemas.clear();
+        if self.servers.schemas.len() >= SCHEMAS_MAX {
+            self.servers.schemas.clear();
         }
-        self.schemas.insert((session.account, schema.into()), self.now.ms());
+        self.servers.schemas.insert((session.account, schema.into()), self.env.now.ms());
     }
 
     /// The session's default schema is now this one, by its name in UTF-8.
@@ -395,7 +402,7 @@ impl Worker {
         };
         let mut state = (*session.state).clone();
         state.schema = schema.into();
-        session.state = self.states.intern(state);
+        session.state = self.statements.states.intern(state);
     }
 
     /// Acknowledges the login.
@@ -434,7 +441,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let now_ms = self.now.ms();
+        let now_ms = self.env.now.ms();
         if !matches!(client.phase, Phase::Closing) {
             self.leave_statement(id);
             self.end_session(id);
@@ -455,17 +462,17 @@ impl Worker {
         self.set_timer(id, 0);
         self.leave_statement(id);
         self.end_session(id);
-        if let Some(mut client) = self.clients.remove(id) {
-            client.outbox.discard(&mut self.buffers);
-            self.waiting_bytes -= client.waiting_held;
-            self.numbers.remove(&client.number);
+        if let Some(mut client) = self.clients.table.remove(id) {
+            client.outbox.discard(&mut self.fx.buffers);
+            self.clients.waiting_bytes -= client.waiting_held;
+            self.clients.numbers.remove(&client.number);
             self.tell_home(client.number);
             if client.has_place {
-                self.shared.give_back_client();
+                self.env.shared.give_back_client();
             }
             match client.is_mirror {
                 true => self.mirrors.running -= 1,
-                false => self.stats.counters.clients_disconnected += 1,
+                false => self.fx.stats.counters.clients_disconnected += 1,
             }
         }
     }

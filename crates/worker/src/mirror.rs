@@ -172,17 +172,17 @@ impl Worker {
         });
         let place = place.filter(|(place, proven, known)| {
             let is_read = statement.is_read && proven.proof.reads;
-            let replication = &self.snapshot.replication;
+            let replication = &self.env.snapshot.replication;
             let is_reader = replication.iter().any(|group| group.reader_hostgroup == *place);
             (is_read || !order.is_hint || !is_reader)
                 && self.may_copy(statement, known, is_read, (*original, *place))
         });
         let Some((hostgroup, proven, known)) = place else {
-            self.stats.counters.mirrors_skipped += 1;
+            self.fx.stats.counters.mirrors_skipped += 1;
             return;
         };
-        let settings = &self.snapshot.settings;
-        let queue_max = settings.mirror_max_queue_length.div_ceil(self.options.workers.max(1));
+        let settings = &self.env.snapshot.settings;
+        let queue_max = settings.mirror_max_queue_length.div_ceil(self.env.options.workers.max(1));
         let len = statement.frames.len();
         let is_full = self.mirrors.queue.len() >= queue_max.max(self.mirrors_max())
             || self.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
@@ -191,8 +191,8 @@ impl Worker {
             true => None,
         };
         let peer = self.clients.get(id).map(|client| Arc::clone(&client.peer));
-        let (Some(session), Some(peer), None) = (session, peer, self.stopping) else {
-            self.stats.counters.mirrors_dropped += 1;
+        let (Some(session), Some(peer), None) = (session, peer, self.upkeep.stopping) else {
+            self.fx.stats.counters.mirrors_dropped += 1;
             return;
         };
         let mut copy =
@@ -203,7 +203,7 @@ impl Worker {
         copy.known = Some(known);
         copy.stmt_id = statement.stmt_id;
         copy.hostgroup = hostgroup;
-        let snapshot = Arc::clone(&self.snapshot);
+        let snapshot = Arc::clone(&self.env.snapshot);
         copy.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
         copy.orders.timeout_ms = statement.orders.timeout_ms;
         if order.compares {
@@ -215,12 +215,17 @@ impl Worker {
         }
         self.mirrors.queued_bytes += len;
         self.mirrors.queue.push_back(Job { peer, session, statement: copy });
-        self.stats.counters.mirrors_queued += 1;
+        self.fx.stats.counters.mirrors_queued += 1;
     }
 
     /// Copies that may run at once on this worker.
     fn mirrors_max(&self) -> usize {
-        self.snapshot.settings.mirror_max_concurrency.div_ceil(self.options.workers.max(1)).max(1)
+        self.env
+            .snapshot
+            .settings
+            .mirror_max_concurrency
+            .div_ceil(self.env.options.workers.max(1))
+            .max(1)
     }
 
     /// Where a copy goes: where its order says, or where its own rules send it.
@@ -251,14 +256,14 @@ impl Worker {
             client_addr: client.peer.client_addr,
             proxy_addr: client.peer.proxy_addr,
             proxy_port: client.peer.proxy_port,
-            digest: self.snapshot.settings.query_digests.then_some(known.digest),
+            digest: self.env.snapshot.settings.query_digests.then_some(known.digest),
             digest_text: &known.digest_text,
             query,
             may_rewrite: false,
-            chance: self.chance,
+            chance: self.router.chance,
         };
-        let rules = &self.snapshot.rules;
-        let decision = self.decisions.decide(rules, &question, &mut self.rule_hits);
+        let rules = &self.env.snapshot.rules;
+        let decision = self.router.decisions.decide(rules, &question, &mut self.router.hits);
         let is_answered = decision.answer().is_some();
         let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
         (!is_answered).then_some(hostgroup.unwrap_or(default))
@@ -279,7 +284,7 @@ impl Worker {
         if statement.frames.len() > COMMAND_LEN_MAX || is_split(&statement.frames) {
             return false;
         }
-        let snapshot = &self.snapshot;
+        let snapshot = &self.env.snapshot;
         if snapshot.hostgroup(original).is_none() || snapshot.hostgroup(copy).is_none() {
             return false;
         }
@@ -327,7 +332,7 @@ impl Worker {
             begins_read_only: false,
             prepares_definitions: false,
             lost: None,
-            state: self.states.intern(state),
+            state: self.statements.states.intern(state),
         }))
     }
 
@@ -360,13 +365,13 @@ impl Worker {
         let Job { peer, session, mut statement } = job;
         self.mirrors.queued_bytes -= statement.frames.len();
         self.mirrors.running += 1;
-        statement.begun_us = self.now.us;
+        statement.begun_us = self.env.now.us;
         statement.deadline_ms = match statement.orders.timeout_ms {
             0 => 0,
-            ms => self.now.ms() + ms,
+            ms => self.env.now.ms() + ms,
         };
-        let active_ms = self.now.ms();
-        let id = self.clients.insert_with(|_| Client {
+        let active_ms = self.env.now.ms();
+        let id = self.clients.table.insert_with(|_| Client {
             peer,
             number: 0,
             nonce: [0; 20],
@@ -404,13 +409,13 @@ impl Worker {
         let Some(copy_of) = statement.copy_of.as_deref() else {
             return false;
         };
-        let is_as_then = statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.snapshot);
+        let is_as_then = statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.env.snapshot);
         let places = (copy_of.original, statement.hostgroup);
         let fits = |known: &Known| self.may_copy(statement, known, statement.is_read, places);
         if is_as_then && statement.known.as_deref().is_some_and(fits) {
             return false;
         }
-        self.stats.counters.mirrors_skipped += 1;
+        self.fx.stats.counters.mirrors_skipped += 1;
         self.close_client(id);
         true
     }
@@ -418,25 +423,25 @@ impl Worker {
     /// The worker stops: what waits does not begin any more, nor is it sent.
     pub(crate) fn drop_mirrors(&mut self) {
         let dropped = std::mem::take(&mut self.mirrors.queue);
-        self.stats.counters.mirrors_dropped += dropped.len() as u64;
+        self.fx.stats.counters.mirrors_dropped += dropped.len() as u64;
         self.mirrors.queued_bytes = 0;
         let waits = |client: &Client| {
             client.is_mirror
                 && matches!(&client.phase, Phase::Running(statement)
                     if statement.stage == Stage::Queued)
         };
-        for id in self.clients.keys_where(waits) {
+        for id in self.clients.table.keys_where(waits) {
             self.close_client(id);
         }
     }
 
     /// Counts a copy that was answered, or was not.
     pub(crate) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
-        let counters = &mut self.stats.counters;
+        let counters = &mut self.fx.stats.counters;
         counters.mirrors_run += 1;
         counters.mirrors_failed += u64::from(error.is_some());
         if let Some(server) = server {
-            self.stats.server_mut(server).statements += 1;
+            self.fx.stats.server_mut(server).statements += 1;
         }
     }
 
@@ -451,14 +456,14 @@ impl Worker {
         else {
             return;
         };
-        let format = self.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
+        let format = self.servers.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
         let seen = Seen {
             is_copy: half.is_copy,
             rows: outcome.rows,
             rows_affected: outcome.affected_rows,
             error: outcome.error.as_ref().map(|error| error.code),
             checksum: half.copy.bytes().and_then(|bytes| checksum(bytes, format)),
-            took_us: self.now.us.saturating_sub(statement.sent_us),
+            took_us: self.env.now.us.saturating_sub(statement.sent_us),
         };
         let Some(other) = self.mirrors.halves.remove(&half.ticket) else {
             if self.mirrors.halves.len() >= HALVES_MAX {
@@ -471,7 +476,7 @@ impl Worker {
         let has_rows_alike =
             (original.rows, original.rows_affected) == (copy.rows, copy.rows_affected);
         let differs = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
-        self.stats.mirrored(&MirrorSample {
+        self.fx.stats.mirrored(&MirrorSample {
             digest: known.digest,
             digest_text: &known.digest_text,
             hostgroup: half.hostgroups.0.0,

@@ -69,27 +69,28 @@ impl Worker {
     /// Once a second: tells the others how busy this worker is, and marks sessions that are to
     /// leave if it is too busy.
     pub(crate) fn balance(&mut self) {
-        let threshold = u64::from(self.snapshot.settings.rebalance_threshold);
-        if threshold == 0 || self.options.workers < 2 || self.stopping.is_some() {
+        let threshold = u64::from(self.env.snapshot.settings.rebalance_threshold);
+        if threshold == 0 || self.env.options.workers < 2 || self.upkeep.stopping.is_some() {
             return;
         }
         let mut sessions = Vec::new();
         let mut load = 0;
-        let workers = self.options.workers;
-        self.clients.for_each_mut(|id, client| {
+        let workers = self.env.options.workers;
+        self.clients.table.for_each_mut(|id, client| {
             let commands = std::mem::take(&mut client.recent_commands);
             load += u64::from(commands);
-            if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.states) {
+            if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.statements.states)
+            {
                 let home = worker_of(client.number, workers);
                 sessions.push(Candidate { commands, id, home });
             }
         });
-        let loads = self.shared.share_load(self.options.index, workers, load);
-        self.leaving.clear();
-        let own = self.options.index;
+        let loads = self.env.shared.share_load(self.env.options.index, workers, load);
+        self.clients.leaving.clear();
+        let own = self.env.options.index;
         let plan = loads.and_then(|loads| balance::plan(own, &loads, threshold, &mut sessions));
         let Some(plan) = plan else { return };
-        self.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
+        self.clients.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
     }
 
     /// Gives away those that were chosen and rest now. Called once per batch, when everything was
@@ -97,10 +98,10 @@ impl Worker {
     /// here on is read by its next worker.
     pub fn let_leave(&mut self) {
         let mut left = 0;
-        while let Some((id, to)) = self.leaving.get(left).copied() {
+        while let Some((id, to)) = self.clients.leaving.get(left).copied() {
             match self.rests(id) {
                 true => {
-                    self.leaving.swap_remove(left);
+                    self.clients.leaving.swap_remove(left);
                     self.give_client(id, to);
                 }
                 false => left += 1,
@@ -118,17 +119,18 @@ impl Worker {
             && client.proof.is_none()
             && client.waiting_held == 0
             && client.timer_ms == 0
-            && self.stopping.is_none()
+            && self.upkeep.stopping.is_none()
             && is_mobile(client)
-            && reads_alike(client, &mut self.states)
+            && reads_alike(client, &mut self.statements.states)
     }
 
     fn give_client(&mut self, id: ClientId, to: usize) {
         let account = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let account = account.and_then(|session| self.accounts.key(session.account)).cloned();
+        let account =
+            account.and_then(|session| self.servers.accounts.key(session.account)).cloned();
         let Some(account) = account else { return };
-        let Some(client) = self.clients.remove(id) else { return };
-        self.numbers.remove(&client.number);
+        let Some(client) = self.clients.table.remove(id) else { return };
+        self.clients.numbers.remove(&client.number);
         let Some(session) = client.session else { return };
         let mut session = *session;
         self.reset_soiled(id, std::mem::take(&mut session.soiled));
@@ -161,10 +163,10 @@ impl Worker {
                 stmts: session.prepared.pack(),
             },
         });
-        if worker_of(moved.number, self.options.workers) == self.options.index {
-            self.away.insert(moved.number, to);
+        if worker_of(moved.number, self.env.options.workers) == self.env.options.index {
+            self.clients.away.insert(moved.number, to);
         }
-        self.stats.counters.sessions_left += 1;
+        self.fx.stats.counters.sessions_left += 1;
         self.act(Action::MoveClient { client: id, moved, to });
     }
 
@@ -174,13 +176,13 @@ impl Worker {
         let mut own = Session {
             user: session.user,
             place: session.place,
-            account: self.accounts.intern(session.account),
+            account: self.servers.accounts.intern(session.account),
             credential: session.credential,
             capabilities: session.capabilities,
             attributes: session.attributes,
             zstd_level: session.zstd_level,
             format: session.format,
-            state: self.states.intern(session.state),
+            state: self.statements.states.intern(session.state),
             handshake_charset: session.handshake_charset,
             modes: session.modes,
             leases: Vec::new(),
@@ -202,9 +204,10 @@ impl Worker {
             prepares_definitions: false,
             lost: None,
         };
-        own.modes = self.default_modes.follow(own.modes, &own.state, self.greeting.flavor());
+        own.modes =
+            self.statements.default_modes.follow(own.modes, &own.state, self.env.greeting.flavor());
         self.unpack_stmts(&mut own, session.stmts);
-        let id = self.clients.insert_with(|_| Client {
+        let id = self.clients.table.insert_with(|_| Client {
             peer,
             number,
             nonce,
@@ -228,9 +231,9 @@ impl Worker {
             failed_changes: 0,
             former: None,
         });
-        self.numbers.insert(number, id);
-        self.away.remove(&number);
-        self.stats.counters.sessions_arrived += 1;
+        self.clients.numbers.insert(number, id);
+        self.clients.away.remove(&number);
+        self.fx.stats.counters.sessions_arrived += 1;
         // A new configuration may have come here while it was on its way.
         self.follow_user(id, None);
         id
@@ -238,30 +241,30 @@ impl Worker {
 
     /// The adopted client's socket is in place: a worker that stops says goodbye.
     pub fn client_adopted(&mut self, id: ClientId) {
-        if self.stopping.is_some() {
+        if self.upkeep.stopping.is_some() {
             self.close_client(id);
         }
     }
 
     /// A client that was to move could not: it is gone.
     pub fn client_lost(&mut self, moved: MovedClient) {
-        self.shared.give_back_client();
-        self.stats.counters.sessions_arrived += 1;
-        self.stats.counters.clients_disconnected += 1;
-        self.away.remove(&moved.number);
+        self.env.shared.give_back_client();
+        self.fx.stats.counters.sessions_arrived += 1;
+        self.fx.stats.counters.clients_disconnected += 1;
+        self.clients.away.remove(&moved.number);
         self.tell_home(moved.number);
     }
 
     /// A client whose home this is has gone, wherever it was.
     pub fn client_left(&mut self, number: u32) {
-        self.away.remove(&number);
+        self.clients.away.remove(&number);
     }
 
     /// Tells the worker that gave a client its number that nobody has it any more.
     pub(crate) fn tell_home(&mut self, number: u32) {
-        let home = worker_of(number, self.options.workers);
+        let home = worker_of(number, self.env.options.workers);
         // A copy of another client's statement has no number.
-        if number != 0 && home != self.options.index {
+        if number != 0 && home != self.env.options.index {
             self.act(Action::ClientLeft { to: home, number });
         }
     }

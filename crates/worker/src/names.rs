@@ -72,24 +72,24 @@ impl Worker {
         let Some(addr) = self.clients.get(id).and_then(|client| client.peer.client_addr) else {
             return;
         };
-        if let Some(name) = self.shared.host_names().find(addr, self.now.ms()) {
+        if let Some(name) = self.env.shared.host_names().find(addr, self.env.now.ms()) {
             return self.go_on_named(id, name);
         }
-        if let Some(waiting) = self.naming.get_mut(&addr) {
+        if let Some(waiting) = self.clients.naming.get_mut(&addr) {
             waiting.push(id);
-        } else if self.naming.len() < ASKING_MAX {
-            self.naming.insert(addr, vec![id]);
+        } else if self.clients.naming.len() < ASKING_MAX {
+            self.clients.naming.insert(addr, vec![id]);
             self.act(Action::LookUpHost(addr));
         } else {
-            self.stats.counters.host_names_unasked += 1;
+            self.fx.stats.counters.host_names_unasked += 1;
             self.go_on_named(id, HostName::Nameless);
         }
     }
 
     /// What a host is called: the driver has found out.
     pub fn host_named(&mut self, addr: IpAddr, answer: HostAnswer) {
-        let now_ms = self.now.ms();
-        let counters = &mut self.stats.counters;
+        let now_ms = self.env.now.ms();
+        let counters = &mut self.fx.stats.counters;
         let (name, kept_ms) = match answer {
             HostAnswer::Named(name) => {
                 counters.host_names_found += 1;
@@ -114,8 +114,8 @@ impl Worker {
                 (HostName::Nameless, FAILURE_KEPT_MS)
             }
         };
-        self.shared.host_names().remember(addr, name.clone(), now_ms.saturating_add(kept_ms));
-        for id in self.naming.remove(&addr).unwrap_or_default() {
+        self.env.shared.host_names().remember(addr, name.clone(), now_ms.saturating_add(kept_ms));
+        for id in self.clients.naming.remove(&addr).unwrap_or_default() {
             self.go_on_named(id, name.clone());
         }
     }
@@ -136,7 +136,7 @@ impl Worker {
         let peer = Arc::clone(&client.peer);
         // Who is logged in already was judged when it came.
         if client.session.is_none() && !self.is_allowed(&peer) {
-            self.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
+            self.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
             let (code, state, text) = Turned::NotAllowed.error(&peer.host());
             return self.refuse(id, answer_seq, code, state, &text);
         }

@@ -88,7 +88,7 @@ impl Worker {
         let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
         let digest = statement.known.as_ref().map_or(0, |known| known.digest);
         let hostgroup = statement.hostgroup;
-        let took_us = self.now.us.saturating_sub(statement.begun_us);
+        let took_us = self.env.now.us.saturating_sub(statement.begun_us);
         self.log(false, || {
             let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
             format!(

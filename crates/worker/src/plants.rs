@@ -89,6 +89,6 @@ impl Plant {
 impl Worker {
     /// Makes this worker err so from now on.
     pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
+        self.env.plant = Some(plant);
     }
 }

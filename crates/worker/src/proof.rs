@@ -165,12 +165,12 @@ impl Statement {
 impl Worker {
     /// What names mean on the servers; all workers have the same.
     pub fn catalog(&self) -> &Arc<Catalog> {
-        self.shared.catalog()
+        self.env.shared.catalog()
     }
 
     /// The servers that a hostgroup's tables are on: those of its writer.
     pub(crate) fn group_of(&self, hostgroup: HostgroupId) -> HostgroupId {
-        self.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
+        self.env.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
     }
 
     /// What of a proof holds in `hostgroup`: a reader's word is none in the writer's.
@@ -194,7 +194,7 @@ impl Worker {
         if let Some(proven) = self.proven_before(id, known, asking, group) {
             return proven;
         }
-        let version = self.shared.catalog().version();
+        let version = self.env.shared.catalog().version();
         let Some(judged) = self.judge_in(id, known, asking, group) else {
             return Proven::nothing(group, version);
         };
@@ -234,7 +234,8 @@ impl Worker {
             return Some(Proof { reads: false, hidden: Hidden::empty() });
         };
         let name = String::from_utf8_lossy(table).replace('`', "``");
-        let known = self.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
+        let known =
+            self.statements.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
         let proven = self.prove_at_home(id, &known, Asking::Query, frames)?;
         Some(proven.proof)
     }
@@ -247,7 +248,7 @@ impl Worker {
         asking: Asking<'_>,
         group: HostgroupId,
     ) -> Option<Proven> {
-        let catalog = self.shared.catalog();
+        let catalog = self.env.shared.catalog();
         let version = catalog.version();
         if known.analysis.references.tables.is_empty() || has_plant!(self, ViewIsTable) {
             let validity = Validity::without_age(version);
@@ -255,7 +256,7 @@ impl Worker {
         }
         let session = self.clients.get(id)?.session.as_deref()?;
         let place = place_of(session, asking, group);
-        let (proof, validity) = known.proofs.find(place, version, self.now.ms())?;
+        let (proof, validity) = known.proofs.find(place, version, self.env.now.ms())?;
         Some(Proven { group, proof, validity })
     }
 
@@ -263,7 +264,7 @@ impl Worker {
     /// changed since it was proven. True when its place is another hostgroup now, the writer's.
     #[inline]
     pub(crate) fn prove_again(&mut self, id: ClientId) -> bool {
-        let (catalog, now_ms) = (self.shared.catalog(), self.now.ms());
+        let (catalog, now_ms) = (self.env.shared.catalog(), self.env.now.ms());
         let is_outdated = match self.clients.get(id).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => {
                 statement.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
@@ -312,7 +313,7 @@ impl Worker {
     ) -> Option<Judgement> {
         let session = self.clients.get(id)?.session.as_deref()?;
         let place = place_of(session, asking, group);
-        let judged = prove(&known.analysis, place, self.shared.catalog(), self.now.ms());
+        let judged = prove(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
             known.proofs.remember(place, &judged);
         }
@@ -352,29 +353,29 @@ impl Worker {
         frames: &[u8],
         (group, has_waited): (HostgroupId, bool),
     ) -> Option<Proven> {
-        let version = self.shared.catalog().version();
+        let version = self.env.shared.catalog().version();
         let Some(judged) = self.judge_in(id, known, asking, group) else {
             return Some(Proven::nothing(group, version));
         };
         let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
-        let wait_ms = self.snapshot.settings.catalog_wait_ms;
-        let is_new = judged.missing.iter().any(|name| !self.unanswered.contains(name));
+        let wait_ms = self.env.snapshot.settings.catalog_wait_ms;
+        let is_new = judged.missing.iter().any(|name| !self.statements.unanswered.contains(name));
         let waits = is_new
             && !has_waited
             && wait_ms > 0
-            && self.stopping.is_none()
+            && self.upkeep.stopping.is_none()
             && self.clients.get(id).is_some_and(|client| !client.is_mirror);
         if has_waited {
             self.note_unanswered(judged.missing.iter());
         }
         let waiter =
-            Waiter { worker: self.options.index, index: id.index, generation: id.generation };
+            Waiter { worker: self.env.options.index, index: id.index, generation: id.generation };
         self.ask_names(id, judged.due, None);
         if !self.ask_names(id, judged.missing, Some(waiter)) || !waits {
             return Some(proven);
         }
-        self.stats.counters.statements_awaited_names += 1;
-        let until_ms = self.now.ms() + wait_ms;
+        self.fx.stats.counters.statements_awaited_names += 1;
+        let until_ms = self.env.now.ms() + wait_ms;
         if let Some(client) = self.clients.get_mut(id) {
             debug_assert!(matches!(client.phase, Phase::Idle));
             client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
@@ -386,10 +387,10 @@ impl Worker {
     /// Names that were waited for in vain are not waited for again.
     fn note_unanswered<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
         for name in names {
-            if self.unanswered.len() >= UNANSWERED_MAX {
-                self.unanswered.clear();
+            if self.statements.unanswered.len() >= UNANSWERED_MAX {
+                self.statements.unanswered.clear();
             }
-            self.unanswered.insert(name.clone());
+            self.statements.unanswered.insert(name.clone());
         }
     }
 
@@ -398,8 +399,8 @@ impl Worker {
         if names.is_empty() {
             return false;
         }
-        let now_ms = self.now.ms();
-        let catalog = Arc::clone(self.shared.catalog());
+        let now_ms = self.env.now.ms();
+        let catalog = Arc::clone(self.env.shared.catalog());
         let mut is_asked = false;
         let mut first = Vec::new();
         for name in names {
@@ -412,7 +413,7 @@ impl Worker {
         let Some(group) = first.first().map(|name| name.group) else { return is_asked };
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return is_asked };
-        let Some(key) = self.accounts.key(session.account) else { return is_asked };
+        let Some(key) = self.servers.accounts.key(session.account) else { return is_asked };
         let ask = CatalogAsk {
             group,
             names: first,

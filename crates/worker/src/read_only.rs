@@ -108,12 +108,12 @@ impl Worker {
         if let Some(lease) = session.lease_mut(conn_id) {
             lease.pins.set(PinReason::Transaction, true);
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else { return };
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let relay = conn.own_relay();
         let owner = Owner::Sync(id, None);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         let takes_attributes = conn.takes_attributes;
-        self.stats.counters.transactions_moved += 1;
+        self.fx.stats.counters.transactions_moved += 1;
         self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
         if let Some(lease) = left {
             self.free_lease(&lease);

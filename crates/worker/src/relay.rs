@@ -21,10 +21,10 @@ impl Worker {
     /// Bytes of a server connection that takes commands.
     pub(crate) fn reply_read(&mut self, id: ConnId, mut bytes: &[u8]) {
         if let Some(slot) = self.slot_of(id) {
-            self.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
+            self.fx.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
         }
         while !bytes.is_empty() {
-            let Some(conn) = self.conns.get_mut(id) else {
+            let Some(conn) = self.servers.conns.get_mut(id) else {
                 return;
             };
             let Some(front) = conn.in_flight.front_mut() else {
@@ -42,7 +42,7 @@ impl Worker {
             };
             let fed = match client {
                 Some(client) => {
-                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.buffers));
+                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.fx.buffers));
                     let consumed = fed.as_ref().map_or(0, |fed| fed.consumed);
                     client.store(bytes.get(..consumed).unwrap_or_default());
                     fed
@@ -63,7 +63,8 @@ impl Worker {
                 }
             }
             if fed.ended {
-                let entry = self.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
+                let entry =
+                    self.servers.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
                 if let Some(InFlight { relay, is_statement, .. }) = entry {
                     let service_us = if is_statement { self.count_answered(id) } else { 0 };
                     self.answered(id, owner, relay.into_outcome(), service_us);
@@ -82,7 +83,7 @@ impl Worker {
     /// Closes a connection whose answer nobody gets, if that is long: the server would go on for as
     /// long as somebody reads, and directly it would have noticed that its client has gone.
     fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return true;
         };
         conn.unwanted = conn.unwanted.saturating_add(len);
@@ -97,14 +98,14 @@ impl Worker {
 
     /// The reply in front has just asked for its client's file.
     fn file_request(&mut self, id: ConnId) -> Option<u8> {
-        self.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
+        self.servers.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
     }
 
     /// Bytes that may wait for one client now.
     pub(crate) fn buffer_max(&self) -> usize {
-        let settings = &self.snapshot.settings;
-        let share = settings.buffers_max / self.options.workers.max(1);
-        match self.waiting_bytes > share {
+        let settings = &self.env.snapshot.settings;
+        let share = settings.buffers_max / self.env.options.workers.max(1);
+        match self.clients.waiting_bytes > share {
             true => settings.client_buffer_max.min(SCARCE_LEN_MAX),
             false => settings.client_buffer_max,
         }
@@ -118,7 +119,7 @@ impl Worker {
         // Little comes and goes with every statement.
         let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
         let before = std::mem::replace(&mut client.waiting_held, held);
-        self.waiting_bytes = self.waiting_bytes + held - before;
+        self.clients.waiting_bytes = self.clients.waiting_bytes + held - before;
     }
 
     /// Stops reading from a server whose client does not keep up.
@@ -131,25 +132,25 @@ impl Worker {
         if is_full || is_behind {
             self.let_others_overtake(conn_id);
         }
-        let Some(conn) = self.conns.get_mut(conn_id).filter(|_| is_full) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
         if !conn.is_paused {
             conn.is_paused = true;
-            conn.paused_us = self.now.us;
-            self.stats.counters.servers_held_back += 1;
+            conn.paused_us = self.env.now.us;
+            self.fx.stats.counters.servers_held_back += 1;
             self.act(Action::Pause(Side::Server(conn_id)));
         }
     }
 
     /// Reads on from a server that was held back.
     fn let_go_on(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         if conn.is_paused {
             conn.is_paused = false;
-            self.stats.held_back(self.now.us.saturating_sub(conn.paused_us));
+            self.fx.stats.held_back(self.env.now.us.saturating_sub(conn.paused_us));
             self.resume(Side::Server(conn_id));
         }
     }
@@ -191,7 +192,7 @@ impl Worker {
     /// A command has been answered.
     fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
         let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
-        if let (true, Some(conn)) = (leaves_conditions, self.conns.get_mut(id)) {
+        if let (true, Some(conn)) = (leaves_conditions, self.servers.conns.get_mut(id)) {
             conn.conditions_turn = match owner {
                 Owner::Client(_) => Some(conn.turn),
                 _ => Some(OTHERS_TURN),
@@ -200,7 +201,7 @@ impl Worker {
         match owner {
             Owner::Client(client) => self.complete(client, id, outcome, service_us),
             Owner::Nobody => {
-                if let Some(conn) = self.conns.get_mut(id) {
+                if let Some(conn) = self.servers.conns.get_mut(id) {
                     conn.unwanted = 0;
                 }
                 self.free_if_quiet(id);
@@ -245,7 +246,7 @@ impl Worker {
             Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
             Owner::Side(command) => self.side_answered(id, command, outcome),
             Owner::Cleanse => {
-                if let Some(owner) = self.conns.get(id).and_then(|conn| conn.owner) {
+                if let Some(owner) = self.servers.conns.get(id).and_then(|conn| conn.owner) {
                     self.go_on_synchronised(owner, id);
                 }
                 self.free_if_quiet(id);
@@ -258,7 +259,7 @@ impl Worker {
         if let Some(set) = set {
             self.prove(id, set);
         }
-        let is_last = self.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
+        let is_last = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
         let waits = self.clients.get(client).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(id))

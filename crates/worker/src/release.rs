@@ -89,7 +89,7 @@ impl Worker {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
             known.pace.observe(service_us, is_good);
         }
-        let took_us = self.now.us.saturating_sub(statement.sent_us);
+        let took_us = self.env.now.us.saturating_sub(statement.sent_us);
         if statement.fill.is_some() {
             self.finish_fill(conn_id, &mut statement, &outcome, was_run);
         }
@@ -104,13 +104,13 @@ impl Worker {
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => {
-                if let Some(conn) = self.conns.get_mut(conn_id).filter(|_| lasts) {
+                if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| lasts) {
                     conn.is_doomed = true;
                 }
                 self.clean_shared(conn_id);
             }
             Stage::Shared(_) => {
-                self.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
+                self.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
                 self.settle_shared(conn_id, Some(took_us));
             }
             Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
@@ -131,13 +131,13 @@ impl Worker {
         statement.mirrored = None;
         statement.copy_of = None;
         self.orphan_definition(&mut statement);
-        self.buffers.give(std::mem::take(&mut statement.frames));
+        self.fx.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
         statement.attributes = None;
         statement.entry = None;
-        if self.spare_statements.len() < SPARE_STATEMENTS_MAX {
-            self.spare_statements.push(statement);
+        if self.statements.spare.len() < SPARE_STATEMENTS_MAX {
+            self.statements.spare.push(statement);
         }
     }
 
@@ -146,7 +146,7 @@ impl Worker {
         if self.clients.get(id).is_some_and(|client| client.is_mirror) {
             return self.mirrors.over.push(id);
         }
-        if self.stopping.is_some() {
+        if self.upkeep.stopping.is_some() {
             self.close_if_free(id);
         }
         self.drain_inbox(id);
@@ -167,9 +167,9 @@ impl Worker {
         };
         let gtid = match outcome.changes.is_empty() {
             true => None,
-            false => self.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome)),
+            false => self.servers.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome)),
         };
-        let conn = self.conns.get(conn_id);
+        let conn = self.servers.conns.get(conn_id);
         let flavor = conn.map_or(Flavor::MySql, |conn| conn.flavor);
         let reports_all = conn.is_some_and(|conn| conn.format.deprecate_eof);
         let turn = conn.map(|conn| conn.turn);
@@ -181,7 +181,7 @@ impl Worker {
             crate::held::is_in_transaction(session, conn_id, purpose, analysis, outcome);
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;
-            self.default_modes.learn_status(&mut session.modes, &session.state, flags);
+            self.statements.default_modes.learn_status(&mut session.modes, &session.state, flags);
         }
         // One that fails leaves its own error.
         let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
@@ -211,7 +211,7 @@ impl Worker {
         // What is only prepared has not run; other commands have no effects beyond their purpose.
         let is_clean = has_plant!(self, FailureIsClean) && outcome.error.is_some();
         let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute) && !is_clean;
-        let trust = match self.snapshot.settings.routines_pin || !reports_all {
+        let trust = match self.env.snapshot.settings.routines_pin || !reports_all {
             true => Trust::Nothing,
             false => Trust::Reports,
         };
@@ -224,7 +224,7 @@ impl Worker {
         crate::held::follow_status(pins, analysis, statement.proof.reads, outcome);
         let state = applied.as_ref().and_then(|applied| applied.state.as_ref());
         let state = state.unwrap_or(&session.state);
-        crate::hidden::hold(pins, state, analysis, self.shared.finds_by_null());
+        crate::hidden::hold(pins, state, analysis, self.env.shared.finds_by_null());
         if has_run {
             statement.orders.hold(pins);
         }
@@ -244,20 +244,21 @@ impl Worker {
         }
         let applied = applied.unwrap_or_default();
         if let Some(state) = applied.state {
-            let state = self.states.intern(state);
+            let state = self.statements.states.intern(state);
             session.state = state;
             let escapes = session.modes.escapes();
-            session.modes = self.default_modes.of_session(&session.state, flavor, escapes);
-            session.modes = self.default_modes.settle(session.modes);
+            session.modes =
+                self.statements.default_modes.of_session(&session.state, flavor, escapes);
+            session.modes = self.statements.default_modes.settle(session.modes);
         }
         if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
             ask_trackers(&mut session.told, analysis);
         }
         if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
-            self.shared.define_schema();
+            self.env.shared.define_schema();
         }
         let state = Arc::clone(&session.state);
-        if let Some(conn) = self.conns.get_mut(conn_id) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             let here = Some((conn_id, conn.turn));
             if !keeps_conditions {
                 conn.outdate_conditions(outcome, session.last_conn == here);
@@ -269,7 +270,7 @@ impl Worker {
             }
             let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
             let dirt = dirt.and_then(|analysis| {
-                let proof = proof_of(&self.shared, statement);
+                let proof = proof_of(&self.env.shared, statement);
                 dirt_of(analysis, proof, outcome, trust)
             });
             let computed = match hidden.has(Hidden::STAYS) {
@@ -330,7 +331,7 @@ impl Worker {
                     self.welcome(id, *seq);
                 }
                 Some(error) => {
-                    self.stats.counters.client_refused(ClientRefusal::UnknownSchema);
+                    self.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
                     let text = String::from_utf8_lossy(&error.message).into_owned();
                     self.refuse_change(id, *seq, error.code, &error.sqlstate, &text);
                 }
@@ -342,7 +343,7 @@ impl Worker {
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.reset();
                 }
-                if let Some(conn) = self.conns.get_mut(conn_id) {
+                if let Some(conn) = self.servers.conns.get_mut(conn_id) {
                     conn.was_reset();
                 }
                 self.forget_stmts(conn_id);
@@ -364,7 +365,7 @@ impl Worker {
     /// The connection is in the session's state: what changed it changed both.
     fn agree(&mut self, id: ClientId, conn_id: ConnId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        if let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) {
+        if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
             conn.state = Arc::clone(&session.state);
         }
     }
@@ -413,12 +414,12 @@ impl Worker {
             return;
         };
         let is_free = lease.pins.is_empty();
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         if !is_free {
             if !std::mem::replace(&mut conn.is_pinned, true)
-                && let Some(slot) = self.pool.slot_mut(conn.slot)
+                && let Some(slot) = self.servers.pool.slot_mut(conn.slot)
             {
                 slot.set_pinned(true);
             }
@@ -431,7 +432,7 @@ impl Worker {
         }
         let slot = conn.slot;
         self.take_lease(id, conn_id);
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.leave(ConnState::Leased);
         }
         self.offer(conn_id);
@@ -457,7 +458,7 @@ impl Worker {
 
     /// Brings a connection that a session left to a known state.
     pub(crate) fn free_after_session(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.owner = None;
@@ -475,19 +476,20 @@ impl Worker {
         }
         if leaves_unseen {
             // It may choose another schema, which a reset does not take back.
-            conn.state = self.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
+            conn.state =
+                self.statements.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
         }
         if conn.is_paused {
             conn.is_paused = false;
             self.resume(crate::Side::Server(conn_id));
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let (slot, is_quiet) = (conn.slot, conn.in_flight.is_empty());
         conn.list = ConnState::Resetting;
-        conn.since_ms = self.now.ms();
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        conn.since_ms = self.env.now.ms();
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             if was_pinned {
                 slot.set_pinned(false);
             }
@@ -501,7 +503,7 @@ impl Worker {
 
     /// The last answer that nobody waits for has come.
     pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         match conn.list {
@@ -517,12 +519,12 @@ impl Worker {
     /// variables and statements.
     pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
         self.end_copies(conn_id);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
         self.fetch_traces(conn_id, None, false);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.last_client = None;
@@ -541,7 +543,7 @@ impl Worker {
         conn.conditions_turn = None;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
-        self.stats.counters.server_connections_reset += 1;
+        self.fx.stats.counters.server_connections_reset += 1;
         self.write_server(conn_id, |out| {
             put_payload(out, 0, RESET);
         });
@@ -549,12 +551,12 @@ impl Worker {
 
     pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
         self.forget_stmts(conn_id);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.was_killed = false;
         conn.was_reset();
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.leave(ConnState::Resetting);
         }
         self.forget_conn_state(conn_id);
@@ -565,7 +567,7 @@ impl Worker {
     /// After a reset the schema is as it was, variables have their defaults, and servers differ
     /// in the character set. They do not know the schema's own any more.
     pub(crate) fn forget_conn_state(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let schema = match &conn.state.schema {
@@ -573,7 +575,7 @@ impl Worker {
             Schema::None => Schema::None,
         };
         let state = SessionState::new(schema, Charset::Unknown);
-        conn.state = self.states.intern(state);
+        conn.state = self.statements.states.intern(state);
         conn.last_gtid = None;
     }
 
@@ -672,7 +674,7 @@ impl Worker {
             }
         };
         match statement.stage {
-            Stage::Queued => self.pool.waiters(statement.hostgroup).remove(id),
+            Stage::Queued => self.servers.pool.waiters(statement.hostgroup).remove(id),
             Stage::Shared(conn) => self.leave_shared(id, conn),
             // Its server waits for the rest of a file that will not come.
             Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
@@ -699,14 +701,14 @@ impl Worker {
     /// The server's in-flight figure goes down. Returns how long the server took for the
     /// statement, those in front of it not counted, µs.
     pub(crate) fn count_answered(&mut self, conn_id: ConnId) -> u64 {
-        let now_us = self.now.us;
+        let now_us = self.env.now.us;
         let Some(slot) = self.slot_of(conn_id) else {
             return 0;
         };
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.end_statement();
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return 0;
         };
         let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
@@ -718,8 +720,8 @@ impl Worker {
     /// Counts a statement that a server answered.
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
         let slot = self.slot_of(conn_id);
-        if let Some(slot) = slot.and_then(|slot| self.pool.slot_mut(slot)) {
-            slot.width().answered(self.now.us, 0);
+        if let Some(slot) = slot.and_then(|slot| self.servers.pool.slot_mut(slot)) {
+            slot.width().answered(self.env.now.us, 0);
         }
         self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }
@@ -742,10 +744,10 @@ impl Worker {
         };
         let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
         let queued_until = match statement.sent_us {
-            0 => self.now.us,
+            0 => self.env.now.us,
             sent_us => sent_us,
         };
-        let has_log = !self.snapshot.settings.query_log.is_empty();
+        let has_log = !self.env.snapshot.settings.query_log.is_empty();
         if has_log {
             self.log_query(id, statement, server, outcome, error);
         } else if statement.orders.is_logged {
@@ -761,20 +763,20 @@ impl Worker {
             return;
         };
         if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
-            let found = self.pool.slots().find(|(id, _)| id.index() == slot);
+            let found = self.servers.pool.slots().find(|(id, _)| id.index() == slot);
             let server = found.map(|(_, slot)| slot.server.key.address.to_string());
-            self.stats.server_error(&ErrorSample {
+            self.fx.stats.server_error(&ErrorSample {
                 hostgroup: statement.hostgroup.0,
                 server: &server.unwrap_or_default(),
                 username: &session.user.name,
                 schema: session.state.schema.name(),
                 code: error.code,
                 text: &error.message,
-                now_unix_sec: self.now.unix_sec,
+                now_unix_sec: self.env.now.unix_sec,
             });
         }
-        let keeps_digest = self.snapshot.settings.query_digests;
-        self.stats.statement(&StatementSample {
+        let keeps_digest = self.env.snapshot.settings.query_digests;
+        self.fx.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),
             digest_text: &known.digest_text,
             username: &session.user.name,
@@ -782,14 +784,14 @@ impl Worker {
             hostgroup: statement.hostgroup.0,
             kind: known.analysis.kind.index(),
             server,
-            latency_us: self.now.us.saturating_sub(statement.begun_us),
+            latency_us: self.env.now.us.saturating_sub(statement.begun_us),
             queue_us: queued_until.saturating_sub(statement.begun_us),
             rows_sent: outcome.map_or(0, |outcome| outcome.rows),
             rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
             bytes_in: statement.frames.len() as u64,
             bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
             error,
-            now_unix_sec: self.now.unix_sec,
+            now_unix_sec: self.env.now.unix_sec,
         });
     }
 }

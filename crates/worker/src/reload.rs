@@ -27,27 +27,28 @@ impl Worker {
     /// Takes over a published configuration. Statements under way go on as they began; servers
     /// that are gone lose their idle connections now and the others when their sessions leave.
     pub fn apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        self.analyses.configure(&snapshot.settings);
-        if !Arc::ptr_eq(&self.snapshot.rules, &snapshot.rules) {
-            self.rule_hits = trunkline_rules::Hits::new(&snapshot.rules);
+        self.statements.analyses.configure(&snapshot.settings);
+        if !Arc::ptr_eq(&self.env.snapshot.rules, &snapshot.rules) {
+            self.router.hits = trunkline_rules::Hits::new(&snapshot.rules);
         }
-        if !Arc::ptr_eq(&self.guards, &snapshot.guards) {
-            self.limits = crate::admission::share_of(&snapshot.guards, self.options.workers);
-            self.guards = Arc::clone(&snapshot.guards);
+        if !Arc::ptr_eq(&self.router.guards, &snapshot.guards) {
+            self.router.limits =
+                crate::admission::share_of(&snapshot.guards, self.env.options.workers);
+            self.router.guards = Arc::clone(&snapshot.guards);
         }
-        let former = std::mem::replace(&mut self.snapshot, snapshot);
-        self.password_turns.clear();
-        let snapshot = Arc::clone(&self.snapshot);
-        self.shared.retain_users(|key| snapshot.has_key(key));
+        let former = std::mem::replace(&mut self.env.snapshot, snapshot);
+        self.servers.password_turns.clear();
+        let snapshot = Arc::clone(&self.env.snapshot);
+        self.env.shared.retain_users(|key| snapshot.has_key(key));
         self.resize_cache();
         self.apply_users(&former);
         self.leave_new_readers(&former);
         self.apply_servers();
         self.end_forwards();
-        self.last_failures.clear();
-        self.stats.counters.snapshots_applied += 1;
+        self.servers.last_failures.clear();
+        self.fx.stats.counters.snapshots_applied += 1;
         if has_plant!(self, SnapshotClearsLeases) {
-            for id in self.clients.keys_where(|client| client.session.is_some()) {
+            for id in self.clients.table.keys_where(|client| client.session.is_some()) {
                 let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
                 session.into_iter().for_each(|session| session.leases.clear());
             }
@@ -57,7 +58,7 @@ impl Worker {
     /// Sessions go where their users go now; what one holds where it was is lost, as with its
     /// connection: writes that are to see it would go elsewhere.
     fn apply_users(&mut self, former: &Snapshot) {
-        for id in self.clients.keys_where(|client| client.session.is_some()) {
+        for id in self.clients.table.keys_where(|client| client.session.is_some()) {
             self.follow_user(id, Some(former));
         }
     }
@@ -69,7 +70,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(id) else { return };
         for session in [&mut client.session, &mut client.former].into_iter().flatten() {
             let former = session.user.default_hostgroup;
-            let user = match self.snapshot.today(&session.user) {
+            let user = match self.env.snapshot.today(&session.user) {
                 Some(today) if Arc::ptr_eq(today, &session.user) => continue,
                 Some(today) if today.backend == session.user.backend => Arc::clone(today),
                 // It keeps the account on the servers that it logged in with.
@@ -78,7 +79,7 @@ impl Worker {
                     Arc::new(User { backend, ..User::clone(today) })
                 }
                 None => {
-                    let writer = before.and_then(|it| new_writer(it, &self.snapshot, former));
+                    let writer = before.and_then(|it| new_writer(it, &self.env.snapshot, former));
                     let Some(default_hostgroup) = writer else { continue };
                     Arc::new(User { default_hostgroup, ..User::clone(&session.user) })
                 }
@@ -107,7 +108,7 @@ impl Worker {
             }
             _ => false,
         };
-        for id in self.clients.keys_where(is_unsent) {
+        for id in self.clients.table.keys_where(is_unsent) {
             let Some(client) = self.clients.get_mut(id) else { continue };
             let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
             else {
@@ -119,12 +120,12 @@ impl Worker {
             }
             let Some(waits_for) = waits_for(statement) else { continue };
             let left = *waits_for;
-            let Some(writer) = new_writer(former, &self.snapshot, left) else { continue };
+            let Some(writer) = new_writer(former, &self.env.snapshot, left) else { continue };
             *waits_for = writer;
             statement.proof = Proof::NOTHING;
             if let Some(conn) = conn {
                 self.lose_conn(conn, READERS);
-            } else if self.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
+            } else if self.servers.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
                 self.requeue(id);
             }
         }
@@ -134,15 +135,15 @@ impl Worker {
     /// more: nobody sees where a statement of theirs begins.
     fn end_forwards(&mut self) {
         let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
-        for id in self.clients.keys_where(forwards) {
+        for id in self.clients.table.keys_where(forwards) {
             let Some(client) = self.clients.get(id) else { continue };
             let (Phase::Forward(conn), Some(session)) = (&client.phase, &client.session) else {
                 continue;
             };
             // A replica that is sent a binary log stays.
-            let conn = self.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
+            let conn = self.servers.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
             let is_left = conn.is_some_and(|conn| {
-                let is_out = self.pool.slot(conn.slot).is_some_and(Slot::is_out);
+                let is_out = self.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
                 is_out || conn.hostgroup != session.user.default_hostgroup
             });
             if is_left {
@@ -153,20 +154,22 @@ impl Worker {
 
     /// What the servers greet with has become known or has changed; new clients see it.
     pub fn apply_greeting(&mut self, greeting: Arc<Greeting>) {
-        self.greeting = greeting;
-        self.analyses.learn_version(self.shared.server_version());
+        self.env.greeting = greeting;
+        self.statements.analyses.learn_version(self.env.shared.server_version());
     }
 
     pub(crate) fn resize_cache(&self) {
         const MIB: u64 = 1 << 20;
-        self.cache.resize(self.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
+        self.cache
+            .answers
+            .resize(self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
     }
 
     /// A host name that has lost an address may mean another server now: connections that were
     /// opened before are not used again, though a session that holds one keeps it, as it would
     /// directly.
     fn leave_addresses(&self, snapshot: &Snapshot) {
-        for (_, slot) in self.pool.slots() {
+        for (_, slot) in self.servers.pool.slots() {
             let before = &slot.server;
             let now = snapshot.hostgroup(before.key.hostgroup).into_iter();
             let now = now.flat_map(|group| &group.servers).find(|it| it.key == before.key);
@@ -180,14 +183,14 @@ impl Worker {
     }
 
     pub(crate) fn apply_servers(&mut self) {
-        let snapshot = Arc::clone(&self.snapshot);
+        let snapshot = Arc::clone(&self.env.snapshot);
         self.leave_addresses(&snapshot);
-        let removed = self.pool.apply(snapshot.servers());
+        let removed = self.servers.pool.apply(snapshot.servers());
         self.drop_outdated();
         for slot in removed {
             self.sweep_slot(slot);
         }
-        let waited_for: Vec<_> = self.pool.waited_for().map(|(id, _)| id).collect();
+        let waited_for: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
         for hostgroup in waited_for {
             self.pump(hostgroup);
         }

@@ -23,8 +23,8 @@ pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
 impl Worker {
     /// A copy of all numbers.
     pub fn report(&self, digests: DigestQuery) -> Report {
-        let now_ms = self.now.ms();
-        let servers = self.pool.slots().map(|(id, slot)| {
+        let now_ms = self.env.now.ms();
+        let servers = self.servers.pool.slots().map(|(id, slot)| {
             let counts = slot.counts();
             ServerGauges {
                 slot: id.index(),
@@ -40,30 +40,31 @@ impl Worker {
                 draining: u64::from(counts.draining),
             }
         });
-        let waiting = self.pool.waited_for().map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let waiting =
+            self.servers.pool.waited_for().map(|(id, waiters)| (id.0, waiters.len() as u64));
         let (clients_encrypted, server_connections_encrypted) = self.encrypted();
         let gauges = WorkerGauges {
             clients_encrypted,
             server_connections_encrypted,
-            worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
+            worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),
             pins: self.pins(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             limits: self.limit_sums(),
             mirrors_running: self.mirrors.running as u64,
             mirrors_waiting: self.mirrors.waiting() as u64,
-            rule_hits: self.rule_hits.by_rule(&self.snapshot.rules).collect(),
+            rule_hits: self.router.hits.by_rule(&self.env.snapshot.rules).collect(),
         };
-        self.stats.report(gauges, digests)
+        self.fx.stats.report(gauges, digests)
     }
 
     /// At most `rows_max` rows of the digest table from this place on; fewer only at its end.
     pub fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
-        self.stats.digests(from, rows_max)
+        self.fx.stats.digests(from, rows_max)
     }
 
     /// The counters, for what only the driver can count.
     pub fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
-        &mut self.stats.counters
+        &mut self.fx.stats.counters
     }
 }

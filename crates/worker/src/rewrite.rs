@@ -41,12 +41,12 @@ impl Worker {
     ) -> Option<Rewritten> {
         let fits = !is_prepared || parameters(before, modes) == parameters(&text, modes);
         // The payload has the command's code too.
-        if !fits || text.len() >= self.snapshot.settings.max_allowed_packet {
-            self.stats.counters.rewrites_skipped += 1;
+        if !fits || text.len() >= self.env.snapshot.settings.max_allowed_packet {
+            self.fx.stats.counters.rewrites_skipped += 1;
             return None;
         }
-        self.stats.counters.statements_rewritten += 1;
-        let known = self.analyses.know(&text, modes);
+        self.fx.stats.counters.statements_rewritten += 1;
+        let known = self.statements.analyses.know(&text, modes);
         Some(Rewritten { text, known })
     }
 }

@@ -93,7 +93,7 @@ impl Worker {
         modes: &Modes,
         own: Proven,
     ) -> Routed {
-        let mut orders = Orders::of_settings(&self.snapshot.settings);
+        let mut orders = Orders::of_settings(&self.env.snapshot.settings);
         let ruling = self.ask_rules(id, known, text, asking, &mut orders);
         let is_prepared = asking == Asking::Prepare;
         let rewritten =
@@ -111,7 +111,8 @@ impl Worker {
         self.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         let mut server = None;
-        if let Some(hints) = known.hints.as_deref().filter(|_| self.snapshot.settings.query_digests)
+        if let Some(hints) =
+            known.hints.as_deref().filter(|_| self.env.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
             let there = match hints.hostgroup {
@@ -122,13 +123,15 @@ impl Worker {
             server = self.hinted_server(id, known, asking, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
-        let limited = match self.limits.is_empty() || asking == Asking::Prepare {
+        let limited = match self.router.limits.is_empty() || asking == Asking::Prepare {
             true => None,
             false => self.admit(id, known, &mut orders),
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
-            if asking != Asking::Prepare || may_compute(&known, own.proof, self.greeting.flavor()) {
+            if asking != Asking::Prepare
+                || may_compute(&known, own.proof, self.env.greeting.flavor())
+            {
                 let refusal = self.leave_reader(id, (&known, asking), own.proof, hostgroup);
                 if let Some(text) = refusal {
                     return Route::Error(text.into());
@@ -142,7 +145,7 @@ impl Worker {
         });
         let to = hostgroup_of(&route);
         if let (Some(named), Some(to)) = (hostgroup, to) {
-            self.stats.counters.statements_kept += u64::from(to != named);
+            self.fx.stats.counters.statements_kept += u64::from(to != named);
         }
         // What is held elsewhere, or begins anew on the writer, does not go to that server.
         let server = server.filter(|server| to == Some(server.hostgroup));
@@ -168,7 +171,7 @@ impl Worker {
         asking: Asking<'_>,
         orders: &mut Orders,
     ) -> Ruling {
-        let snapshot = &self.snapshot;
+        let snapshot = &self.env.snapshot;
         let Some(client) = self.clients.get_mut(id) else {
             return Ruling::default();
         };
@@ -178,7 +181,7 @@ impl Worker {
         let mut ruling = Ruling::default();
         let (mut flag, mut applied) = (session.next_flag, false);
         if !snapshot.rules.is_empty() {
-            self.chance = next_chance(self.chance);
+            self.router.chance = next_chance(self.router.chance);
             let question = Question {
                 username: &session.user.name,
                 schema: session.state.schema.name(),
@@ -190,10 +193,11 @@ impl Worker {
                 digest_text: &known.digest_text,
                 query: text,
                 may_rewrite: !matches!(asking, Asking::Execute(_)),
-                chance: self.chance,
+                chance: self.router.chance,
             };
-            let decision = self.decisions.decide(&snapshot.rules, &question, &mut self.rule_hits);
-            self.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
+            let decision =
+                self.router.decisions.decide(&snapshot.rules, &question, &mut self.router.hits);
+            self.fx.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
             (flag, applied) = (decision.final_flag, decision.applied);
             ruling = Ruling {
                 answer: answer_of(decision.answer()),
@@ -204,11 +208,11 @@ impl Worker {
             if let Some(flag) = decision.session_flag() {
                 session.next_flag = flag;
             }
-            self.matched_rules.clear();
-            if self.guards.limits_rules() {
+            self.router.matched_rules.clear();
+            if self.router.guards.limits_rules() {
                 let ids =
                     decision.matched().iter().map(|index| snapshot.rules.rule_id(*index as usize));
-                self.matched_rules.extend(ids.flatten());
+                self.router.matched_rules.extend(ids.flatten());
             }
         }
         if !applied && !snapshot.fast_routes.is_empty() {
@@ -216,7 +220,7 @@ impl Worker {
             let fast = snapshot.fast_routes.find(user, schema, flag);
             ruling.hostgroup = fast.or(ruling.hostgroup);
         }
-        if self.snapshot.settings.firewall_whitelist_enabled {
+        if self.env.snapshot.settings.firewall_whitelist_enabled {
             let denied = self.ask_firewall(id, known, flag);
             ruling.answer = ruling.answer.or(denied);
         }
@@ -232,9 +236,9 @@ impl Worker {
     ) -> Option<HostgroupId> {
         let session = self.clients.get(id)?.session.as_ref()?;
         let default = session.user.default_hostgroup;
-        let groups = &self.snapshot.replication;
+        let groups = &self.env.snapshot.replication;
         let autocommit_off = session.state.is_autocommit_off();
-        let is_online = |readers| self.pool.has_online(readers, self.now.ms());
+        let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
         hinted(hints, default, groups, statement, autocommit_off, is_online)
     }
 
@@ -250,7 +254,8 @@ impl Worker {
         let session = self.clients.get(id)?.session.as_ref()?;
         let autocommit_off = session.state.is_autocommit_off();
         let default = session.user.default_hostgroup;
-        let (key, is_reader) = hinted_server(hints, &self.snapshot, default, self.now.ms())?;
+        let (key, is_reader) =
+            hinted_server(hints, &self.env.snapshot, default, self.env.now.ms())?;
         let key = Box::new(key.clone());
         let may_go = !is_reader
             || !autocommit_off && self.proof_at(id, known, asking, key.hostgroup).proof.reads;
@@ -315,7 +320,8 @@ impl Worker {
             },
             None => {
                 let home = session.user.default_hostgroup;
-                let readers = self.snapshot.writer_group(home).map(|group| group.reader_hostgroup);
+                let readers =
+                    self.env.snapshot.writer_group(home).map(|group| group.reader_hostgroup);
                 let may_write_at = |to| {
                     to == home
                         || has_plant!(self, ReaderAttractsWrite)
@@ -357,8 +363,8 @@ impl Worker {
     /// The automatic read/write split, for a session that holds no connection.
     fn split(&self, session: &Session, known: Option<&Rc<Known>>, reads: bool) -> HostgroupId {
         let default = session.user.default_hostgroup;
-        let group = self.snapshot.writer_group(default);
-        let is_online = |readers| self.pool.has_online(readers, self.now.ms());
+        let group = self.env.snapshot.writer_group(default);
+        let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
         let analysis = known.map(|known| &known.analysis);
         let transactions = Transactions::of(&session.state);
         split(group, analysis, reads, transactions, is_online).hostgroup(default)

@@ -15,7 +15,7 @@ impl Worker {
     /// Sessions, as many as asked for, and how many there are.
     pub fn sessions(&self, query: SessionQuery) -> SessionList {
         let mut list = SessionList::default();
-        for client in self.clients.values().filter(|client| !client.is_mirror) {
+        for client in self.clients.table.values().filter(|client| !client.is_mirror) {
             let is_pinned = client
                 .session
                 .as_ref()
@@ -31,13 +31,13 @@ impl Worker {
             }
         }
         list.shorten(query);
-        let resets = self.stats.counters.resets();
+        let resets = self.fx.stats.counters.resets();
         list.resets = resets.map(|(reason, count)| (reason.to_owned(), count)).collect();
         list
     }
 
     pub(crate) fn session_row(&self, client: &Client) -> SessionRow {
-        let rested_us = self.now.ms().saturating_sub(client.active_ms) * 1_000;
+        let rested_us = self.env.now.ms().saturating_sub(client.active_ms) * 1_000;
         let (doing, doing_us, known) = match &client.phase {
             Phase::Login(_) => ("login", rested_us, None),
             Phase::Idle | Phase::Closing => ("idle", rested_us, None),
@@ -51,7 +51,7 @@ impl Worker {
                     Stage::Preparing(_) => "preparing",
                     Stage::Sent(_) | Stage::Shared(_) => "running",
                 };
-                let since_us = self.now.us.saturating_sub(statement.begun_us);
+                let since_us = self.env.now.us.saturating_sub(statement.begun_us);
                 (doing, since_us, statement.known.as_deref())
             }
         };
@@ -59,7 +59,7 @@ impl Worker {
         let session = client.session.as_deref();
         SessionRow {
             id: client.number,
-            worker: u32::try_from(self.options.index).unwrap_or(u32::MAX),
+            worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
             user: session.map(|session| session.user.name.clone()).unwrap_or_default(),
             client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),
             tls: client.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -77,16 +77,16 @@ impl Worker {
     }
 
     fn held(&self, lease: &Lease) -> HeldConn {
-        let slot = self.slot_of(lease.conn).and_then(|slot| self.pool.slot(slot));
+        let slot = self.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
         let cause = lease.pinned_by.as_ref();
         let known = cause.and_then(|(known, _)| known.as_deref());
-        let tls = self.conns.get(lease.conn).and_then(|conn| conn.tls.as_ref());
+        let tls = self.servers.conns.get(lease.conn).and_then(|conn| conn.tls.as_ref());
         HeldConn {
             tls: tls.map(ToString::to_string).unwrap_or_default(),
             hostgroup: lease.hostgroup.0,
             server: slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default(),
             reasons: lease.pins.reasons().map(|reason| reason.name().to_owned()).collect(),
-            held_us: cause.map_or(0, |(_, since_us)| self.now.us.saturating_sub(*since_us)),
+            held_us: cause.map_or(0, |(_, since_us)| self.env.now.us.saturating_sub(*since_us)),
             digest: known.map_or(0, |known| known.digest),
             digest_text: known.map(digest_text).unwrap_or_default(),
         }

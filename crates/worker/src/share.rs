@@ -17,12 +17,12 @@ use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
 use crate::{
     ClientId, Side, Worker,
-    client::{Client, Phase, Purpose, Stage},
+    client::{Phase, Purpose, Stage},
+    clients::Clients,
     conn::{Conn, Owner},
     dirt::Dirt,
     dispatch::LOST,
     prepared::runs_among_others,
-    table::Table,
     traces::FoundRows,
 };
 
@@ -80,15 +80,17 @@ impl Worker {
             && known.found_rows != FoundRows::AnswerOnMySql
             && session.leases.is_empty()
             && !session.state.is_autocommit_off()
-            && !session.state.finds_inserted_by_null(self.shared.finds_by_null())
+            && !session.state.finds_inserted_by_null(self.env.shared.finds_by_null())
             && statement.frames.len() <= COMMAND_LEN_MAX
             && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX);
         if !fits {
             return None;
         }
-        let of_hostgroup = || self.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
+        let of_hostgroup = || self.env.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
         let depth = match statement.orders.pipeline.or_else(of_hostgroup).unwrap_or_default() {
-            Pipeline::Auto if known.pace.is_short() => self.snapshot.settings.pipeline_depth_max,
+            Pipeline::Auto if known.pace.is_short() => {
+                self.env.snapshot.settings.pipeline_depth_max
+            }
             Pipeline::Auto | Pipeline::Off => return None,
             Pipeline::Depth(depth) => usize::from(depth.get()),
         };
@@ -111,8 +113,8 @@ impl Worker {
             return false;
         };
         let wants_stmt = self.executes(id);
-        let defined = self.shared.schemas_defined();
-        let (clients, conns, pool) = (&self.clients, &self.conns, &mut self.pool);
+        let defined = self.env.shared.schemas_defined();
+        let (clients, conns, pool) = (&self.clients, &self.servers.conns, &mut self.servers.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
             let fits = conn.account == account
@@ -122,16 +124,16 @@ impl Worker {
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
-        match pool.choose_shared(hostgroup, account, self.now.ms(), depth_max, depth) {
+        match pool.choose_shared(hostgroup, account, self.env.now.ms(), depth_max, depth) {
             Some(Choice::Join(slot, conn)) => {
-                let epoch = self.pool.slot(slot).map(|slot| slot.server.health.epoch());
-                if epoch != self.conns.get(conn).map(|conn| conn.epoch) {
+                let epoch = self.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
+                if epoch != self.servers.conns.get(conn).map(|conn| conn.epoch) {
                     return false;
                 }
                 self.join(id, conn);
             }
             Some(Choice::Idle(_, conn_id)) => {
-                let conn = self.conns.get(conn_id);
+                let conn = self.servers.conns.get(conn_id);
                 let is_shared = conn.is_some_and(|conn| self.has_room_for(id, conn, depth_max));
                 self.lease_as(id, conn_id, is_shared);
             }
@@ -159,22 +161,22 @@ impl Worker {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         conn.dirt.is_none()
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
-            && conn.schemas_defined == self.shared.schemas_defined()
+            && conn.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
             && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
 
     /// A connection off its list runs this statement first, and others behind it.
     pub(crate) fn share(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.list = ConnState::Shared;
         conn.owner = None;
         conn.last_client = None;
         conn.turn += 1;
-        conn.shared_version = self.shared.catalog().version();
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        conn.shared_version = self.env.shared.catalog().version();
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.enter_shared(conn_id);
         }
         self.join(id, conn_id);
@@ -196,14 +198,14 @@ impl Worker {
         if self.executes(id) {
             self.take_stmt(id, conn_id);
         }
-        let depth = self.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
-        self.patience.shared += 1;
-        self.coalescing.sent();
-        self.stats.counters.statements_pipelined += u64::from(depth > 0);
-        self.stats.counters.shared_depth += depth as u64;
+        let depth = self.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
+        self.servers.sharing.patience.shared += 1;
+        self.servers.sharing.coalescing.sent();
+        self.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.fx.stats.counters.shared_depth += depth as u64;
         self.send_statement(id, conn_id, Stage::Shared(conn_id));
         if has_plant!(self, ReplyToNeighbour)
-            && let Some(conn) = self.conns.get_mut(conn_id)
+            && let Some(conn) = self.servers.conns.get_mut(conn_id)
             && let [.., last, own] = conn.in_flight.make_contiguous()
             && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))
         {
@@ -214,25 +216,27 @@ impl Worker {
     /// Those who wait longest follow on this connection, as far as they fit.
     fn fill(&mut self, conn_id: ConnId) {
         loop {
-            let Some(conn) = self.conns.get(conn_id) else { return };
-            let takes_more = self.pool.slot(conn.slot).is_some_and(|slot| {
+            let Some(conn) = self.servers.conns.get(conn_id) else { return };
+            let takes_more = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
                 slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
             });
             if !takes_more {
                 return;
             }
             let (hostgroup, account) = (conn.hostgroup, conn.account);
-            let Some(waiter) = self.pool.waiters(hostgroup).front().copied() else { return };
+            let Some(waiter) = self.servers.pool.waiters(hostgroup).front().copied() else {
+                return;
+            };
             if self.prove_again(waiter.client) {
-                self.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+                self.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
                 self.requeue(waiter.client);
                 continue;
             }
-            let Some(conn) = self.conns.get(conn_id) else { return };
+            let Some(conn) = self.servers.conns.get(conn_id) else { return };
             if waiter.account != account || !self.fits_to_share(waiter.client, conn) {
                 return;
             }
-            self.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+            self.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
             self.count_queue_time(waiter.since_us);
             self.join(waiter.client, conn_id);
         }
@@ -241,16 +245,19 @@ impl Worker {
     /// A statement on a shared connection has been answered: with the last one it is free.
     /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
     pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
         let depth = conn.in_flight.len();
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             if let Some(took_us) = took_us {
-                slot.shared_width().answered(self.now.us, took_us);
-                self.coalescing.answered(took_us, (slot.shared().len() * depth) as u64);
+                slot.shared_width().answered(self.env.now.us, took_us);
+                self.servers
+                    .sharing
+                    .coalescing
+                    .answered(took_us, (slot.shared().len() * depth) as u64);
             }
             if is_quiet {
                 slot.leave_shared(conn_id);
@@ -264,14 +271,15 @@ impl Worker {
             self.rest(conn_id);
         } else if is_quiet {
             self.offer(conn_id);
-        } else if !self.pool.waiters(hostgroup).is_empty() {
+        } else if !self.servers.pool.waiters(hostgroup).is_empty() {
             self.fill(conn_id);
         }
     }
 
     /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
     pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some()) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some())
+        {
             debug_assert!(conn.in_flight.is_empty());
             conn.copies = None;
         }
@@ -279,7 +287,7 @@ impl Worker {
 
     /// The same for a connection that may not be shared.
     pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
-        let conn = self.conns.get(conn_id);
+        let conn = self.servers.conns.get(conn_id);
         if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
             self.leave_front_alone(conn_id);
         }
@@ -288,8 +296,10 @@ impl Worker {
     /// What ran on a shared connection, heard of or not, may have been something else than it was
     /// proven to be: names have been defined anew meanwhile.
     fn soil_outdated(&mut self, conn_id: ConnId) {
-        let version = self.shared.catalog().version();
-        if let Some(conn) = self.conns.get_mut(conn_id).filter(|it| it.shared_version != version) {
+        let version = self.env.shared.catalog().version();
+        if let Some(conn) =
+            self.servers.conns.get_mut(conn_id).filter(|it| it.shared_version != version)
+        {
             conn.soil(Dirt::Reset(ResetReason::Unknown));
         }
     }
@@ -298,12 +308,12 @@ impl Worker {
     /// are answered elsewhere, and nobody joins any more.
     pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
         let is_delivered = has_plant!(self, OvertakenReplyDelivered);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
-        let (clients, catalog) = (&self.clients, self.shared.catalog());
-        let now_ms = self.now.ms();
+        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
+        let now_ms = self.env.now.ms();
         let ticket = catalog.begin_copies();
         let mut behind = Vec::new();
         for entry in conn.in_flight.iter_mut().skip(1) {
@@ -321,12 +331,12 @@ impl Worker {
         if !behind.is_empty() {
             conn.copies = Some(ticket);
         }
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.close_shared(conn_id);
         }
         for client in behind {
-            self.patience.resent += 1;
-            self.stats.counters.statements_overtaken += 1;
+            self.servers.sharing.patience.resent += 1;
+            self.fx.stats.counters.statements_overtaken += 1;
             self.send_elsewhere(client);
         }
     }
@@ -334,15 +344,15 @@ impl Worker {
     /// A read has changed its connection's state all the same, by a function that a view hides:
     /// those behind it are answered elsewhere, and the connection is reset.
     pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
         conn.list = ConnState::Resetting;
-        conn.since_ms = self.now.ms();
+        conn.since_ms = self.env.now.ms();
         let is_quiet = conn.in_flight.is_empty();
-        let (clients, catalog) = (&self.clients, self.shared.catalog());
-        let now_ms = self.now.ms();
+        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
+        let now_ms = self.env.now.ms();
         let ticket = catalog.begin_copies();
         let (mut behind, mut lost) = (Vec::new(), Vec::new());
         for entry in &mut conn.in_flight {
@@ -358,7 +368,7 @@ impl Worker {
         if !behind.is_empty() {
             conn.copies = Some(ticket);
         }
-        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.leave_shared(conn_id);
             slot.enter(ConnState::Resetting);
         }
@@ -386,7 +396,7 @@ impl Worker {
 
     /// The client of a statement on a shared connection goes: its answer is for nobody.
     pub(crate) fn leave_shared(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         for entry in &mut conn.in_flight {
@@ -403,7 +413,7 @@ impl Worker {
     /// A statement on a shared connection is to be ended. In front it is left alone there, and its
     /// server can be told to end it: true. Behind others its answer is for nobody: false.
     pub(crate) fn single_out(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let front = self.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
         let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(id));
         match is_front {
             true => self.leave_front_alone(conn_id),
@@ -414,10 +424,10 @@ impl Worker {
 
     /// Looks at the statements in front of shared connections.
     pub(crate) fn overtake_slow(&mut self) {
-        let since_us = self.now.us.saturating_sub(self.patience.stuck_us);
-        let shared = self.pool.slots().flat_map(|(_, slot)| slot.shared());
+        let since_us = self.env.now.us.saturating_sub(self.servers.sharing.patience.stuck_us);
+        let shared = self.servers.pool.slots().flat_map(|(_, slot)| slot.shared());
         let is_stuck = |id: &&ConnId| {
-            self.conns.get(**id).is_some_and(|conn| {
+            self.servers.conns.get(**id).is_some_and(|conn| {
                 conn.in_flight.len() > 1 && (1..since_us).contains(&conn.busy_since_us)
             })
         };
@@ -429,13 +439,13 @@ impl Worker {
 
     /// Once a second.
     pub(crate) fn adapt_patience(&mut self) {
-        self.patience.adapt();
+        self.servers.sharing.patience.adapt();
     }
 }
 
 /// Whether the statement that a client has under way may be sent once more.
 fn may_be_sent_twice(
-    clients: &Table<ClientId, Client>,
+    clients: &Clients,
     (catalog, now_ms): (&Catalog, u64),
     client: ClientId,
 ) -> bool {

@@ -61,10 +61,11 @@ impl Worker {
     /// beyond the server's `max_connections`.
     pub fn kill_carriers(&self, server: &ServerKey) -> usize {
         let is_there = |via: &ConnId| {
-            let slot = self.slot_of(*via).and_then(|slot| self.pool.slot(slot));
+            let slot = self.slot_of(*via).and_then(|slot| self.servers.pool.slot(slot));
             slot.is_some_and(|slot| slot.server.key == *server)
         };
-        let carriers = self.side_commands.iter().map(|command| command.via).filter(is_there);
+        let carriers =
+            self.servers.kills.commands.iter().map(|command| command.via).filter(is_there);
         carriers.collect::<HashSet<_>>().len()
     }
 
@@ -77,8 +78,8 @@ impl Worker {
         scope: KillScope,
         asker: KillAsker,
     ) {
-        let is_full = self.side_commands.len() >= SIDE_COMMANDS_MAX;
-        let Some(conn) = self.conns.get_mut(target) else {
+        let is_full = self.servers.kills.commands.len() >= SIDE_COMMANDS_MAX;
+        let Some(conn) = self.servers.conns.get_mut(target) else {
             return self.answer_kill(asker, KillAnswer::Done);
         };
         let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
@@ -97,12 +98,12 @@ impl Worker {
             Ok(via) => via,
             Err(why) => return self.answer_kill(asker, KillAnswer::failed(why)),
         };
-        if let Some(conn) = self.conns.get_mut(target) {
+        if let Some(conn) = self.servers.conns.get_mut(target) {
             conn.kills += 1;
         }
-        let id = self.next_side_command;
-        self.next_side_command += 1;
-        self.side_commands.push(SideCommand {
+        let id = self.servers.kills.next;
+        self.servers.kills.next += 1;
+        self.servers.kills.commands.push(SideCommand {
             id,
             scope,
             target,
@@ -113,9 +114,10 @@ impl Worker {
             sent_at: None,
             retries_left: RETRIES,
             victim,
-            deadline_ms: self.now.ms() + SIDE_COMMAND_MS_MAX,
+            deadline_ms: self.env.now.ms() + SIDE_COMMAND_MS_MAX,
         });
-        let is_ready = self.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
+        let is_ready =
+            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
         if is_ready {
             self.send_side_commands(via);
         }
@@ -130,13 +132,13 @@ impl Worker {
         slot_id: SlotId,
         account: AccountId,
     ) -> Result<ConnId, String> {
-        let Some(slot) = self.pool.slot_mut(slot_id) else {
+        let Some(slot) = self.servers.pool.slot_mut(slot_id) else {
             return Err("the server has gone".to_owned());
         };
         if let Some(idle) = slot.pop_idle(account) {
             slot.enter(ConnState::Resetting);
             self.fetch_traces(idle, None, false);
-            if let Some(conn) = self.conns.get_mut(idle) {
+            if let Some(conn) = self.servers.conns.get_mut(idle) {
                 conn.list = ConnState::Resetting;
                 // What a session left on it for a later statement is overwritten.
                 conn.last_client = None;
@@ -147,10 +149,10 @@ impl Worker {
         let (health, max) = (&slot.server.health, slot.server.max_connections);
         let hostgroup = slot.server.key.hostgroup;
         if !health.try_take_connection(max) {
-            let others = self.side_commands.iter().map(|command| command.via);
+            let others = self.servers.kills.commands.iter().map(|command| command.via);
             // One that carries others, or will, carries this one behind them.
             let carries = |via: &ConnId| {
-                self.conns.get(*via).is_some_and(|conn| {
+                self.servers.conns.get(*via).is_some_and(|conn| {
                     conn.slot == slot_id
                         && conn.account == account
                         && matches!(conn.list, ConnState::Connecting | ConnState::Resetting)
@@ -169,7 +171,7 @@ impl Worker {
         let login = logins.iter().flatten().find(has_session).copied();
         let opened = login.and_then(|login| self.open(slot_id, hostgroup, account, login));
         if login.is_none()
-            && let Some(slot) = self.pool.slot(slot_id)
+            && let Some(slot) = self.servers.pool.slot(slot_id)
         {
             slot.server.health.give_back_connection();
         }
@@ -181,12 +183,12 @@ impl Worker {
         if !self.is_side_conn(via) {
             return false;
         }
-        let Some(conn) = self.conns.get_mut(via) else {
+        let Some(conn) = self.servers.conns.get_mut(via) else {
             return false;
         };
         conn.list = ConnState::Resetting;
         let slot = conn.slot;
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.enter(ConnState::Resetting);
         }
         self.send_side_commands(via);
@@ -196,9 +198,11 @@ impl Worker {
     /// Writes what waits for this connection, as far as it is still wanted.
     fn send_side_commands(&mut self, via: ConnId) {
         let is_unsent = |it: &&SideCommand| it.via == via && it.sent_at.is_none();
-        let waiting = self.side_commands.iter().filter(is_unsent).map(|command| command.id);
+        let waiting =
+            self.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
         for id in waiting.collect::<Vec<_>>() {
-            let Some(command) = self.side_commands.iter().find(|command| command.id == id) else {
+            let Some(command) = self.servers.kills.commands.iter().find(|command| command.id == id)
+            else {
                 continue;
             };
             if !self.is_still_wanted(command) {
@@ -213,7 +217,7 @@ impl Worker {
                 KillScope::Session => "KILL",
             };
             let (text, target) = (format!("{verb} {}", command.thread), command.target);
-            if let Some(conn) = self.conns.get_mut(target) {
+            if let Some(conn) = self.servers.conns.get_mut(target) {
                 conn.was_killed = true;
             }
             self.write_side_command(via, id, text.as_bytes());
@@ -222,7 +226,7 @@ impl Worker {
     }
 
     fn write_side_command(&mut self, via: ConnId, id: u64, text: &[u8]) {
-        let Some(conn) = self.conns.get_mut(via) else {
+        let Some(conn) = self.servers.conns.get_mut(via) else {
             return;
         };
         let sent_at = conn.outbox.position();
@@ -232,7 +236,9 @@ impl Worker {
         self.write_server(via, |out| {
             put_own_query(out, text, takes_attributes);
         });
-        if let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) {
+        if let Some(command) =
+            self.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        {
             command.sent_at = Some(sent_at);
         }
         // It may have rested until its server closed it.
@@ -242,7 +248,7 @@ impl Worker {
     /// Whether what is to be hit runs still. In a server that was started again the number is
     /// somebody else's.
     fn is_still_wanted(&self, command: &SideCommand) -> bool {
-        let incarnation_of = |id| self.conns.get(id).map(|conn| conn.incarnation);
+        let incarnation_of = |id| self.servers.conns.get(id).map(|conn| conn.incarnation);
         if incarnation_of(command.target) != incarnation_of(command.via) {
             return false;
         }
@@ -264,20 +270,21 @@ impl Worker {
         let Some((client, _)) = command.statement else {
             return false;
         };
-        let front = self.conns.get(command.target).and_then(|conn| conn.in_flight.front());
+        let front = self.servers.conns.get(command.target).and_then(|conn| conn.in_flight.front());
         front.is_some_and(|front| front.owner != Owner::Client(client))
     }
 
     /// Something before the statement on this connection has been answered: a `KILL` that waited
     /// for it goes out.
     pub(crate) fn kills_go_on(&mut self, target: ConnId) {
-        if self.side_commands.is_empty() {
+        if self.servers.kills.commands.is_empty() {
             return;
         }
         let is_waiting = |it: &&SideCommand| it.target == target && it.sent_at.is_none();
-        let waiting = self.side_commands.iter().filter(is_waiting).map(|command| command.via);
+        let waiting =
+            self.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
         for via in waiting.collect::<HashSet<_>>() {
-            if self.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting) {
+            if self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting) {
                 self.send_side_commands(via);
             }
         }
@@ -285,7 +292,7 @@ impl Worker {
 
     /// A server has answered a side command.
     pub(crate) fn side_answered(&mut self, via: ConnId, id: u64, outcome: Outcome) {
-        if let (Some(_), Some(conn)) = (&outcome.error, self.conns.get_mut(via)) {
+        if let (Some(_), Some(conn)) = (&outcome.error, self.servers.conns.get_mut(via)) {
             conn.conditions_turn = Some(conn.turn);
         }
         let answer = match outcome.error {
@@ -302,19 +309,19 @@ impl Worker {
 
     /// Whether a connection carries a side command, or will.
     pub(crate) fn is_side_conn(&self, via: ConnId) -> bool {
-        self.side_commands.iter().any(|command| command.via == via)
+        self.servers.kills.commands.iter().any(|command| command.via == via)
     }
 
     /// The connection that carried side commands is free again when the last was answered.
     fn side_conn_done(&mut self, via: ConnId) {
-        let Some(conn) = self.conns.get(via) else {
+        let Some(conn) = self.servers.conns.get(via) else {
             return;
         };
         let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Side(_)));
         if carries || self.is_side_conn(via) || conn.list != ConnState::Resetting {
             return;
         }
-        let Some(slot) = self.pool.slot_mut(conn.slot) else {
+        let Some(slot) = self.servers.pool.slot_mut(conn.slot) else {
             return;
         };
         if slot.server.health.connections() > slot.server.max_connections {
@@ -326,12 +333,13 @@ impl Worker {
 
     /// Tells what came of a side command, and lets the connection that it was to hit go on.
     fn end_side_command(&mut self, id: u64, answer: KillAnswer) {
-        let Some(place) = self.side_commands.iter().position(|command| command.id == id) else {
+        let Some(place) = self.servers.kills.commands.iter().position(|command| command.id == id)
+        else {
             return;
         };
-        let command = self.side_commands.swap_remove(place);
+        let command = self.servers.kills.commands.swap_remove(place);
         self.answer_kill(command.asker, answer);
-        let Some(conn) = self.conns.get_mut(command.target) else {
+        let Some(conn) = self.servers.conns.get_mut(command.target) else {
             return;
         };
         conn.kills = conn.kills.saturating_sub(1);
@@ -347,15 +355,15 @@ impl Worker {
     /// A connection that carries side commands has ended, after the kernel took so many bytes for
     /// it. What was not sent is told to have failed; what was may still arrive.
     pub(crate) fn side_conn_lost(&mut self, via: ConnId, written: u64, reason: &str) {
-        if self.side_commands.is_empty() {
+        if self.servers.kills.commands.is_empty() {
             return;
         }
-        let carried = self.side_commands.iter().filter(|command| command.via == via);
+        let carried = self.servers.kills.commands.iter().filter(|command| command.via == via);
         let carried: Vec<_> =
             carried.map(|command| (command.id, command.target, command.sent_at)).collect();
         for (id, target, sent_at) in carried {
             let was_sent = sent_at.is_some_and(|at| written > at);
-            if was_sent && let Some(conn) = self.conns.get_mut(target) {
+            if was_sent && let Some(conn) = self.servers.conns.get_mut(target) {
                 conn.is_doomed = true;
             }
             if !was_sent && sent_at.is_some() && self.try_again(id) {
@@ -369,7 +377,8 @@ impl Worker {
     /// Has another connection carry a side command that its server never got: an idle one had been
     /// closed long ago. False when nothing is left to try.
     fn try_again(&mut self, id: u64) -> bool {
-        let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) else {
+        let Some(command) = self.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        else {
             return false;
         };
         let Some(left) = command.retries_left.checked_sub(1) else {
@@ -377,15 +386,18 @@ impl Worker {
         };
         (command.retries_left, command.sent_at) = (left, None);
         let (logins, target) = ([Some(command.victim), command.asker.client], command.target);
-        let place = self.conns.get(target).map(|conn| (conn.slot, conn.account));
+        let place = self.servers.conns.get(target).map(|conn| (conn.slot, conn.account));
         let Some(Ok(via)) = place.map(|(slot, account)| self.side_conn(&logins, slot, account))
         else {
             return false;
         };
-        if let Some(command) = self.side_commands.iter_mut().find(|command| command.id == id) {
+        if let Some(command) =
+            self.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        {
             command.via = via;
         }
-        let is_ready = self.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
+        let is_ready =
+            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
         if is_ready {
             self.send_side_commands(via);
         }
@@ -394,8 +406,9 @@ impl Worker {
 
     /// Gives up on side commands that take too long.
     pub(crate) fn expire_side_commands(&mut self) {
-        let now_ms = self.now.ms();
-        let late = self.side_commands.iter().filter(|command| command.deadline_ms <= now_ms);
+        let now_ms = self.env.now.ms();
+        let late =
+            self.servers.kills.commands.iter().filter(|command| command.deadline_ms <= now_ms);
         let late: Vec<ConnId> = late.map(|command| command.via).collect();
         for via in late {
             self.drop_conn(via);
@@ -405,7 +418,7 @@ impl Worker {
     /// A session's next statement waits while the connection that it goes to may still be hit by
     /// a `KILL` for the last one. True when it does.
     pub(crate) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };
         if conn.kills == 0 && !conn.was_killed {
@@ -429,19 +442,19 @@ impl Worker {
 
     /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
     pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
-        let conn = self.conns.get(conn_id);
+        let conn = self.servers.conns.get(conn_id);
         conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.is_doomed)
     }
 
     /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
     pub(crate) fn rest(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.list = ConnState::Resetting;
-        conn.since_ms = self.now.ms();
+        conn.since_ms = self.env.now.ms();
         let slot = conn.slot;
-        if let Some(slot) = self.pool.slot_mut(slot) {
+        if let Some(slot) = self.servers.pool.slot_mut(slot) {
             slot.enter(ConnState::Resetting);
         }
         self.free_if_quiet(conn_id);
@@ -470,8 +483,11 @@ impl Worker {
 
     /// What the session's statement waited for on this connection has come.
     pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
-        let is_free =
-            self.conns.get(conn_id).is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
+        let is_free = self
+            .servers
+            .conns
+            .get(conn_id)
+            .is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
         let waits = self.clients.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(conn_id))

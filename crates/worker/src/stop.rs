@@ -6,10 +6,10 @@ impl Worker {
     /// Takes no more clients and ends the others as they become free; all of them at
     /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
     pub fn stop_gracefully(&mut self, deadline_ms: u64) {
-        self.stopping = Some(deadline_ms);
-        self.shared.withdraw_load(self.options.index);
+        self.upkeep.stopping = Some(deadline_ms);
+        self.env.shared.withdraw_load(self.env.options.index);
         self.drop_mirrors();
-        for id in self.clients.keys() {
+        for id in self.clients.table.keys() {
             self.close_if_free(id);
         }
         self.check_stop();
@@ -17,12 +17,12 @@ impl Worker {
 
     /// Whether it takes no more clients, for good.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.is_some()
+        self.upkeep.stopping.is_some()
     }
 
     /// Ends every client, whatever it is doing; the worker goes on.
     pub fn end_clients(&mut self) {
-        for id in self.clients.keys() {
+        for id in self.clients.table.keys() {
             self.close_client_now(id);
         }
     }
@@ -59,17 +59,17 @@ impl Worker {
     }
 
     pub(crate) fn check_stop(&mut self) {
-        let Some(deadline_ms) = self.stopping else {
+        let Some(deadline_ms) = self.upkeep.stopping else {
             return;
         };
-        if self.now.ms() >= deadline_ms {
-            for id in self.clients.keys() {
+        if self.env.now.ms() >= deadline_ms {
+            for id in self.clients.table.keys() {
                 self.close_client_now(id);
             }
         }
-        if self.clients.len() == 0 && !self.is_stopped {
-            self.is_stopped = true;
-            for id in self.conns.keys() {
+        if self.clients.table.len() == 0 && !self.upkeep.is_stopped {
+            self.upkeep.is_stopped = true;
+            for id in self.servers.conns.keys() {
                 self.drop_conn(id);
             }
             self.act(Action::Stopped);
@@ -79,7 +79,7 @@ impl Worker {
     /// A step of this client's panicked in the driver's hands: the client and the connections it
     /// held end, nothing else does.
     pub fn abandon(&mut self, side: Side) {
-        self.stats.counters.session_panics += 1;
+        self.fx.stats.counters.session_panics += 1;
         match side {
             Side::Client(id) => {
                 let leases = self.clients.get_mut(id).and_then(|client| client.session.take());
@@ -92,7 +92,7 @@ impl Worker {
                 self.remove_client(id);
             }
             Side::Server(id) => {
-                let Some(conn) = self.conns.get(id) else { return };
+                let Some(conn) = self.servers.conns.get(id) else { return };
                 let owner = conn.owner.or(conn.forwards);
                 if conn.list == trunkline_pool::ConnState::Shared {
                     return self.lose_conn(id, "its bytes could not be handled");

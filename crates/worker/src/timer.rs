@@ -84,10 +84,10 @@ impl Worker {
         let delay_ms = u64::from(statement.orders.delay_ms);
         if delay_ms == 0 {
             let awaits_copies = statement.definition.is_some() && self.awaits_copies(&statement);
-            self.stats.counters.definitions_held_back += u64::from(awaits_copies);
+            self.fx.stats.counters.definitions_held_back += u64::from(awaits_copies);
             return self.depart_alone(id, route, statement, text_len);
         }
-        self.stats.counters.statements_delayed += 1;
+        self.fx.stats.counters.statements_delayed += 1;
         self.hold_for(id, route, statement, text_len, delay_ms);
     }
 
@@ -99,7 +99,7 @@ impl Worker {
         text_len: usize,
         for_ms: u64,
     ) {
-        let until_ms = self.now.ms() + for_ms;
+        let until_ms = self.env.now.ms() + for_ms;
         let awaits_cache = None;
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
         self.begin(id, statement);
@@ -123,8 +123,8 @@ impl Worker {
     }
 
     fn awaits_copies(&self, statement: &Statement) -> bool {
-        let waited_us = self.now.us.saturating_sub(statement.begun_us);
-        let is_long = waited_us / 1_000 > self.snapshot.settings.catalog_age_max;
+        let waited_us = self.env.now.us.saturating_sub(statement.begun_us);
+        let is_long = waited_us / 1_000 > self.env.snapshot.settings.catalog_age_max;
         !is_long && self.catalog().has_copies()
     }
 
@@ -138,7 +138,7 @@ impl Worker {
     ) {
         statement.deadline_ms = match statement.orders.timeout_ms {
             0 => 0,
-            ms => self.now.ms() + ms,
+            ms => self.env.now.ms() + ms,
         };
         let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
         match is_run && reads_past(&statement) {
@@ -154,18 +154,20 @@ impl Worker {
         };
         let before = std::mem::replace(&mut client.timer_ms, at_ms);
         if before != 0 {
-            self.timers.remove(&(before, id));
+            self.clients.timers.remove(&(before, id));
         }
         if at_ms != 0 {
-            self.timers.insert((at_ms, id));
+            self.clients.timers.insert((at_ms, id));
         }
     }
 
     /// Wakes those whose time has come.
     pub(crate) fn expire_timers(&mut self) {
-        let now_ms = self.now.ms();
-        while let Some((at_ms, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now_ms) {
-            self.timers.remove(&(at_ms, id));
+        let now_ms = self.env.now.ms();
+        while let Some((at_ms, id)) =
+            self.clients.timers.first().copied().filter(|(at, _)| *at <= now_ms)
+        {
+            self.clients.timers.remove(&(at_ms, id));
             let Some(client) = self.clients.get_mut(id) else {
                 continue;
             };
@@ -217,14 +219,14 @@ impl Worker {
 
     /// The client's statement has run out of its time.
     fn time_out(&mut self, id: ClientId) {
-        let now_ms = self.now.ms();
+        let now_ms = self.env.now.ms();
         let Some(Phase::Running(statement)) =
             self.clients.get_mut(id).map(|client| &mut client.phase)
         else {
             return;
         };
         let was_told = statement.ending.is_some();
-        self.stats.counters.statements_timed_out += u64::from(!was_told);
+        self.fx.stats.counters.statements_timed_out += u64::from(!was_told);
         let (conn, sent_at) = match statement.stage {
             Stage::Queued => {
                 self.pool_leave(id);
@@ -253,7 +255,7 @@ impl Worker {
         }
         self.withhold_answer(id, conn);
         // Nobody waits for what comes of it.
-        let asker = KillAsker { worker: self.options.index, client: Some(id), ticket: 0 };
+        let asker = KillAsker { worker: self.env.options.index, client: Some(id), ticket: 0 };
         self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
     }
 
@@ -261,7 +263,7 @@ impl Worker {
     /// of anything else only the error of an interruption, as it may have been carried out
     /// before the server was told.
     fn withhold_answer(&mut self, id: ClientId, conn_id: ConnId) {
-        let conn = self.conns.get_mut(conn_id);
+        let conn = self.servers.conns.get_mut(conn_id);
         let entry = conn.and_then(|conn| {
             conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id))
         });

@@ -14,7 +14,7 @@ use crate::{Action, ClientId, Side, Worker, action::Peer, client::Phase, conn::C
 impl Worker {
     /// Whether the driver can show clients a certificate.
     pub fn offer_tls(&mut self, is_offered: bool) {
-        self.offers_tls = is_offered;
+        self.env.offers_tls = is_offered;
     }
 
     /// Whether a client from there may use TLS.
@@ -22,9 +22,9 @@ impl Worker {
         let is_off = match peer.tls {
             Some(TlsOffer::Off) => true,
             Some(TlsOffer::Optional | TlsOffer::Required) => false,
-            None => !self.snapshot.settings.have_ssl,
+            None => !self.env.snapshot.settings.have_ssl,
         };
-        self.offers_tls && !is_off
+        self.env.offers_tls && !is_off
     }
 
     /// Whether a client from there must use TLS. Nobody can listen on a Unix socket.
@@ -33,7 +33,7 @@ impl Worker {
             Some(TlsOffer::Required) => true,
             Some(TlsOffer::Off) => false,
             Some(TlsOffer::Optional) | None => {
-                self.snapshot.settings.require_secure_transport && peer.client_addr.is_some()
+                self.env.snapshot.settings.require_secure_transport && peer.client_addr.is_some()
             }
         }
     }
@@ -47,7 +47,7 @@ impl Worker {
             return true;
         };
         let host = client.peer.host();
-        self.stats.counters.client_refused(ClientRefusal::TlsRequired);
+        self.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
         self.refuse_change(id, seq, 1045, b"28000", &text);
         false
@@ -59,7 +59,7 @@ impl Worker {
             return;
         };
         // As MariaDB does: not again with a change of user.
-        if client.session.is_some() || self.greeting.flavor() != Flavor::MariaDb {
+        if client.session.is_some() || self.env.greeting.flavor() != Flavor::MariaDb {
             return;
         }
         let fingerprint = client.tls.as_ref().and_then(|facts| facts.own_fingerprint);
@@ -73,14 +73,14 @@ impl Worker {
     pub fn received(&mut self, side: Side) -> Vec<u8> {
         let inbox = match side {
             Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.inbox),
-            Side::Server(id) => self.conns.get_mut(id).map(|conn| &mut conn.inbox),
+            Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.inbox),
         };
         inbox.map(std::mem::take).unwrap_or_default()
     }
 
     /// What a listener says of TLS, by its place in `listen`.
     pub fn listener_tls(&self, listener: usize) -> Option<TlsOffer> {
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let address = settings.listen.get(listener)?;
         let own = settings.listen_tls.iter().find(|own| own.address == *address);
         own.map(|own| own.offer)
@@ -96,7 +96,7 @@ impl Worker {
         };
         debug_assert!(handshake.awaits_tls() && client.inbox.is_empty());
         handshake.on_tls();
-        let counters = &mut self.stats.counters;
+        let counters = &mut self.fx.stats.counters;
         match (facts.version, facts.is_resumed) {
             (TlsVersion::V1_2, false) => counters.client_tls_12 += 1,
             (TlsVersion::V1_2, true) => counters.client_tls_12_resumed += 1,
@@ -105,9 +105,9 @@ impl Worker {
         }
         let resumed = client.peer.client_addr.filter(|_| facts.is_resumed);
         client.tls = Some(Box::new(facts));
-        let is_limited = self.snapshot.settings.tls_handshakes_per_address_max > 0;
+        let is_limited = self.env.snapshot.settings.tls_handshakes_per_address_max > 0;
         if let Some(addr) = resumed.filter(|_| is_limited) {
-            self.shared.addresses().give_back_handshake(addr);
+            self.env.shared.addresses().give_back_handshake(addr);
         }
     }
 
@@ -118,8 +118,8 @@ impl Worker {
         };
         let host = client.peer.host();
         if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
-            self.stats.counters.client_tls_failed += 1;
-            self.stats.counters.client_refused(ClientRefusal::TlsFailed);
+            self.fx.stats.counters.client_tls_failed += 1;
+            self.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
         }
         self.log(false, || format!("TLS with client {host} failed: {reason}"));
         self.client_closed(id);
@@ -127,15 +127,15 @@ impl Worker {
 
     /// Has TLS begin with a client, unless its address has had enough of it in this second.
     pub(crate) fn let_encrypt(&mut self, id: ClientId) {
-        let max = self.snapshot.settings.tls_handshakes_per_address_max;
+        let max = self.env.snapshot.settings.tls_handshakes_per_address_max;
         let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
         let Some(addr) = addr.filter(|_| max > 0) else {
             return self.act(Action::StartClientTls(id));
         };
-        if self.shared.addresses().take_handshake(addr, self.now.ms(), max) {
+        if self.env.shared.addresses().take_handshake(addr, self.env.now.ms(), max) {
             return self.act(Action::StartClientTls(id));
         }
-        self.stats.counters.client_refused(ClientRefusal::AddressBlocked);
+        self.fx.stats.counters.client_refused(ClientRefusal::AddressBlocked);
         self.log(false, || {
             format!("client {addr} began more than {max} TLS handshakes in a second")
         });
@@ -150,8 +150,8 @@ impl Worker {
         };
         if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
             let host = client.peer.host();
-            let time_ms = self.snapshot.settings.connect_timeout_client;
-            self.stats.counters.client_tls_failed += 1;
+            let time_ms = self.env.snapshot.settings.connect_timeout_client;
+            self.fx.stats.counters.client_tls_failed += 1;
             self.log(false, || {
                 format!("TLS with client {host} failed: no handshake within {time_ms} ms")
             });
@@ -159,11 +159,11 @@ impl Worker {
     }
 
     pub(crate) fn start_server_tls(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.servers.conns.get(id) else {
             return;
         };
         let (Some(slot), Some(account)) =
-            (self.pool.slot(conn.slot), self.accounts.key(conn.account))
+            (self.servers.pool.slot(conn.slot), self.servers.accounts.key(conn.account))
         else {
             return self.lose_conn(id, "its server has gone");
         };
@@ -174,15 +174,15 @@ impl Worker {
 
     /// TLS with a server is up: the login goes on through it.
     pub fn server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
         debug_assert!(handshake.awaits_tls() && conn.inbox.is_empty());
-        handshake.on_tls(conn.outbox.buf(&mut self.buffers));
-        let counters = &mut self.stats.counters;
+        handshake.on_tls(conn.outbox.buf(&mut self.fx.buffers));
+        let counters = &mut self.fx.stats.counters;
         match (facts.version, facts.is_resumed) {
             (TlsVersion::V1_2, false) => counters.server_tls_12 += 1,
             (TlsVersion::V1_2, true) => counters.server_tls_12_resumed += 1,
@@ -195,19 +195,19 @@ impl Worker {
 
     /// TLS with a server did not come up, or broke; its socket is closed.
     pub fn server_tls_failed(&mut self, id: ConnId, reason: &str) {
-        let conn = self.conns.get(id);
+        let conn = self.servers.conns.get(id);
         if conn.is_some_and(
             |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
         ) {
-            self.stats.counters.server_tls_failed += 1;
+            self.fx.stats.counters.server_tls_failed += 1;
         }
         self.server_closed(id, &format!("TLS failed: {reason}"));
     }
 
     /// Clients and server connections that are encrypted now.
     pub(crate) fn encrypted(&self) -> (u64, u64) {
-        let clients = self.clients.values().filter(|client| client.tls.is_some()).count();
-        let conns = self.conns.values().filter(|conn| conn.tls.is_some()).count();
+        let clients = self.clients.table.values().filter(|client| client.tls.is_some()).count();
+        let conns = self.servers.conns.values().filter(|conn| conn.tls.is_some()).count();
         (clients as u64, conns as u64)
     }
 }

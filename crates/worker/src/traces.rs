@@ -253,7 +253,7 @@ impl Worker {
     /// it. `keeps`: what the same session left before stays there for it.
     #[inline]
     pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
-        let last = self.conns.get(conn_id).and_then(|conn| conn.last_client);
+        let last = self.servers.conns.get(conn_id).and_then(|conn| conn.last_client);
         if let Some(last) = last.filter(|last| !keeps || Some(*last) != next) {
             self.fetch_traces_of(last, conn_id, next);
         }
@@ -261,7 +261,7 @@ impl Worker {
 
     #[inline(never)]
     fn fetch_traces_of(&mut self, last: ClientId, conn_id: ConnId, next: Option<ClientId>) {
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
@@ -299,9 +299,9 @@ impl Worker {
     /// closed or to go to another account. False where there is nothing to fetch; else the
     /// connection is offered again when all has come.
     pub(crate) fn fetch_before_parting(&mut self, conn_id: ConnId) -> bool {
-        let fetched = self.stats.counters.traces_fetched;
+        let fetched = self.fx.stats.counters.traces_fetched;
         self.fetch_traces(conn_id, None, false);
-        if self.stats.counters.traces_fetched == fetched {
+        if self.fx.stats.counters.traces_fetched == fetched {
             return false;
         }
         self.rest_when_quiet(conn_id);
@@ -315,7 +315,9 @@ impl Worker {
         let places = [session.last_conn, session.insert_conn, session.past.found_conn];
         for (conn_id, _) in places.into_iter().flatten() {
             let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-            let (Some(session), Some(conn)) = (session, self.conns.get(conn_id)) else { continue };
+            let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
+                continue;
+            };
             let is_own = conn.list == ConnState::Idle && conn.last_client == Some(id);
             if is_own && left_on(session, conn_id, conn).is_any() {
                 self.fetch_from_idle(conn_id);
@@ -325,15 +327,15 @@ impl Worker {
 
     /// Fetches from a connection at rest what was left there, and there is something.
     fn fetch_from_idle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else { return };
+        let Some(conn) = self.servers.conns.get(conn_id) else { return };
         let (slot, account) = (conn.slot, conn.account);
-        self.pool.slot_mut(slot).map(|slot| slot.take_idle(account, conn_id));
+        self.servers.pool.slot_mut(slot).map(|slot| slot.take_idle(account, conn_id));
         self.fetch_before_parting(conn_id);
     }
 
     /// Sees to it that a connection that is on no list, and not quiet yet, is offered when it is.
     pub(crate) fn rest_when_quiet(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         // What is there still is nobody's.
@@ -351,18 +353,19 @@ impl Worker {
 
     /// Closes an idle connection when what sessions left there has been fetched.
     pub(crate) fn retire_idle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
         let (slot, account) = (conn.slot, conn.account);
-        let taken = self.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
+        let taken =
+            self.servers.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
         if taken {
             self.retire_conn(conn_id);
         }
     }
 
     fn fetch_trace(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let text: &[u8] = match trace {
@@ -381,7 +384,7 @@ impl Worker {
         let relay = Relay::new(ResponseShape::Query, conn.format, captured, captures);
         let owner = Owner::Trace(client, trace);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
-        self.stats.counters.traces_fetched += 1;
+        self.fx.stats.counters.traces_fetched += 1;
         self.write_server(conn_id, |out| {
             put_own_query(out, text, takes_attributes);
         });
@@ -389,7 +392,7 @@ impl Worker {
 
     /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
     pub(crate) fn limit_captured(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id)
+        if let Some(conn) = self.servers.conns.get_mut(conn_id)
             && conn.captured.len() > WARNINGS_LEN_MAX
             && let Some(front) = conn.in_flight.front_mut()
         {
@@ -405,7 +408,7 @@ impl Worker {
         trace: Trace,
         outcome: &Outcome,
     ) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let captured = std::mem::take(&mut conn.captured);
@@ -433,7 +436,7 @@ impl Worker {
                 Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
             }
         }
-        if self.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Resetting) {
+        if self.servers.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Resetting) {
             self.free_if_quiet(conn_id);
         }
         self.trace_gone(conn_id, client, trace);

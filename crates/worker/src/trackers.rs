@@ -72,14 +72,14 @@ const TRANSACTION_TRACKER_ON: &[u8] =
 impl Worker {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
     pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(conn) = self.servers.conns.get_mut(id) else { return };
         if !conn.format.session_track {
-            return self.follow_modes(self.default_modes.told());
+            return self.follow_modes(self.statements.default_modes.told());
         }
         conn.tracks_transactions = false;
         let flavor = conn.flavor;
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
-        let lists = LISTS_OFF.iter().zip(self.lists_off);
+        let lists = LISTS_OFF.iter().zip(self.servers.lists_off);
         let lists = lists.filter(|(_, is_known)| *is_known).map(|((_, text), _)| *text);
         let lists: Vec<u8> = lists.flatten().copied().collect();
         let within = match flavor {
@@ -100,12 +100,12 @@ impl Worker {
         let text = String::from_utf8_lossy(&error.message).into_owned();
         self.log(true, || format!("a server refused session trackers: {text}"));
         let mut lacks = false;
-        for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.lists_off) {
+        for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.servers.lists_off) {
             let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);
             *is_known &= !is_it;
             lacks |= is_it;
         }
-        if let Some(conn) = self.conns.get_mut(id).filter(|_| lacks) {
+        if let Some(conn) = self.servers.conns.get_mut(id).filter(|_| lacks) {
             // It lacks the rest of the `SET` too.
             conn.is_doomed = true;
             self.set_up(id, Owner::Setup, TRACKERS_ON);
@@ -114,20 +114,20 @@ impl Worker {
 
     /// Takes over what a connection tells of how its server reads texts.
     pub(crate) fn learn_modes(&mut self, id: ConnId, changes: &[u8]) {
-        let conn = self.conns.get(id);
+        let conn = self.servers.conns.get(id);
         let identity = conn.and_then(|conn| Some((conn.flavor, conn.identity.as_ref()?.collation)));
-        let mut modes = self.default_modes;
+        let mut modes = self.statements.default_modes;
         modes.learn(changes, identity);
         self.follow_modes(modes);
     }
 
     /// What servers have by default is known better: sessions are read accordingly.
     pub(crate) fn follow_modes(&mut self, modes: DefaultModes) {
-        if std::mem::replace(&mut self.default_modes, modes) == modes {
+        if std::mem::replace(&mut self.statements.default_modes, modes) == modes {
             return;
         }
-        let flavor = self.greeting.flavor();
-        self.clients.for_each_mut(|_, client| {
+        let flavor = self.env.greeting.flavor();
+        self.clients.table.for_each_mut(|_, client| {
             if let Some(session) = client.session.as_mut() {
                 session.modes = modes.follow(session.modes, &session.state, flavor);
             }
@@ -137,7 +137,7 @@ impl Worker {
     /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
     /// of every connection, as servers then report the progress of every transaction.
     pub(crate) fn track_transactions(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.format.session_track)
+        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.format.session_track)
             && !std::mem::replace(&mut conn.tracks_transactions, true)
         {
             self.set_up(id, Owner::Setup, TRANSACTION_TRACKER_ON);
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
         let mut relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
@@ -164,7 +164,7 @@ impl Worker {
         for change in Changes::new(&outcome.changes) {
             let Ok(Change::SystemVariable { name, value }) = change else { continue };
             if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
-                self.shared.find_by_null();
+                self.env.shared.find_by_null();
             }
         }
     }
@@ -184,7 +184,8 @@ impl Worker {
     /// A session has set the trackers of its connection: it is told what it asked for, and the
     /// connection reports everything again. The values of `unreported` variables are asked for.
     pub(crate) fn renew_trackers(&mut self, id: ClientId, conn_id: ConnId, unreported: &[String]) {
-        let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.format.session_track)
+        let Some(conn) =
+            self.servers.conns.get_mut(conn_id).filter(|conn| conn.format.session_track)
         else {
             return;
         };
@@ -213,7 +214,8 @@ impl Worker {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage.conn() == Some(conn_id))
         });
-        let is_leased = self.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Leased);
+        let is_leased =
+            self.servers.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Leased);
         if is_leased && !is_busy {
             self.settle_lease(id, conn_id);
         }
@@ -223,7 +225,7 @@ impl Worker {
 
     fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };
         // Elsewhere the session may have set the same anew.
@@ -233,9 +235,9 @@ impl Worker {
             return;
         };
         if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
-            let state = self.states.intern(state);
+            let state = self.statements.states.intern(state);
             let escapes = session.modes.escapes();
-            session.modes = self.default_modes.of_session(&state, conn.flavor, escapes);
+            session.modes = self.statements.default_modes.of_session(&state, conn.flavor, escapes);
             conn.state = Arc::clone(&state);
             session.state = state;
         }

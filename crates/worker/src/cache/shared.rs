@@ -29,7 +29,7 @@ impl Worker {
     /// and the names of users mean something for one proxy only: the servers, and who its user is
     /// there, take part in the key.
     pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
-        let shared = self.cache.shared();
+        let shared = self.cache.answers.shared();
         let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
             route
         else {
@@ -38,7 +38,7 @@ impl Worker {
         if !shared.is_up() {
             return None;
         }
-        let servers = &self.snapshot.hostgroup(*hostgroup)?.servers;
+        let servers = &self.env.snapshot.hostgroup(*hostgroup)?.servers;
         let mut addresses: Vec<String> =
             servers.iter().map(|server| server.key.address.to_string()).collect();
         addresses.sort_unstable();
@@ -77,7 +77,7 @@ impl Worker {
         };
         let ClientId { index, generation } = id;
         let ask = SharedAsk {
-            waiter: Waiter { worker: self.options.index, index, generation },
+            waiter: Waiter { worker: self.env.options.index, index, generation },
             key: Arc::from(&*fill.key),
             shared_key: Arc::clone(&place.key),
             ticket: fill.ticket,
@@ -85,14 +85,14 @@ impl Worker {
         };
         let awaits_cache = Some(fill.key.clone());
         self.act(Action::AskShared(Box::new(ask)));
-        self.stats.counters.cache_shared_asked += 1;
-        let mut wait_ms = self.snapshot.settings.query_cache_redis_timeout;
+        self.fx.stats.counters.cache_shared_asked += 1;
+        let mut wait_ms = self.env.snapshot.settings.query_cache_redis_timeout;
         if statement.orders.timeout_ms > 0 {
             wait_ms = wait_ms.min(statement.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
         self.begin(id, statement);
-        self.set_timer(id, self.now.ms() + wait_ms);
+        self.set_timer(id, self.env.now.ms() + wait_ms);
     }
 
     /// The shared cache has been asked: what it had is on the first level by now.
@@ -105,10 +105,10 @@ impl Worker {
         order: CacheOrder,
     ) {
         let key = statement.fill.as_ref().map(|fill| &*fill.key).unwrap_or_default();
-        match self.cache.get(key, order.ttl_us(), self.now.us) {
+        match self.cache.answers.get(key, order.ttl_us(), self.env.now.us) {
             Some(reply) => {
                 self.drop_fill(&mut statement);
-                self.stats.counters.cache_shared_hits += 1;
+                self.fx.stats.counters.cache_shared_hits += 1;
                 self.answer_cached(id, &mut statement, order, &reply);
                 self.retire(statement);
                 self.after_statement(id);
@@ -123,7 +123,7 @@ impl Worker {
     /// A statement that awaited the shared cache goes on without it.
     pub(crate) fn count_shared_timeout(&mut self, statement: &Statement) {
         if let Some(order) = statement.orders.cache.filter(|_| statement.fill.is_some()) {
-            self.stats.counters.cache_shared_timeouts += 1;
+            self.fx.stats.counters.cache_shared_timeouts += 1;
             self.count_miss(order);
         }
     }
@@ -134,7 +134,7 @@ impl Worker {
         else {
             return;
         };
-        if reply.expires_us <= self.now.us || !self.cache.shared().is_up() {
+        if reply.expires_us <= self.env.now.us || !self.cache.answers.shared().is_up() {
             return;
         }
         let (shared_key, generation) = (Arc::clone(&place.key), place.generation);

@@ -94,13 +94,13 @@ impl Worker {
     /// `COM_STMT_PREPARE`.
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.modes(id) else { return };
-        let known = self.analyses.know(text, &modes);
+        let known = self.statements.analyses.know(text, &modes);
         if ends_others(&known) {
             return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
         }
         let asking = Asking::Prepare;
         let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
-        let settings = &self.snapshot.settings;
+        let settings = &self.env.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
         let Some(stmts) = self.stmts_mut(id) else { return };
         let count = stmts.len();
@@ -128,7 +128,7 @@ impl Worker {
         };
         let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
-        match may_compute(&known, proven.proof, self.greeting.flavor()) {
+        match may_compute(&known, proven.proof, self.env.greeting.flavor()) {
             true => statement.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
             false => {
@@ -157,7 +157,7 @@ impl Worker {
     fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
         let resolved = self.stmts_mut(id)?.resolve(stmt_id);
         if resolved.is_none() {
-            let function = match self.greeting.flavor() {
+            let function = match self.env.greeting.flavor() {
                 Flavor::MySql => "mysql_stmt_precheck",
                 Flavor::MariaDb => function,
             };
@@ -250,7 +250,7 @@ impl Worker {
     /// it was prepared in. Servers may read it again in those of now.
     #[inline]
     fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
-        let known = match entry.known.edition == self.analyses.edition() {
+        let known = match entry.known.edition == self.statements.analyses.edition() {
             true => Rc::clone(&entry.known),
             false => self.know_again(entry),
         };
@@ -262,7 +262,7 @@ impl Worker {
 
     #[cold]
     fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
-        self.analyses.know(&entry.text, &entry.modes)
+        self.statements.analyses.know(&entry.text, &entry.modes)
     }
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
@@ -275,7 +275,7 @@ impl Worker {
         session.is_some_and(|session| {
             let Session { reading, state, prepared, .. } = &mut **session;
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
-                && reading.is_that_of(entry, state, &mut self.states)
+                && reading.is_that_of(entry, state, &mut self.statements.states)
         })
     }
 
@@ -292,12 +292,12 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return Rc::clone(known) };
         let Session { reading, state, prepared, .. } = &mut **session;
-        let is_same = reading.is_that_of(entry, state, &mut self.states);
-        let now = reading.of(state, entry.has_literals, &mut self.states);
+        let is_same = reading.is_that_of(entry, state, &mut self.statements.states);
+        let now = reading.of(state, entry.has_literals, &mut self.statements.states);
         if let Some(stmt) = prepared.get_mut(stmt_id) {
             stmt.read_as = (!is_same).then_some(now);
         }
-        entry.known_in(known, &modes, is_same, &mut self.analyses)
+        entry.known_in(known, &modes, is_same, &mut self.statements.analyses)
     }
 
     /// Whether a client has agreed on this.
@@ -316,7 +316,7 @@ impl Worker {
 
     /// What servers answer to an execution whose long data was wrong.
     fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
-        let (code, text) = match (error, self.greeting.flavor()) {
+        let (code, text) = match (error, self.env.greeting.flavor()) {
             (LongDataError::TooLong, _) => (
                 1105,
                 "Parameter of prepared statement which is set through mysql_send_long_data() is \
@@ -341,7 +341,7 @@ impl Worker {
         let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
         let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn);
         let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
-            let end = if self.greeting.flavor() == Flavor::MySql { "." } else { "" };
+            let end = if self.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
             let text = format!("The statement ({stmt_id}) has no open cursor{end}");
             return self.answer_error(id, 1421, b"HY000", &text);
         };
@@ -375,7 +375,7 @@ impl Worker {
     /// `COM_STMT_SEND_LONG_DATA`, which nobody answers. It is kept for the execution, wherever
     /// that will be.
     pub(crate) fn long_data(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, param: u16) {
-        let max = self.snapshot.settings.max_allowed_packet;
+        let max = self.env.snapshot.settings.max_allowed_packet;
         let Some(stmts) = self.stmts_mut(id) else { return };
         if let Some(stmt_id) = stmts.resolve(stmt_id) {
             stmts.add_long_data(stmt_id, param, frames, max);
@@ -389,7 +389,7 @@ impl Worker {
         let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
             return;
         };
-        if let Some(conn) = self.conns.get_mut(conn_id) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             conn.stmts.close_held(stmt_id);
         }
         self.close_surplus(conn_id);

@@ -72,9 +72,10 @@ impl Worker {
     pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
         let MovedStmts { stmts, next_id, last } = moved;
         for MovedStmt { text, prepared, types, columns } in stmts {
-            let known = self.analyses.know(&text, &session.modes);
+            let known = self.statements.analyses.know(&text, &session.modes);
             let has_literals = has_literals(&text, &session.modes);
-            let reading = session.reading.of(&session.state, has_literals, &mut self.states);
+            let reading =
+                session.reading.of(&session.state, has_literals, &mut self.statements.states);
             let key = EntryKey { account: session.account, reading, has_literals, text };
             let entry = self.share_entry(key, (known, session.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));

@@ -64,7 +64,7 @@ impl Worker {
         let known = Rc::clone(statement.known.as_ref()?);
         let text = prepared_text(statement);
         let has_literals = has_literals(&text, &modes);
-        let reading = session.reading.of(&session.state, has_literals, &mut self.states);
+        let reading = session.reading.of(&session.state, has_literals, &mut self.statements.states);
         let key = EntryKey { account: session.account, reading, has_literals, text };
         Some(self.share_entry(key, (known, modes), prepared))
     }
@@ -79,13 +79,13 @@ impl Worker {
         // The type of a user variable's value becomes part of what is prepared.
         match read.0.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
             true => Entries::own(&key, read, prepared),
-            false => self.entries.share(key, read, prepared),
+            false => self.statements.entries.share(key, read, prepared),
         }
     }
 
     /// A server has prepared an entry.
     fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         match entry.text.len() > server_stmts::TEXT_KEPT_MAX {
@@ -93,15 +93,15 @@ impl Worker {
             false => conn.stmts.insert(entry, stmt_id),
         }
         let slot = conn.slot;
-        self.stats.counters.statements_prepared += 1;
-        if let Some(slot) = self.pool.slot(slot) {
+        self.fx.stats.counters.statements_prepared += 1;
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.add_stmt();
         }
     }
 
     /// The server has no room for more statements: this connection gives up all of its own.
     fn give_up_stmts(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             conn.stmts.close_all();
         }
         self.close_surplus(conn_id);
@@ -131,7 +131,9 @@ impl Worker {
                 return;
             }
             (None, prepared) => {
-                if let (Some(prepared), Some(conn)) = (prepared, self.conns.get_mut(conn_id)) {
+                if let (Some(prepared), Some(conn)) =
+                    (prepared, self.servers.conns.get_mut(conn_id))
+                {
                     conn.stmts.close(prepared.stmt_id);
                 }
                 other_parameters()
@@ -149,21 +151,21 @@ impl Worker {
 
     /// The statement is there: executions that wait for it, or follow it, have it at the front.
     fn kept_again(&mut self, id: ClientId, conn_id: ConnId, entry: &Rc<Entry>, prepared: Prepared) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         conn.stmts.insert(entry, prepared.stmt_id);
         let slot = conn.slot;
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.add_stmt();
         }
-        self.stats.counters.statements_prepared += 1;
+        self.fx.stats.counters.statements_prepared += 1;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         if let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
             && statement.runs_last
-            && let Some(conn) = self.conns.get_mut(conn_id)
+            && let Some(conn) = self.servers.conns.get_mut(conn_id)
         {
             statement.server_stmt = prepared.stmt_id;
             conn.bind_front(statement, session);
@@ -173,7 +175,7 @@ impl Worker {
     /// The execution that was sent behind fails as preparing did; its own reply is dropped when it
     /// comes.
     fn discard_execution(&mut self, id: ClientId, conn_id: ConnId, error: ServerError) {
-        if let Some(conn) = self.conns.get_mut(conn_id) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             let own = conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id));
             if let Some(own) = own {
                 own.relay.set_discard();
@@ -224,7 +226,7 @@ impl Worker {
         if let Some(stmts) = self.stmts_mut(id) {
             stmts.columns_sent(stmt_id, outcome);
         }
-        let Some(conn) = self.conns.get_mut(conn_id).filter(|_| was_run) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| was_run) else {
             return;
         };
         let has_succeeded = outcome.error.is_none();
@@ -282,7 +284,7 @@ impl Worker {
         if flags & status::LAST_ROW_SENT == 0 {
             return;
         }
-        if let Some(conn) = self.conns.get_mut(conn_id) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             conn.stmts.close_held(stmt_id);
         }
         if let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) {

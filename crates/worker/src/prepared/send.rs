@@ -21,12 +21,12 @@ use trunkline_sql::analysis::Depends;
 
 use crate::{
     ClientId, Worker,
-    client::{Client, Phase, Purpose, Session, Stage, Statement},
+    client::{Phase, Purpose, Session, Stage, Statement},
+    clients::Clients,
     command::{is_split, joined_payload},
     conn::{Conn, InFlight, Owner},
     dispatch::text_hash,
     route::Asking,
-    table::Table,
 };
 
 use super::{
@@ -58,14 +58,14 @@ impl Worker {
             }
         };
         if let Some(state) = missing.state {
-            let conn = self.conns.get(conn_id);
+            let conn = self.servers.conns.get(conn_id);
             let way = conn.map(|conn| difference(&conn.state, &state, conn.flavor));
             if let Some(Difference::Sync(sync)) = way {
                 let proof = sync.set.as_deref().map(text_hash);
                 self.send_sync(id, conn_id, state, sync, proof);
             }
         }
-        self.stats.counters.statements_prepared_again += 1;
+        self.fx.stats.counters.statements_prepared_again += 1;
         self.prepare_on(id, conn_id, &missing.entry);
         match missing.follows {
             true => self.run_last(id),
@@ -80,7 +80,7 @@ impl Worker {
             return;
         };
         let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
-        if let (Some(stmt), Some(conn)) = (stmt, self.conns.get_mut(conn_id)) {
+        if let (Some(stmt), Some(conn)) = (stmt, self.servers.conns.get_mut(conn_id)) {
             let fit = fit_of(stmt, statement);
             let has_it = conn.stmts.take(statement.entry(stmt), stmt.id, fit);
             debug_assert!(has_it, "joined a connection without the statement");
@@ -96,7 +96,8 @@ impl Worker {
         let (Purpose::Execute, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) else {
             return Ok(None);
         };
-        let (Some(stmt), Some(conn)) = (session.prepared.get(stmt_id), self.conns.get_mut(conn_id))
+        let (Some(stmt), Some(conn)) =
+            (session.prepared.get(stmt_id), self.servers.conns.get_mut(conn_id))
         else {
             return Ok(None);
         };
@@ -124,7 +125,7 @@ impl Worker {
         let by_values = entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
         let (has_literals, session_state) = (entry.has_literals, &session.state);
         let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
-        let state = state.map(|state| self.states.intern(state));
+        let state = state.map(|state| self.statements.states.intern(state));
         let entry = Rc::clone(entry);
         let follows = follows && self.last_is_harmless(id, conn_id);
         Ok(Some(Missing { state, entry, follows }))
@@ -132,7 +133,7 @@ impl Worker {
 
     /// Whether an execution of what the connection has prepared last is proven to have no effects.
     fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let Some(conn) = self.conns.get(conn_id) else { return false };
+        let Some(conn) = self.servers.conns.get(conn_id) else { return false };
         match conn.stmts.last().clone() {
             Last::Nothing => true,
             Last::Unknown => false,
@@ -153,7 +154,7 @@ impl Worker {
     /// Appends `COM_STMT_PREPARE` of an entry.
     fn prepare_on(&mut self, id: ClientId, conn_id: ConnId, entry: &Entry) {
         self.make_room_for_stmt(conn_id);
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let mut relay = Relay::new(ResponseShape::Prepare, conn.format, conn.format, false);
@@ -165,7 +166,7 @@ impl Worker {
             relay,
             is_statement: false,
         });
-        let out = conn.outbox.buf(&mut self.buffers);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
         put_prepare(out, &entry.text);
         self.touch_server(conn_id);
     }
@@ -178,11 +179,11 @@ impl Worker {
 
     /// Makes room on a connection, and within its server's budget, for one more statement.
     pub(crate) fn make_room_for_stmt(&mut self, conn_id: ConnId) {
-        let settings = &self.snapshot.settings;
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let settings = &self.env.snapshot.settings;
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let health = self.pool.slot(conn.slot).map(|slot| &slot.server.health);
+        let health = self.servers.pool.slot(conn.slot).map(|slot| &slot.server.health);
         let prepared = health.map_or(0, |health| health.stmts());
         let is_scarce = prepared >= settings.max_stmts_per_server;
         conn.stmts.make_room(settings.max_stmts_per_connection, is_scarce);
@@ -191,20 +192,20 @@ impl Worker {
 
     /// Appends `COM_STMT_CLOSE` for each statement that waits for it. Nobody answers.
     pub(crate) fn close_surplus(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         if !conn.stmts.has_closing() {
             return;
         }
         let mut count = 0;
-        let out = conn.outbox.buf(&mut self.buffers);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
         for stmt_id in conn.stmts.drain_closing() {
             put_close(out, stmt_id);
             count += 1;
         }
         let slot = conn.slot;
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.close_stmts(count);
         }
         self.touch_server(conn_id);
@@ -215,22 +216,19 @@ impl Worker {
         if has_plant!(self, StalePreparedId) {
             return;
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let count = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
         conn.stmts = ServerStmts::to_close(Vec::new());
         let slot = conn.slot;
-        if let Some(slot) = self.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.close_stmts(count);
         }
     }
 }
 
-fn running(
-    clients: &mut Table<ClientId, Client>,
-    id: ClientId,
-) -> Option<(&mut Statement, &mut Session)> {
+fn running(clients: &mut Clients, id: ClientId) -> Option<(&mut Statement, &mut Session)> {
     let client = clients.get_mut(id)?;
     match (&mut client.phase, &mut client.session) {
         (Phase::Running(statement), Some(session)) => Some((statement, session)),
@@ -240,11 +238,7 @@ fn running(
 
 /// Whether what `id` wants to run can be run on a connection that others use too, and on this one
 /// without preparing it first.
-pub(crate) fn runs_among_others(
-    clients: &Table<ClientId, Client>,
-    id: ClientId,
-    conn: Option<&Conn>,
-) -> bool {
+pub(crate) fn runs_among_others(clients: &Clients, id: ClientId, conn: Option<&Conn>) -> bool {
     let Some(client) = clients.get(id) else {
         return false;
     };

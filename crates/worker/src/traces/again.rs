@@ -49,7 +49,7 @@ impl Worker {
             return;
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let (Some(session), Some(conn)) = (session, self.conns.get_mut(conn_id)) else {
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };
         let uses_table = || {
@@ -81,13 +81,14 @@ impl Worker {
         if !asks || !is_run {
             return;
         }
-        let again = session.past.run_again(&session.state, self.shared.catalog(), self.now.ms());
+        let again =
+            session.past.run_again(&session.state, self.env.shared.catalog(), self.env.now.ms());
         let Some(text) = again.map(<[u8]>::to_vec) else { return };
-        let Some(conn) = self.conns.get_mut(conn_id) else { return };
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
         let takes_attributes = conn.takes_attributes;
-        self.stats.counters.traces_fetched += 1;
+        self.fx.stats.counters.traces_fetched += 1;
         self.write_server(conn_id, |out| put_own_query(out, &text, takes_attributes));
     }
 }

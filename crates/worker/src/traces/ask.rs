@@ -94,7 +94,7 @@ impl Worker {
             // To find out about the one clears the other.
             let is_asked = session.past.is_insert_id_reported();
             let is_insert_id = reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked);
-            let conn = last.and_then(|(conn, _)| self.conns.get(conn));
+            let conn = last.and_then(|(conn, _)| self.servers.conns.get(conn));
             let is_others =
                 reads(Depends::DIAGNOSTICS) && conn.is_some_and(Conn::keeps_others_conditions);
             let place = match is_insert_id || is_others {
@@ -135,7 +135,7 @@ impl Worker {
                     let asks = reads(Depends::DIAGNOSTICS)
                         && session
                             .past
-                            .run_again(&session.state, self.shared.catalog(), self.now.ms())
+                            .run_again(&session.state, self.env.shared.catalog(), self.env.now.ms())
                             .is_none();
                     if asks && assign_numbers(session, &mut statement, text_len, &known) {
                         return self.follow(id, route, statement);
@@ -156,7 +156,7 @@ impl Worker {
             return Place::Gone;
         };
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let (Some(conn), Some(session)) = (self.conns.get(conn_id), session) else {
+        let (Some(conn), Some(session)) = (self.servers.conns.get(conn_id), session) else {
             return Place::Gone;
         };
         let is_own = conn.turn == turn && conn.last_client == Some(id);
@@ -177,7 +177,7 @@ impl Worker {
         route: &Route,
         left: Option<(ConnId, u64)>,
     ) -> bool {
-        let conn = left.and_then(|(conn, _)| self.conns.get(conn));
+        let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
         let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
         !is_held(route) && conn.is_some_and(|conn| statement.is_read || is_own(conn))
     }
@@ -185,7 +185,7 @@ impl Worker {
     /// The hostgroup of the connection where something was left, for what only shows it: that may
     /// follow to a reader.
     pub(super) fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
-        left.and_then(|(conn, _)| self.conns.get(conn)).map(|conn| conn.hostgroup)
+        left.and_then(|(conn, _)| self.servers.conns.get(conn)).map(|conn| conn.hostgroup)
     }
 
     /// Warnings and errors whose connection has served others since.
@@ -225,8 +225,8 @@ impl Worker {
                         put_remembered(&mut reply, past, show, format, status);
                     }
                 }
-                self.buffers.give(statement.frames);
-                self.stats.counters.statements_answered += 1;
+                self.fx.buffers.give(statement.frames);
+                self.fx.stats.counters.statements_answered += 1;
                 self.write_client(id, |out| out.extend_from_slice(&reply));
                 self.has_shown(id);
             }
@@ -234,7 +234,7 @@ impl Worker {
                 self.follow(id, route, statement);
             }
             None => {
-                self.buffers.give(statement.frames);
+                self.fx.buffers.give(statement.frames);
                 let what = "diagnostics of a statement whose connection has served others since";
                 self.not_supported(id, what);
             }
@@ -252,7 +252,7 @@ impl Worker {
         let Some(session) = session else { return false };
         let left = session.past.found_conn.filter(|_| session.past.found_rows.is_none());
         let Some((conn_id, turn)) = left else { return false };
-        let conn = self.conns.get(conn_id);
+        let conn = self.servers.conns.get(conn_id);
         let own = conn.filter(|conn| conn.turn == turn && conn.last_client == Some(id));
         let Some(conn) = own.filter(|conn| !goes_to(route, statement, conn_id, conn)) else {
             return false;
@@ -273,7 +273,7 @@ impl Worker {
     /// Before the proxy runs something of its own there that finds rows: asks the connection for
     /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
     pub(crate) fn asks_for_found_rows(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let turn = self.conns.get(conn_id).map(|conn| conn.turn);
+        let turn = self.servers.conns.get(conn_id).map(|conn| conn.turn);
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let (Some(turn), Some(session)) = (turn, session) else { return false };
         let past = &mut session.past;
@@ -306,7 +306,7 @@ impl Worker {
     /// The proxy has carried out a statement without rows that uses no table. MariaDB keeps what
     /// conditions there are, MySQL does not.
     pub(crate) fn ran_itself(&mut self, id: ClientId) {
-        let is_mysql = self.greeting.flavor() == Flavor::MySql;
+        let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return };
         match is_mysql {

@@ -464,7 +464,7 @@ impl Worker {
     /// text that can't have the answer in it, or leave it as it is: gives the connection the
     /// session's, in place of another's.
     pub(crate) fn put_counts(&mut self, id: ClientId, conn_id: ConnId) {
-        let finds_by_null = self.shared.finds_by_null();
+        let finds_by_null = self.env.shared.finds_by_null();
         let Some(client) = self.clients.get_mut(id) else { return };
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_mut())
         else {
@@ -473,7 +473,7 @@ impl Worker {
         if !matches!(statement.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }
-        let Some(conn) = self.conns.get_mut(conn_id) else { return };
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let reads = may_read_past(statement, session, conn.flavor, finds_by_null);
         let here = Some((conn_id, conn.turn));
         let known = statement.known.as_ref();
@@ -497,11 +497,11 @@ impl Worker {
             session.past.found_conn = here.filter(|_| is_whole);
         }
         let takes_attributes = conn.takes_attributes;
-        self.stats.counters.counts_given += 1;
+        self.fx.stats.counters.counts_given += 1;
         for text in session.past.counting(max) {
             let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
             conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
-            let out = conn.outbox.buf(&mut self.buffers);
+            let out = conn.outbox.buf(&mut self.fx.buffers);
             put_own_query(out, &text, takes_attributes);
         }
         self.touch_server(conn_id);

@@ -163,7 +163,7 @@ impl Worker {
             return Settled::GoesOn;
         }
         let left = session.insert_conn;
-        let conn = left.and_then(|(conn, _)| self.conns.get(conn));
+        let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
         let own = conn.filter(|conn| {
             left.is_some_and(|(_, turn)| turn == conn.turn) && conn.last_client == Some(id)
         });
@@ -185,7 +185,7 @@ impl Worker {
 
     /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
     pub(super) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
-        self.buffers.give(statement.frames);
+        self.fx.buffers.give(statement.frames);
         self.answer_error(id, 2013, b"HY000", INSERT_ID_LOST);
     }
 
@@ -212,7 +212,7 @@ impl Worker {
         let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
             return false;
         };
-        if !self.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
+        if !self.servers.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
             session.past.insert_id_is_set();
             return false;
         }

@@ -76,10 +76,10 @@ impl Worker {
                     recalled = Recalled { connection_id, last_gtid, ..session.past.recalled() };
                     let is_lost = session
                         .past
-                        .run_again(&session.state, self.shared.catalog(), self.now.ms())
+                        .run_again(&session.state, self.env.shared.catalog(), self.env.now.ms())
                         .is_none();
                     if is_lost && self.shows_past(id, &entry) {
-                        self.buffers.give(statement.frames);
+                        self.fx.buffers.give(statement.frames);
                         return;
                     }
                 }
@@ -108,7 +108,7 @@ impl Worker {
                 put_remembered_binary(&mut reply, past, show, format, status);
             }
         }
-        self.stats.counters.statements_answered += 1;
+        self.fx.stats.counters.statements_answered += 1;
         self.write_client(id, |out| out.extend_from_slice(&reply));
         self.has_shown(id);
         true
@@ -137,7 +137,7 @@ impl Worker {
             }
             None => recall::recall(&entry.text, &modes, recalled)?,
         };
-        let known = self.analyses.know(&text, &modes);
+        let known = self.statements.analyses.know(&text, &modes);
         let key = EntryKey {
             account: session.account,
             reading: std::sync::Arc::clone(&entry.reading),

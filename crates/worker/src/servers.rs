@@ -1,0 +1,107 @@
+//! A worker's connections to servers: their pool, who they are logged in as, and what is known of
+//! the servers behind them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use foldhash::fast::FixedState;
+use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
+use trunkline_topology::{HostgroupId, ServerKey};
+
+use crate::{
+    ClientId,
+    coalesce::Coalescing,
+    conn::{AccountKey, Conn},
+    handover::Ask,
+    identity::PasswordTurns,
+    share::Patience,
+    side::SideCommand,
+    table::Table,
+    trackers::Lists,
+};
+
+/// All server connections of one worker.
+pub(crate) struct Servers {
+    pub conns: Table<ConnId, Conn>,
+    pub pool: Pool<ClientId>,
+    pub accounts: Accounts,
+    pub password_turns: PasswordTurns,
+    /// Why the last connection to each hostgroup did not come up, until one does.
+    pub last_failures: HashMap<HostgroupId, String, FixedState>,
+    /// Hashes of `SET` texts that a server has accepted on some connection.
+    pub accepted_sets: HashSet<(SlotId, u32, u64), FixedState>,
+    /// Servers that have carried out a reset.
+    pub resetting: HashSet<SlotId, FixedState>,
+    /// Schemas that a server confirmed lately, by account: ms of the confirmation.
+    pub schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
+    /// Lists of statements that servers are told to keep none of.
+    pub lists_off: Lists,
+    pub kills: Kills,
+    pub peers: Peers,
+    pub sharing: Sharing,
+}
+
+impl Servers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            conns: Table::new(),
+            pool: Pool::new(seed),
+            accounts: Accounts::default(),
+            password_turns: PasswordTurns::default(),
+            last_failures: HashMap::with_hasher(FixedState::default()),
+            accepted_sets: HashSet::with_hasher(FixedState::default()),
+            resetting: HashSet::with_hasher(FixedState::default()),
+            schemas: HashMap::with_hasher(FixedState::default()),
+            lists_off: [true; _],
+            kills: Kills::default(),
+            peers: Peers::default(),
+            sharing: Sharing::default(),
+        }
+    }
+}
+
+/// `KILL`s on their way to servers.
+#[derive(Default)]
+pub(crate) struct Kills {
+    pub commands: Vec<SideCommand>,
+    /// The number of the next one.
+    pub next: u64,
+}
+
+/// Idle connections that workers ask each other for.
+#[derive(Default)]
+pub(crate) struct Peers {
+    /// Other workers that asked for an idle connection to a server.
+    pub asked: VecDeque<Ask>,
+    /// When others were asked last for one to a server, ms.
+    pub asked_ms: HashMap<ServerKey, u64, FixedState>,
+}
+
+/// How reads share connections.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    pub patience: Patience,
+    pub coalescing: Coalescing,
+}
+
+/// Accounts by number, and back.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    by_key: HashMap<AccountKey, AccountId, FixedState>,
+    keys: Vec<AccountKey>,
+}
+
+impl Accounts {
+    pub(crate) fn intern(&mut self, key: AccountKey) -> AccountId {
+        if let Some(id) = self.by_key.get(&key) {
+            return *id;
+        }
+        let id = AccountId(u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
+        self.keys.push(key.clone());
+        self.by_key.insert(key, id);
+        id
+    }
+
+    pub(crate) fn key(&self, id: AccountId) -> Option<&AccountKey> {
+        self.keys.get(id.0 as usize)
+    }
+}
