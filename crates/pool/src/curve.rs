@@ -7,8 +7,10 @@ use std::{
 };
 
 use crate::{
-    AccountId, Choice, ConnId, ConnState, Pool, SlotId,
-    group::tests::{GROUP, server},
+    AccountId, Choice, ConnId,
+    ConnState::{Connecting, Idle, Shared, Unlisted},
+    Pool, SlotId,
+    group::tests::{GROUP, NEW, server},
 };
 
 const ACCOUNT: AccountId = AccountId(1);
@@ -165,7 +167,7 @@ impl World {
             }
             Event::Opened => {
                 let conn = self.opened();
-                self.slot().leave(ConnState::Connecting);
+                self.slot().relist(ACCOUNT, NEW, Connecting, Unlisted);
                 self.share(conn);
             }
             Event::Done(conn) => self.done(conn),
@@ -193,7 +195,7 @@ impl World {
                 self.share(conn.index);
             }
             Some(Choice::Open(_)) => {
-                self.slot().enter(ConnState::Connecting);
+                self.slot().relist(ACCOUNT, NEW, Unlisted, Connecting);
                 self.waiting.push_back(since_us);
                 self.at(OPEN_US, Event::Opened);
             }
@@ -207,7 +209,7 @@ impl World {
 
     /// A connection is shared from now on, by those who wait first.
     fn share(&mut self, conn: u32) {
-        self.slot().enter_shared(Self::id(conn));
+        self.slot().relist(ACCOUNT, Self::id(conn), Unlisted, Shared);
         for _ in 0..DEPTH_MAX {
             let Some(since_us) = self.waiting.pop_front() else { break };
             self.follow(conn, since_us);
@@ -219,8 +221,8 @@ impl World {
 
     fn rest(&mut self, conn: u32) {
         let id = Self::id(conn);
-        self.slot().leave_shared(id);
-        self.slot().push_idle(ACCOUNT, id);
+        self.slot().relist(ACCOUNT, id, Shared, Unlisted);
+        self.slot().relist(ACCOUNT, id, Unlisted, Idle);
     }
 
     fn follow(&mut self, conn: u32, since_us: u64) {

@@ -103,7 +103,7 @@ impl<C: Copy + PartialEq> Pool<C> {
     pub fn connecting(&self, hostgroup: HostgroupId) -> usize {
         let slots = self.groups.get(&hostgroup).map_or(&[][..], |group| &group.slots);
         let counts = slots.iter().filter_map(|id| self.slots.get(id.0)).map(Slot::counts);
-        counts.map(|counts| counts.connecting as usize).sum()
+        counts.map(|counts| counts.of(crate::ConnState::Connecting) as usize).sum()
     }
 
     /// A slot by its number.
@@ -173,7 +173,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         }
         if let Some(slot) = self.slots.get_mut(drawn.0)
             && slot.has_room()
-            && slot.counts().connecting == 0
+            && slot.connecting() == 0
             && slot.server.health.try_take_connection(slot.server.max_connections)
         {
             return Choice::Open(drawn);
@@ -187,7 +187,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         let mut cause = RefusalCause::AllAtMaxConnections;
         for id in std::iter::once(drawn).chain(others.iter().copied()) {
             let Some(slot) = self.slots.get_mut(id.0) else { continue };
-            if !slot.has_room() || slot.counts().connecting >= CONNECTING_MAX {
+            if !slot.has_room() || slot.connecting() >= CONNECTING_MAX {
                 cause = RefusalCause::AllBusy;
                 continue;
             }
@@ -200,7 +200,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         }
         let replaced = std::iter::once(drawn).chain(others).find_map(|id| {
             let slot = self.slots.get_mut(id.0)?;
-            let can_open = slot.has_room() && slot.counts().connecting < CONNECTING_MAX;
+            let can_open = slot.has_room() && slot.connecting() < CONNECTING_MAX;
             let conn = slot.take_oldest_idle(|other| can_open && other != account)?;
             Some(Choice::Replace(id, conn))
         });
@@ -224,7 +224,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         if let Some(conn) = idle_of(slot, account) {
             return Choice::Idle(id, conn);
         }
-        if !slot.has_room() || slot.counts().connecting >= CONNECTING_MAX {
+        if !slot.has_room() || slot.connecting() >= CONNECTING_MAX {
             return Choice::Wait(RefusalCause::AllBusy);
         }
         if slot.server.health.try_take_connection(slot.server.max_connections) {
@@ -271,7 +271,7 @@ impl<C: Copy + PartialEq> Pool<C> {
                 return Some(Choice::Idle(drawn, conn));
             }
             if least.is_none_or(|(depth, _)| depth > 0)
-                && slot.counts().connecting == 0
+                && slot.connecting() == 0
                 && slot.server.health.try_take_connection(slot.server.max_connections)
             {
                 return Some(Choice::Open(drawn));
@@ -351,7 +351,7 @@ fn idle_of(slot: &mut Slot, account: AccountId) -> Option<ConnId> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::ConnState;
+    use crate::ConnState::{Connecting, Idle, Leased, Pinned, Shared, Unlisted};
     use trunkline_topology::ServerHealth;
 
     pub(crate) fn server(port: u16, weight: u32, max_connections: u32) -> Arc<Server> {
@@ -375,6 +375,7 @@ pub(crate) mod tests {
 
     pub(crate) const GROUP: HostgroupId = HostgroupId(1);
     const ACCOUNT: AccountId = AccountId(0);
+    pub(crate) const NEW: ConnId = ConnId { index: 0, generation: 0 };
 
     fn pool(servers: &[Arc<Server>]) -> Pool<u32> {
         let mut pool = Pool::new(7);
@@ -413,7 +414,7 @@ pub(crate) mod tests {
         let mut pool = pool(&[server(1, 1, 2)]);
         for _ in 0..2 {
             let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
-            pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
+            pool.slot_mut(id).expect("slot").relist(ACCOUNT, NEW, Unlisted, Leased);
         }
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
     }
@@ -423,11 +424,16 @@ pub(crate) mod tests {
         let mut pool = pool(&[server(1, 1, 1_000), server(2, 1, 1_000)]);
         let (one, two) = (SlotId(0), SlotId(1));
         for index in 0..200 {
-            pool.slot_mut(one).expect("slot").push_idle(ACCOUNT, ConnId { index, generation: 0 });
+            pool.slot_mut(one).expect("slot").relist(
+                ACCOUNT,
+                ConnId { index, generation: 0 },
+                Unlisted,
+                Idle,
+            );
         }
         let drawn: Vec<Choice> = (0..100).map(|_| choose(&mut pool)).collect();
         assert!(drawn.contains(&Choice::Open(two)), "the second server is never connected to");
-        pool.slot_mut(two).expect("slot").enter(ConnState::Connecting);
+        pool.slot_mut(two).expect("slot").relist(ACCOUNT, NEW, Unlisted, Connecting);
         let drawn: Vec<Choice> = (0..50).map(|_| choose(&mut pool)).collect();
         assert!(drawn.iter().all(|choice| matches!(choice, Choice::Idle(..))), "{drawn:?}");
     }
@@ -437,7 +443,7 @@ pub(crate) mod tests {
         let mut pool = pool(&[server(1, 1, 1)]);
         let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
         let conn = ConnId { index: 5, generation: 0 };
-        pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
+        pool.slot_mut(id).expect("slot").relist(AccountId(9), conn, Unlisted, Idle);
         assert_eq!(pool.choose(GROUP, ACCOUNT, 0, |_| true), Choice::ChangeUser(id, conn));
     }
 
@@ -446,13 +452,13 @@ pub(crate) mod tests {
         let mut pool = pool(&[server(1, 1, 10), server(2, 1, 1)]);
         let (other, named) = (SlotId(0), SlotId(1));
         let idle = |index| ConnId { index, generation: 0 };
-        pool.slot_mut(other).expect("slot").push_idle(ACCOUNT, idle(1));
+        pool.slot_mut(other).expect("slot").relist(ACCOUNT, idle(1), Unlisted, Idle);
         let choose = |pool: &mut Pool<u32>| pool.choose_on(named, ACCOUNT, 0, |_| false);
         assert_eq!(choose(&mut pool), Choice::Open(named));
-        pool.slot_mut(named).expect("slot").enter(ConnState::Leased);
+        pool.slot_mut(named).expect("slot").relist(ACCOUNT, NEW, Unlisted, Leased);
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
-        pool.slot_mut(named).expect("slot").leave(ConnState::Leased);
-        pool.slot_mut(named).expect("slot").push_idle(ACCOUNT, idle(2));
+        pool.slot_mut(named).expect("slot").relist(ACCOUNT, NEW, Leased, Unlisted);
+        pool.slot_mut(named).expect("slot").relist(ACCOUNT, idle(2), Unlisted, Idle);
         assert_eq!(choose(&mut pool), Choice::Idle(named, idle(2)));
         pool.slot(named).expect("slot").server.health.set_state(ServerState::OfflineSoft);
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::NoneOnline));
@@ -463,10 +469,10 @@ pub(crate) mod tests {
         let mut pool = pool(&[server(1, 1, 1)]);
         let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
         let conn = ConnId { index: 5, generation: 0 };
-        pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
+        pool.slot_mut(id).expect("slot").relist(AccountId(9), conn, Unlisted, Idle);
         assert_eq!(choose(&mut pool), Choice::Replace(id, conn));
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
-        pool.slot_mut(id).expect("slot").push_idle(AccountId(9), conn);
+        pool.slot_mut(id).expect("slot").relist(AccountId(9), conn, Unlisted, Idle);
         assert_eq!(pool.choose_dedicated(GROUP, 0), Choice::Replace(id, conn));
     }
 
@@ -475,11 +481,11 @@ pub(crate) mod tests {
         let mut pool = pool(&[server(1, 1, 100)]);
         for _ in 0..crate::Width::default().max() {
             let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
-            pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
+            pool.slot_mut(id).expect("slot").relist(ACCOUNT, NEW, Unlisted, Leased);
         }
         let id = pool.slots().next().expect("slot").0;
         let conn = ConnId { index: 99, generation: 0 };
-        pool.slot_mut(id).expect("slot").push_idle(ACCOUNT, conn);
+        pool.slot_mut(id).expect("slot").relist(ACCOUNT, conn, Unlisted, Idle);
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllBusy));
         pool.slot_mut(id).expect("slot").set_stuck(1);
         assert_eq!(choose(&mut pool), Choice::Idle(id, conn));
@@ -491,23 +497,23 @@ pub(crate) mod tests {
         let conn = |index| ConnId { index, generation: 0 };
         let one = SlotId(0);
         for index in 0..4 {
-            pool.slot_mut(one).expect("slot").push_idle(ACCOUNT, conn(index));
+            pool.slot_mut(one).expect("slot").relist(ACCOUNT, conn(index), Unlisted, Idle);
         }
         let share = |pool: &mut Pool<u32>, depth: usize| {
             pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| Some(depth))
         };
         for index in [3, 2] {
             assert_eq!(share(&mut pool, 1), Some(Choice::Idle(one, conn(index))));
-            pool.slot_mut(one).expect("slot").enter_shared(conn(index));
+            pool.slot_mut(one).expect("slot").relist(ACCOUNT, conn(index), Unlisted, Shared);
         }
         assert!(matches!(share(&mut pool, 8), Some(Choice::Join(..))));
         assert_eq!(share(&mut pool, 30), Some(Choice::Idle(one, conn(1))));
-        pool.slot_mut(one).expect("slot").enter_shared(conn(1));
+        pool.slot_mut(one).expect("slot").relist(ACCOUNT, conn(1), Unlisted, Shared);
         let deep = pool.choose_shared(GROUP, ACCOUNT, 0, 1, |_| Some(1));
         assert_eq!(deep, None, "what is full takes no more");
         let alien = pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| None);
         assert_eq!(alien, None, "what does not fit is not joined");
-        pool.slot_mut(one).expect("slot").leave_shared(conn(3));
+        pool.slot_mut(one).expect("slot").relist(ACCOUNT, conn(3), Shared, Unlisted);
         assert_eq!(pool.slot(one).expect("slot").shared(), [conn(1), conn(2)]);
     }
 
@@ -517,8 +523,7 @@ pub(crate) mod tests {
         for _ in 0..50 {
             let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
             let slot = pool.slot_mut(id).expect("slot");
-            slot.enter(ConnState::Leased);
-            slot.set_pinned(true);
+            slot.relist(ACCOUNT, NEW, Unlisted, Pinned);
         }
     }
 
@@ -526,10 +531,10 @@ pub(crate) mod tests {
     fn a_removed_server_goes_with_its_last_connection() {
         let mut pool = pool(&[server(1, 1, 10)]);
         let Choice::Open(id) = choose(&mut pool) else { panic!("room") };
-        pool.slot_mut(id).expect("slot").enter(ConnState::Leased);
+        pool.slot_mut(id).expect("slot").relist(ACCOUNT, NEW, Unlisted, Leased);
         assert_eq!(pool.apply([].into_iter()), [id]);
         assert!(!pool.sweep(id));
-        pool.slot_mut(id).expect("slot").leave(ConnState::Leased);
+        pool.slot_mut(id).expect("slot").relist(ACCOUNT, NEW, Leased, Unlisted);
         assert!(pool.sweep(id));
     }
 }

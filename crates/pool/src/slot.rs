@@ -31,56 +31,87 @@ impl SlotId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AccountId(pub u32);
 
-/// The state that a server connection is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The state that a server connection is in. Each is a list of its slot, or a count of it; only
+/// [`Slot::relist`] moves a connection from one to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConnState {
+    /// On no list: it was taken off one, and goes on another before the event is over.
+    Unlisted,
     /// Being opened and authenticated.
     Connecting,
-    /// Ready for any session.
+    /// Ready for any session of its account.
     Idle,
-    /// One session's alone.
+    /// Runs a statement of one session, and is free behind it.
     Leased,
+    /// One session's alone, which can't leave it.
+    Pinned,
+    /// One client's and one server's, byte for byte, for good.
+    Forwarding,
     /// Runs statements of several sessions, one after the other.
     Shared,
-    /// Being brought to a known state after its session.
+    /// Awaits the rest of answers that nobody wants, then a reset.
     Resetting,
-    /// Ends when its last answer has come.
-    Draining,
+    /// Awaits the answer to a ping.
+    Pinging,
+    /// Carries a `KILL` for a statement of another connection.
+    CarryingKill,
+    /// Nobody's; a `KILL` that is under way may hit it. Then it is reset.
+    AwaitingKill,
+}
+
+impl ConnState {
+    /// All states, in the order of their declaration.
+    pub const ALL: [Self; 11] = [
+        Self::Unlisted,
+        Self::Connecting,
+        Self::Idle,
+        Self::Leased,
+        Self::Pinned,
+        Self::Forwarding,
+        Self::Shared,
+        Self::Resetting,
+        Self::Pinging,
+        Self::CarryingKill,
+        Self::AwaitingKill,
+    ];
+
+    /// Whether it is one session's alone.
+    pub fn is_leased(self) -> bool {
+        matches!(self, Self::Leased | Self::Pinned | Self::Forwarding)
+    }
+
+    /// Whether it is nobody's and on its way back to a known state.
+    pub fn is_resetting(self) -> bool {
+        matches!(self, Self::Resetting | Self::Pinging | Self::CarryingKill | Self::AwaitingKill)
+    }
 }
 
 /// How many connections are in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Being opened and authenticated.
-    pub connecting: u32,
-    /// Ready for any session.
-    pub idle: u32,
-    /// One session's alone; the pinned ones among them too.
-    pub leased: u32,
-    /// Those of `leased` that their session can't leave.
-    pub pinned: u32,
-    /// Running statements of several sessions.
-    pub shared: u32,
-    /// Being brought to a known state.
-    pub resetting: u32,
-    /// Ending.
-    pub draining: u32,
-}
+pub struct Counts([u32; ConnState::ALL.len()]);
 
 impl Counts {
-    /// Connections in all.
-    pub fn total(self) -> u32 {
-        self.connecting + self.idle + self.leased + self.shared + self.resetting + self.draining
+    /// Connections in this state; 0 for [`ConnState::Unlisted`], which is not counted.
+    #[inline]
+    pub fn of(self, state: ConnState) -> u32 {
+        self.0.get(state as usize).copied().unwrap_or_default()
     }
 
-    fn of(&mut self, state: ConnState) -> &mut u32 {
-        match state {
-            ConnState::Connecting => &mut self.connecting,
-            ConnState::Idle => &mut self.idle,
-            ConnState::Leased => &mut self.leased,
-            ConnState::Shared => &mut self.shared,
-            ConnState::Resetting => &mut self.resetting,
-            ConnState::Draining => &mut self.draining,
+    /// Connections in all.
+    pub fn total(self) -> u32 {
+        self.0.iter().sum()
+    }
+
+    /// Connections in those states for which `wanted` holds.
+    pub fn sum(self, wanted: impl Fn(ConnState) -> bool) -> u32 {
+        ConnState::ALL.into_iter().filter(|state| wanted(*state)).map(|it| self.of(it)).sum()
+    }
+
+    #[inline]
+    fn count(&mut self, state: ConnState, by: i32) {
+        if let Some(count) = self.0.get_mut(state as usize) {
+            debug_assert!(count.checked_add_signed(by).is_some(), "fewer than none: {state:?}");
+            *count = count.saturating_add_signed(by);
         }
     }
 }
@@ -127,6 +158,11 @@ impl Slot {
         self.counts
     }
 
+    /// Connections that are being opened and authenticated.
+    pub fn connecting(&self) -> u32 {
+        self.counts.of(ConnState::Connecting)
+    }
+
     /// Says how many leased connections are busy with statements that run for long.
     pub fn set_stuck(&mut self, stuck: u32) {
         self.stuck = stuck;
@@ -141,7 +177,7 @@ impl Slot {
     /// can't leave do not count, nor do those whose statement has been running for long: they
     /// serve nobody else.
     pub fn has_room(&mut self) -> bool {
-        let serving = self.counts.leased.saturating_sub(self.counts.pinned);
+        let serving = self.counts.of(ConnState::Leased);
         let has_room = serving.saturating_sub(self.stuck) < self.width.max();
         if !has_room {
             self.width.note_full();
@@ -159,60 +195,40 @@ impl Slot {
         &self.shared
     }
 
-    /// A connection becomes one that several sessions' statements run on.
-    pub fn enter_shared(&mut self, conn: ConnId) {
-        debug_assert!(!self.shared.contains(&conn));
-        self.counts.shared += 1;
-        self.shared.push(conn);
-    }
-
     /// A shared connection takes no more statements; false when it did not take any before.
     pub fn close_shared(&mut self, conn: ConnId) -> bool {
         let place = self.shared.iter().position(|known| *known == conn);
         place.map(|place| self.shared.swap_remove(place)).is_some()
     }
 
-    /// A shared connection is shared no more.
-    pub fn leave_shared(&mut self, conn: ConnId) {
-        self.close_shared(conn);
-        self.leave(ConnState::Shared);
-    }
-
-    /// A connection begins its life in `state`.
-    pub fn enter(&mut self, state: ConnState) {
-        debug_assert!(state != ConnState::Idle, "idle connections are listed, not only counted");
-        *self.counts.of(state) += 1;
-    }
-
-    /// A connection leaves `state`.
-    pub fn leave(&mut self, state: ConnState) {
-        debug_assert!(state != ConnState::Idle);
-        let count = self.counts.of(state);
-        debug_assert!(*count > 0, "a connection leaves a state that holds none: {state:?}");
-        *count = count.saturating_sub(1);
-    }
-
-    /// A leased connection became its session's for good, or stopped being so.
-    pub fn set_pinned(&mut self, pinned: bool) {
-        match pinned {
-            true => self.counts.pinned += 1,
-            false => {
-                debug_assert!(self.counts.pinned > 0);
-                self.counts.pinned = self.counts.pinned.saturating_sub(1);
+    /// Moves a connection of `account` from the list that it is on to another one.
+    #[inline]
+    pub fn relist(&mut self, account: AccountId, conn: ConnId, from: ConnState, to: ConnState) {
+        match from {
+            ConnState::Unlisted => {}
+            ConnState::Idle => drop(self.take_idle(account, conn)),
+            ConnState::Shared => {
+                self.close_shared(conn);
+                self.counts.count(from, -1);
             }
+            _ => self.counts.count(from, -1),
         }
-    }
-
-    /// Makes a connection idle.
-    pub fn push_idle(&mut self, account: AccountId, conn: ConnId) {
-        self.counts.idle += 1;
-        self.idle.entry(account).or_default().push(conn);
+        match to {
+            ConnState::Unlisted => return,
+            ConnState::Idle => self.idle.entry(account).or_default().push(conn),
+            ConnState::Shared => {
+                debug_assert!(!self.shared.contains(&conn));
+                self.shared.push(conn);
+            }
+            _ => {}
+        }
+        self.counts.count(to, 1);
     }
 
     /// Takes the most recently used idle connection of `account`.
     pub fn pop_idle(&mut self, account: AccountId) -> Option<ConnId> {
         let conn = self.idle.get_mut(&account)?.pop()?;
-        self.counts.idle -= 1;
+        self.counts.count(ConnState::Idle, -1);
         Some(conn)
     }
 
@@ -222,7 +238,7 @@ impl Slot {
     }
 
     /// Takes this very connection out of the idle ones; false when it is not among them.
-    pub fn take_idle(&mut self, account: AccountId, conn: ConnId) -> bool {
+    fn take_idle(&mut self, account: AccountId, conn: ConnId) -> bool {
         let Some(list) = self.idle.get_mut(&account) else {
             return false;
         };
@@ -230,7 +246,7 @@ impl Slot {
             return false;
         };
         list.remove(place);
-        self.counts.idle -= 1;
+        self.counts.count(ConnState::Idle, -1);
         true
     }
 
@@ -239,7 +255,7 @@ impl Slot {
     pub fn take_oldest_idle(&mut self, wanted: impl Fn(AccountId) -> bool) -> Option<ConnId> {
         let (_, list) =
             self.idle.iter_mut().find(|(account, list)| !list.is_empty() && wanted(**account))?;
-        self.counts.idle -= 1;
+        self.counts.count(ConnState::Idle, -1);
         Some(list.remove(0))
     }
 
@@ -262,11 +278,11 @@ mod tests {
     fn the_most_recently_used_connection_is_taken_first() {
         let mut slot = Slot::new(server(1, 1, 10));
         let account = AccountId(0);
-        slot.push_idle(account, conn(1));
-        slot.push_idle(account, conn(2));
+        slot.relist(account, conn(1), ConnState::Unlisted, ConnState::Idle);
+        slot.relist(account, conn(2), ConnState::Unlisted, ConnState::Idle);
         assert_eq!(slot.pop_idle(AccountId(9)), None);
         assert_eq!(slot.pop_idle(account), Some(conn(2)));
-        assert_eq!(slot.counts().idle, 1);
+        assert_eq!(slot.counts().of(ConnState::Idle), 1);
         assert!(slot.take_idle(account, conn(1)));
         assert!(!slot.take_idle(account, conn(1)));
         assert_eq!(slot.counts(), Counts::default());

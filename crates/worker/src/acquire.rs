@@ -9,9 +9,9 @@ use trunkline_topology::{HostgroupId, RefusalCause};
 use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
-    conn::{AccountKey, ConnPhase},
     dirt::Dirt,
     hidden::may_read_past,
+    servers::conn::{AccountKey, ConnPhase},
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -172,10 +172,11 @@ impl Worker {
         let can_change = |other: AccountId| {
             other != account && accounts.key(other).map(|key| key.behaviour) == wanted
         };
-        match named {
+        let choice = match named {
             Some(slot) => self.servers.pool.choose_on(slot, account, now_ms, can_change),
             None => self.servers.pool.choose(hostgroup, account, now_ms, can_change),
-        }
+        };
+        self.servers.chosen(choice)
     }
 
     /// Whether nothing of a connection's account is left there when another one logs in on it. A
@@ -222,13 +223,9 @@ impl Worker {
         {
             return false;
         }
-        let slot = conn.slot;
-        let taken =
-            self.servers.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
-        if taken {
-            self.lease(id, conn_id);
-        }
-        taken
+        self.servers.set_state(conn_id, ConnState::Unlisted);
+        self.lease(id, conn_id);
+        true
     }
 
     pub(crate) fn enqueue(
@@ -302,15 +299,12 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.list = ConnState::Leased;
         conn.owner = Some(id);
         if conn.last_client.replace(id) != Some(id) {
             conn.turn += 1;
         }
         let hostgroup = conn.hostgroup;
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.enter(ConnState::Leased);
-        }
+        self.servers.set_state(conn_id, ConnState::Leased);
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else {
             return self.free_after_session(conn_id);
@@ -328,9 +322,10 @@ impl Worker {
     }
 
     /// Gives a connection that just became free to whoever waits longest for its like, or lets
-    /// it rest. The connection is on no list when this is called.
+    /// it rest.
     pub(crate) fn offer(&mut self, conn_id: ConnId) {
         let now_ms = self.env.now.ms();
+        self.servers.set_state(conn_id, ConnState::Unlisted);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -368,13 +363,7 @@ impl Worker {
         if self.rests_enough(slot) {
             return self.retire_conn(conn_id);
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.list = ConnState::Idle;
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.push_idle(account, conn_id);
-        }
+        self.servers.set_state(conn_id, ConnState::Idle);
         // Somebody of another account may wait for room that this connection takes.
         self.pump(hostgroup);
     }
@@ -401,7 +390,12 @@ impl Worker {
     /// Whether as many connections rest as `idle_connections_max` allows.
     fn rests_enough(&self, slot: SlotId) -> bool {
         let max = self.env.snapshot.settings.idle_connections_max;
-        max != 0 && self.servers.pool.slot(slot).is_some_and(|slot| slot.counts().idle >= max)
+        max != 0
+            && self
+                .servers
+                .pool
+                .slot(slot)
+                .is_some_and(|slot| slot.counts().of(ConnState::Idle) >= max)
     }
 
     fn anyone_waits(&self) -> bool {

@@ -5,13 +5,13 @@
 //! What the client has set before (`SET @master_binlog_checksum = …`) is on the connection that
 //! it holds, or comes along as any session state, and is confirmed before the stream begins.
 
-use trunkline_pool::ConnId;
+use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::split_packet, response::ResponseShape};
 
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Purpose, Stage},
-    conn::{Conn, ConnPhase},
+    servers::conn::{Conn, ConnPhase},
 };
 
 impl Worker {
@@ -81,11 +81,7 @@ impl Worker {
         };
         debug_assert!(conn.in_flight.is_empty() && conn.forwards.is_none());
         conn.phase = ConnPhase::Forward(id);
-        if !std::mem::replace(&mut conn.is_pinned, true)
-            && let Some(slot) = self.servers.pool.slot_mut(conn.slot)
-        {
-            slot.set_pinned(true);
-        }
+        self.servers.set_state(conn_id, ConnState::Forwarding);
         self.write_server(conn_id, |out| out.extend_from_slice(&frames));
         self.fx.buffers.give(frames);
         self.fx.stats.counters.binlog_dumps += 1;

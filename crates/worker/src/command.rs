@@ -600,7 +600,7 @@ impl Worker {
             return;
         };
         session.account =
-            self.servers.accounts.intern(crate::conn::AccountKey { behaviour, ..key });
+            self.servers.accounts.intern(crate::servers::conn::AccountKey { behaviour, ..key });
         session.past.counts_rows_apart(-1);
         let (status, format) = (session.status, session.format);
         let account = session.account;

@@ -17,8 +17,8 @@ use crate::{
     Action, ClientId, Side, Worker,
     client::{Client, Phase},
     command::SENT_AHEAD_MAX,
-    conn::{Conn, ConnPhase},
     outbox::{Buffers, Outbox},
+    servers::conn::{Conn, ConnPhase},
 };
 
 /// The highest level of zstd that a client gets: beyond it a worker would spend its time on one

@@ -24,9 +24,9 @@ use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompr
 use crate::{
     Action, ClientId, Worker,
     client::Session,
-    conn::{AccountKey, Conn, ConnPhase, Owner},
     outbox::Outbox,
     prepared::ServerStmts,
+    servers::conn::{AccountKey, Conn, ConnPhase, Owner},
     trackers::Behind,
 };
 
@@ -91,7 +91,7 @@ impl Worker {
             hostgroup,
             account,
             password: self.servers.password_turns.turn(slot.index(), account),
-            list: ConnState::Connecting,
+            list: ConnState::Unlisted,
             phase: ConnPhase::Connecting(handshake),
             inbox: Vec::new(),
             captured: Vec::new(),
@@ -108,7 +108,6 @@ impl Worker {
             stmts: ServerStmts::default(),
             in_flight: Default::default(),
             owner: None,
-            is_pinned: false,
             tracks_transactions: false,
             kills: 0,
             was_killed: false,
@@ -136,9 +135,7 @@ impl Worker {
             forwards: None,
         };
         let id = self.servers.conns.insert_with(|_| conn);
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.enter(ConnState::Connecting);
-        }
+        self.servers.set_state(id, ConnState::Connecting);
         self.fx.stats.counters.server_connections_opened += 1;
         self.act(Action::Open { conn: id, server });
         Some(id)
@@ -216,7 +213,6 @@ impl Worker {
         conn.state = self.statements.states.intern(SessionState::new(Schema::None, charset));
         conn.account = account;
         conn.password = self.servers.password_turns.turn(slot.index(), account);
-        conn.list = ConnState::Connecting;
         conn.since_ms = self.env.now.ms();
         conn.login_us = self.env.now.us;
         conn.owner = None;
@@ -232,9 +228,7 @@ impl Worker {
         let out = conn.outbox.buf(&mut self.fx.buffers);
         let handshake = ServerHandshake::change_user(login, identity, out);
         conn.phase = ConnPhase::Login(Box::new(handshake));
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.enter(ConnState::Connecting);
-        }
+        self.servers.set_state(conn_id, ConnState::Connecting);
         self.touch_server(conn_id);
         self.forget_stmts(conn_id);
     }
@@ -351,8 +345,8 @@ impl Worker {
         let took_us = self.env.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
         self.servers.password_turns.taken(slot_index, conn.account);
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.leave(ConnState::Connecting);
+        self.servers.set_state(id, ConnState::Unlisted);
+        if let Some(slot) = self.servers.pool.slot(slot) {
             slot.server.health.count_success();
         }
         self.learn_autocommit(id, Some(flags));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use trunkline_catalog::DefinitionTicket;
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
@@ -236,8 +236,7 @@ impl Worker {
         let now_ms = self.env.now.ms();
         let conns = &self.servers.conns;
         self.statements.orphans.retain(|orphan| {
-            let is_awaited =
-                conns.get(orphan.conn).is_some_and(|it| it.list == ConnState::Resetting);
+            let is_awaited = conns.get(orphan.conn).is_some_and(|it| it.list.is_resetting());
             is_awaited || orphan.until_ms > now_ms
         });
     }

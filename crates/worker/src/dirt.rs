@@ -17,7 +17,7 @@ use trunkline_stats::ResetReason;
 use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Statement},
-    conn::{Conn, InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
     traces::runs_code,
     trackers::Behind,
 };
@@ -207,19 +207,12 @@ impl Worker {
     pub(crate) fn reset_soiled(&mut self, id: ClientId, soiled: Vec<ConnId>) {
         for conn_id in soiled {
             let Some(conn) = self.servers.conns.get_mut(conn_id) else { continue };
-            let is_left =
-                conn.list == ConnState::Idle && conn.last_client == Some(id) && conn.dirt.is_some();
-            let (slot, account) = (conn.slot, conn.account);
-            if !is_left
-                || !self
-                    .servers
-                    .pool
-                    .slot_mut(slot)
-                    .is_some_and(|slot| slot.take_idle(account, conn_id))
+            if conn.last_client == Some(id)
+                && conn.dirt.is_some()
+                && self.servers.take_idle(conn_id)
             {
-                continue;
+                self.reset_idle(conn_id);
             }
-            self.reset_idle(conn_id);
         }
     }
 
@@ -228,12 +221,9 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.list = ConnState::Resetting;
         conn.last_client = None;
         let is_quiet = conn.in_flight.is_empty();
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.enter(ConnState::Resetting);
-        }
+        self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
             self.reset_conn(conn_id);
         }

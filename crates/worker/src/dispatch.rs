@@ -21,11 +21,11 @@ use trunkline_topology::RefusalCause;
 use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Purpose, Session, Stage, Statement},
-    conn::{Conn, InFlight, Owner},
     dirt::{RESET_PROOF, may_last},
     held::{PLAIN_VARIABLES, sets_next_transaction},
     hidden::may_read_past,
     prepared::{self, put_statement},
+    servers::conn::{Conn, InFlight, Owner},
 };
 
 /// Remembered `SET` texts; with more of them all are proven again.
@@ -505,18 +505,12 @@ impl Worker {
             return;
         };
         let (slot, hostgroup) = (conn.slot, conn.hostgroup);
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.leave(ConnState::Leased);
-        }
         if !conn.in_flight.is_empty() {
             if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
                 self.rest_when_quiet(conn_id);
                 return self.requeue(id);
             }
             // It was reset a moment ago and is not quiet yet; a new one is as good.
-            if let Some(slot) = self.servers.pool.slot_mut(slot) {
-                slot.enter(ConnState::Leased);
-            }
             self.drop_conn(conn_id);
             self.requeue(id);
             return self.pump(hostgroup);
@@ -537,7 +531,7 @@ impl Worker {
         self.log_in_again(slot, conn_id, account, id);
     }
 
-    /// Takes a lease out of a session without giving the connection to anybody.
+    /// Takes a lease out of a session. The connection is nobody's, and on no list.
     pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
             session.leases.retain(|lease| lease.conn != conn_id);
@@ -546,11 +540,7 @@ impl Worker {
             return;
         };
         conn.owner = None;
-        if std::mem::take(&mut conn.is_pinned)
-            && let Some(slot) = self.servers.pool.slot_mut(conn.slot)
-        {
-            slot.set_pinned(false);
-        }
+        self.servers.set_state(conn_id, ConnState::Unlisted);
     }
 
     /// `COM_SET_OPTION` on a connection that the session holds.

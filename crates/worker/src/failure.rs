@@ -8,8 +8,8 @@ use crate::{
     Action, ClientId, Worker,
     analysis::Known,
     client::{Ending, Phase, Purpose, Session, Stage, Statement},
-    conn::{Conn, ConnPhase, Owner},
     dispatch::LOST,
+    servers::conn::{Conn, ConnPhase, Owner},
     traces::Trace,
 };
 
@@ -274,18 +274,10 @@ impl Worker {
 
     /// Closes an idle connection that is off its list already.
     pub(crate) fn discard_idle(&mut self, id: ConnId) {
-        let Some(mut conn) = self.servers.conns.remove(id) else {
+        let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
         conn.outbox.discard(&mut self.fx.buffers);
-        if let Some(slot) = self.servers.pool.slot(conn.slot) {
-            let stmts = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
-            slot.server.health.close_stmts(stmts);
-            slot.server.health.give_back_connection();
-            if conn.identity.is_some() {
-                slot.server.health.disestablish();
-            }
-        }
         self.part(id, &conn);
     }
 
@@ -304,19 +296,10 @@ impl Worker {
 
     /// Takes a connection out of every table and count.
     fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
+        self.servers.set_state(id, ConnState::Unlisted);
         let conn = self.servers.conns.remove(id)?;
         let slot = self.servers.pool.slot_mut(conn.slot)?;
         slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
-        match conn.list {
-            ConnState::Idle => {
-                slot.take_idle(conn.account, id);
-            }
-            ConnState::Shared => slot.leave_shared(id),
-            list => slot.leave(list),
-        }
-        if conn.is_pinned {
-            slot.set_pinned(false);
-        }
         slot.server.health.give_back_connection();
         if conn.identity.is_some() {
             slot.server.health.disestablish();

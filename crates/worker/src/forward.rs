@@ -1,6 +1,6 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
-use trunkline_pool::{Choice, ConnId};
+use trunkline_pool::{Choice, ConnId, ConnState};
 use trunkline_protocol::capability::{Capabilities, Compression};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
@@ -8,8 +8,8 @@ use crate::{
     Action, ClientId, Side, Worker,
     action::Peer,
     client::{Phase, Session},
-    conn::ConnPhase,
     connect::as_sent,
+    servers::conn::ConnPhase,
 };
 
 /// Flags that both ends must have alike when bytes go through as they are.
@@ -29,7 +29,8 @@ impl Worker {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
         let (hostgroup, account) = (session.user.default_hostgroup, session.account);
-        let opened = match self.servers.pool.choose_dedicated(hostgroup, self.env.now.ms()) {
+        let choice = self.servers.pool.choose_dedicated(hostgroup, self.env.now.ms());
+        let opened = match self.servers.chosen(choice) {
             Choice::Open(slot) => self.open(slot, hostgroup, account, id),
             Choice::Replace(slot, conn) => self.replace(slot, conn, hostgroup, account, id),
             Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
@@ -84,7 +85,6 @@ impl Worker {
 
     /// The dedicated connection is logged in.
     pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
-        // It has left the list of those that connect, and is on no other yet.
         let Some(client) = self.clients.get_mut(id) else {
             return self.discard_idle(conn_id);
         };
@@ -103,13 +103,8 @@ impl Worker {
         }
         conn.phase = ConnPhase::Forward(id);
         conn.owner = Some(id);
-        conn.list = trunkline_pool::ConnState::Leased;
-        conn.is_pinned = true;
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.enter(trunkline_pool::ConnState::Leased);
-            slot.set_pinned(true);
-        }
         let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
+        self.servers.set_state(conn_id, ConnState::Forwarding);
         let mut waiting = Vec::new();
         if agreed == compression {
             // Compressed or not, bytes go through as they are.

@@ -9,10 +9,10 @@ use trunkline_topology::{HostgroupId, ServerKey};
 use crate::{
     Action, MovedConn, Worker,
     compressed::Packing,
-    conn::{Conn, ConnPhase, OTHERS_TURN},
     identity::PasswordTurn,
     outbox::Outbox,
     prepared::ServerStmts,
+    servers::conn::{Conn, ConnPhase, OTHERS_TURN},
 };
 
 /// How often a worker asks the others for one server's connections, ms.
@@ -56,9 +56,7 @@ impl Worker {
         let Some(slot) = self.servers.pool.slot_of(&key) else {
             return;
         };
-        let idle =
-            self.servers.pool.slot_mut(slot).and_then(|slot| slot.take_oldest_idle(|_| true));
-        match idle {
+        match self.servers.take_oldest_idle(slot) {
             // It is offered when what sessions left there has been fetched.
             Some(conn) if self.fetch_before_parting(conn) => {}
             Some(conn) => return self.give(conn, from),
@@ -174,7 +172,7 @@ impl Worker {
             hostgroup: moved.key.hostgroup,
             account,
             password: PasswordTurn::default(),
-            list: ConnState::Idle,
+            list: ConnState::Unlisted,
             phase: ConnPhase::Ready,
             inbox: Vec::new(),
             captured: Vec::new(),
@@ -191,7 +189,6 @@ impl Worker {
             stmts: ServerStmts::to_close(moved.stmts),
             in_flight: Default::default(),
             owner: None,
-            is_pinned: false,
             tracks_transactions: false,
             kills: 0,
             was_killed: false,

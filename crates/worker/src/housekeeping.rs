@@ -14,8 +14,8 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit};
 use crate::{
     Action, ClientId, Worker,
     client::Phase,
-    conn::{Conn, ConnPhase, InFlight, Owner},
     effects::LOG_LINES_PER_SEC,
+    servers::conn::{Conn, ConnPhase, InFlight, Owner},
 };
 
 /// How often the worker looks at deadlines while somebody waits, ms.
@@ -46,7 +46,7 @@ impl Worker {
             || !self.clients.logging_in.is_empty()
             || self.servers.pool.slots().any(|(_, slot)| {
                 let counts = slot.counts();
-                counts.connecting > 0 || counts.shared > 0
+                counts.of(ConnState::Connecting) > 0 || counts.of(ConnState::Shared) > 0
             });
         let has_rest = !self.cache.woken.is_empty() || self.has_mirrors_to_pump();
         if !self.fx.unpacking.is_empty() || has_rest {
@@ -175,9 +175,8 @@ impl Worker {
         let since_us = self.env.now.us.saturating_sub(STUCK_AFTER_US);
         let mut stuck: HashMap<SlotId, u32> = HashMap::new();
         self.servers.conns.for_each(|_, conn| {
-            let is_stuck = conn.list == ConnState::Leased
-                && !conn.is_pinned
-                && (1..since_us).contains(&conn.busy_since_us);
+            let is_stuck =
+                conn.list == ConnState::Leased && (1..since_us).contains(&conn.busy_since_us);
             *stuck.entry(conn.slot).or_default() += u32::from(is_stuck);
         });
         for (slot, stuck) in stuck {
@@ -253,10 +252,11 @@ impl Worker {
         let mut old = Vec::new();
         let mut quiet = Vec::new();
         self.servers.conns.for_each(|id, conn| {
+            debug_assert_ne!(conn.list, ConnState::Unlisted, "an event is over: {id:?}");
             let rested_ms = now_ms.saturating_sub(conn.since_ms);
             match conn.list {
                 ConnState::Connecting if rested_ms > connect_ms => late.push(id),
-                ConnState::Resetting if rested_ms > abandoned_ms && is_abandoned(conn) => {
+                state if state.is_resetting() && rested_ms > abandoned_ms && is_abandoned(conn) => {
                     abandoned.push(id);
                 }
                 ConnState::Idle if idle_ms != 0 && rested_ms > idle_ms => old.push(id),
@@ -334,18 +334,10 @@ impl Worker {
 
     /// Keeps an idle connection alive, and notices when it is not.
     fn ping_idle(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
-        let (slot, account) = (conn.slot, conn.account);
-        let taken =
-            self.servers.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, id));
-        if !taken {
-            return;
+        if self.servers.take_idle(id) {
+            self.close_surplus(id);
+            self.ping(id);
         }
-        conn.list = ConnState::Resetting;
-        self.close_surplus(id);
-        self.ping(id);
     }
 
     /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
@@ -353,25 +345,12 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
-        conn.list = ConnState::Resetting;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.enter(ConnState::Resetting);
-        }
+        self.servers.set_state(id, ConnState::Pinging);
         self.write_server(id, |out| {
             put_payload(out, 0, &[0x0E]);
         });
-    }
-
-    pub(crate) fn pinged(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get(id) else {
-            return;
-        };
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.leave(ConnState::Resetting);
-        }
-        self.offer(id);
     }
 
     /// How many sessions are pinned for each reason.

@@ -12,7 +12,7 @@ use trunkline_sql::analysis::{Analysis, Effect};
 use crate::{
     Action, ClientId, Side, Worker,
     client::{Phase, Stage},
-    conn::{ConnPhase, Owner},
+    servers::conn::{ConnPhase, Owner},
 };
 
 /// How far a client's file has come.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, rc::Rc};
 
 use trunkline_stats::{IdleConn, Inventory, PreparedRow};
 
-use crate::{Worker, conn::Conn};
+use crate::{Worker, servers::conn::Conn};
 
 /// The longest text of a prepared statement in a row, bytes.
 const TEXT_LEN_MAX: usize = 4_096;

@@ -11,7 +11,7 @@ use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 use crate::{
     Action, ClientId, Worker,
     client::{AwaitKill, Ending, Phase, Purpose, Stage},
-    conn::{ConnPhase, Owner},
+    servers::conn::{ConnPhase, Owner},
 };
 
 /// How long a client waits for the answer to its `KILL`, ms. Whoever carries it out gives up

@@ -27,9 +27,9 @@ use crate::{
     action::Peer,
     arrival::Arrival,
     client::{Client, Phase, Purpose, Session},
-    conn::AccountKey,
     names::needs_name,
     outbox::Outbox,
+    servers::conn::AccountKey,
     traces::Past,
 };
 

@@ -22,10 +22,10 @@ use crate::{
     arrival::Arrival,
     balance::{self, Candidate},
     client::{Client, Phase, Session},
-    conn::AccountKey,
     kill::worker_of,
     outbox::Outbox,
     prepared::MovedStmts,
+    servers::conn::AccountKey,
     shared::UserPlace,
     traces::Past,
 };

@@ -20,9 +20,9 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Lease, Phase},
-    conn::{InFlight, Owner},
     dispatch::put_own_query,
     route::{Asking, is_of_reads},
+    servers::conn::{InFlight, Owner},
 };
 
 const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";

@@ -1,14 +1,14 @@
 //! Step 9: a server's bytes are given to whoever each reply belongs to.
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::frame, response::Outcome};
 
 use crate::{
     Action, ClientId, Side, Worker,
     action::read_error,
     client::{Phase, Stage},
-    conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     dirt::RESET_PROOF,
+    servers::conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     share::BEHIND_LEN_MAX,
 };
 
@@ -87,7 +87,7 @@ impl Worker {
             return true;
         };
         conn.unwanted = conn.unwanted.saturating_add(len);
-        if conn.list != ConnState::Resetting || conn.unwanted <= UNWANTED_LEN_MAX {
+        if !conn.list.is_resetting() || conn.unwanted <= UNWANTED_LEN_MAX {
             return false;
         }
         let hostgroup = conn.hostgroup;
@@ -242,7 +242,7 @@ impl Worker {
                     self.reset_done(id);
                 }
             },
-            Owner::Ping => self.pinged(id),
+            Owner::Ping => self.offer(id),
             Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
             Owner::Side(command) => self.side_answered(id, command, outcome),
             Owner::Cleanse => {

@@ -20,11 +20,11 @@ use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 use crate::{
     ClientId, Worker,
     client::{Ending, Phase, Purpose, Stage, Statement},
-    conn::{InFlight, Owner},
     dirt::{Dirt, RESET, dirt_of},
     failure::makes_state,
     infile::Upload,
     proof::proof_of,
+    servers::conn::{InFlight, Owner},
     timer::was_told_timed_out,
     traces::keeps_conditions,
     trackers::{Behind, ask_trackers},
@@ -418,23 +418,14 @@ impl Worker {
             return;
         };
         if !is_free {
-            if !std::mem::replace(&mut conn.is_pinned, true)
-                && let Some(slot) = self.servers.pool.slot_mut(conn.slot)
-            {
-                slot.set_pinned(true);
-            }
-            return;
+            return self.servers.set_state(conn_id, ConnState::Pinned);
         }
         if conn.kills > 0 || conn.was_killed || conn.is_doomed {
             // A `KILL` for the statement that is over may still arrive.
             self.take_lease(id, conn_id);
             return self.free_after_session(conn_id);
         }
-        let slot = conn.slot;
         self.take_lease(id, conn_id);
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.leave(ConnState::Leased);
-        }
         self.offer(conn_id);
     }
 
@@ -462,7 +453,6 @@ impl Worker {
             return;
         };
         conn.owner = None;
-        let was_pinned = std::mem::take(&mut conn.is_pinned);
         let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
             if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
@@ -486,16 +476,9 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let (slot, is_quiet) = (conn.slot, conn.in_flight.is_empty());
-        conn.list = ConnState::Resetting;
+        let is_quiet = conn.in_flight.is_empty();
         conn.since_ms = self.env.now.ms();
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            if was_pinned {
-                slot.set_pinned(false);
-            }
-            slot.leave(ConnState::Leased);
-            slot.enter(ConnState::Resetting);
-        }
+        self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
             self.reset_conn(conn_id);
         }
@@ -507,7 +490,7 @@ impl Worker {
             return;
         };
         match conn.list {
-            ConnState::Resetting if conn.in_flight.is_empty() && !self.is_side_conn(conn_id) => {
+            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
                 self.reset_conn(conn_id);
             }
             ConnState::Shared => self.settle_shared(conn_id, None),
@@ -522,7 +505,7 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        debug_assert!(conn.list == ConnState::Resetting && conn.in_flight.is_empty());
+        debug_assert!(conn.list.is_resetting() && conn.in_flight.is_empty());
         self.fetch_traces(conn_id, None, false);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -535,7 +518,7 @@ impl Worker {
             };
         }
         if conn.kills > 0 {
-            return;
+            return self.servers.set_state(conn_id, ConnState::AwaitingKill);
         }
         if has_plant!(self, ResetForgotten) {
             return self.reset_done(conn_id);
@@ -544,6 +527,7 @@ impl Worker {
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.fx.stats.counters.server_connections_reset += 1;
+        self.servers.set_state(conn_id, ConnState::Resetting);
         self.write_server(conn_id, |out| {
             put_payload(out, 0, RESET);
         });
@@ -556,9 +540,6 @@ impl Worker {
         };
         conn.was_killed = false;
         conn.was_reset();
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.leave(ConnState::Resetting);
-        }
         self.forget_conn_state(conn_id);
         self.switch_trackers_on(conn_id, Behind::Reset);
         self.offer(conn_id);

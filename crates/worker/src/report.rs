@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use trunkline_config::Settings;
+use trunkline_pool::ConnState;
 use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
 
@@ -32,12 +33,12 @@ impl Worker {
                 address: slot.server.key.address.to_string(),
                 state: slot.server.health.state(now_ms),
                 connections_max: u64::from(slot.server.max_connections),
-                connecting: u64::from(counts.connecting),
-                idle: u64::from(counts.idle),
-                leased: u64::from(counts.leased),
-                shared: u64::from(counts.shared),
-                resetting: u64::from(counts.resetting),
-                draining: u64::from(counts.draining),
+                connecting: u64::from(counts.of(ConnState::Connecting)),
+                idle: u64::from(counts.of(ConnState::Idle)),
+                leased: u64::from(counts.sum(ConnState::is_leased)),
+                shared: u64::from(counts.of(ConnState::Shared)),
+                resetting: u64::from(counts.sum(ConnState::is_resetting)),
+                draining: 0,
             }
         });
         let waiting =

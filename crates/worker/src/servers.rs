@@ -1,6 +1,9 @@
 //! A worker's connections to servers: their pool, who they are logged in as, and what is known of
 //! the servers behind them.
 
+pub(crate) mod conn;
+mod state;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
@@ -10,9 +13,9 @@ use trunkline_topology::{HostgroupId, ServerKey};
 use crate::{
     ClientId,
     coalesce::Coalescing,
-    conn::{AccountKey, Conn},
     handover::Ask,
     identity::PasswordTurns,
+    servers::conn::{AccountKey, Conn},
     share::Patience,
     side::SideCommand,
     table::Table,

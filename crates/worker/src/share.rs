@@ -19,10 +19,10 @@ use crate::{
     ClientId, Side, Worker,
     client::{Phase, Purpose, Stage},
     clients::Clients,
-    conn::{Conn, Owner},
     dirt::Dirt,
     dispatch::LOST,
     prepared::runs_among_others,
+    servers::conn::{Conn, Owner},
     traces::FoundRows,
 };
 
@@ -124,7 +124,8 @@ impl Worker {
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
-        match pool.choose_shared(hostgroup, account, self.env.now.ms(), depth_max, depth) {
+        let choice = pool.choose_shared(hostgroup, account, self.env.now.ms(), depth_max, depth);
+        match choice.map(|choice| self.servers.chosen(choice)) {
             Some(Choice::Join(slot, conn)) => {
                 let epoch = self.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
                 if epoch != self.servers.conns.get(conn).map(|conn| conn.epoch) {
@@ -171,14 +172,11 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.list = ConnState::Shared;
         conn.owner = None;
         conn.last_client = None;
         conn.turn += 1;
         conn.shared_version = self.env.shared.catalog().version();
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.enter_shared(conn_id);
-        }
+        self.servers.set_state(conn_id, ConnState::Shared);
         self.join(id, conn_id);
         self.fill(conn_id);
     }
@@ -251,19 +249,15 @@ impl Worker {
         debug_assert!(conn.list == ConnState::Shared);
         let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
         let depth = conn.in_flight.len();
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            if let Some(took_us) = took_us {
-                slot.shared_width().answered(self.env.now.us, took_us);
-                self.servers
-                    .sharing
-                    .coalescing
-                    .answered(took_us, (slot.shared().len() * depth) as u64);
-            }
-            if is_quiet {
-                slot.leave_shared(conn_id);
-            }
+        if let Some(took_us) = took_us
+            && let Some(slot) = self.servers.pool.slot_mut(slot)
+        {
+            slot.shared_width().answered(self.env.now.us, took_us);
+            let in_flight = (slot.shared().len() * depth) as u64;
+            self.servers.sharing.coalescing.answered(took_us, in_flight);
         }
         if is_quiet {
+            self.servers.set_state(conn_id, ConnState::Unlisted);
             self.end_copies(conn_id);
             self.soil_outdated(conn_id);
         }
@@ -348,7 +342,6 @@ impl Worker {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
-        conn.list = ConnState::Resetting;
         conn.since_ms = self.env.now.ms();
         let is_quiet = conn.in_flight.is_empty();
         let (clients, catalog) = (&self.clients, self.env.shared.catalog());
@@ -368,10 +361,7 @@ impl Worker {
         if !behind.is_empty() {
             conn.copies = Some(ticket);
         }
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.leave_shared(conn_id);
-            slot.enter(ConnState::Resetting);
-        }
+        self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
             self.reset_conn(conn_id);
         }

@@ -19,9 +19,9 @@ use trunkline_topology::ServerKey;
 use crate::{
     Action, ClientId, Worker,
     client::{Ending, Phase, Stage},
-    conn::{ConnPhase, InFlight, Owner},
     dispatch::put_own_query,
     kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
+    servers::conn::{ConnPhase, InFlight, Owner},
 };
 
 /// Side commands under way at a time; more are refused.
@@ -117,7 +117,7 @@ impl Worker {
             deadline_ms: self.env.now.ms() + SIDE_COMMAND_MS_MAX,
         });
         let is_ready =
-            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
+            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill);
         if is_ready {
             self.send_side_commands(via);
         }
@@ -132,20 +132,19 @@ impl Worker {
         slot_id: SlotId,
         account: AccountId,
     ) -> Result<ConnId, String> {
-        let Some(slot) = self.servers.pool.slot_mut(slot_id) else {
-            return Err("the server has gone".to_owned());
-        };
-        if let Some(idle) = slot.pop_idle(account) {
-            slot.enter(ConnState::Resetting);
+        if let Some(idle) = self.servers.pop_idle(slot_id, account) {
+            self.servers.set_state(idle, ConnState::CarryingKill);
             self.fetch_traces(idle, None, false);
             if let Some(conn) = self.servers.conns.get_mut(idle) {
-                conn.list = ConnState::Resetting;
                 // What a session left on it for a later statement is overwritten.
                 conn.last_client = None;
                 conn.turn += 1;
             }
             return Ok(idle);
         }
+        let Some(slot) = self.servers.pool.slot(slot_id) else {
+            return Err("the server has gone".to_owned());
+        };
         let (health, max) = (&slot.server.health, slot.server.max_connections);
         let hostgroup = slot.server.key.hostgroup;
         if !health.try_take_connection(max) {
@@ -155,7 +154,7 @@ impl Worker {
                 self.servers.conns.get(*via).is_some_and(|conn| {
                     conn.slot == slot_id
                         && conn.account == account
-                        && matches!(conn.list, ConnState::Connecting | ConnState::Resetting)
+                        && matches!(conn.list, ConnState::Connecting | ConnState::CarryingKill)
                 })
             };
             if let Some(via) = others.into_iter().find(carries) {
@@ -183,14 +182,7 @@ impl Worker {
         if !self.is_side_conn(via) {
             return false;
         }
-        let Some(conn) = self.servers.conns.get_mut(via) else {
-            return false;
-        };
-        conn.list = ConnState::Resetting;
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.enter(ConnState::Resetting);
-        }
+        self.servers.set_state(via, ConnState::CarryingKill);
         self.send_side_commands(via);
         true
     }
@@ -284,7 +276,8 @@ impl Worker {
         let waiting =
             self.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
         for via in waiting.collect::<HashSet<_>>() {
-            if self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting) {
+            if self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill)
+            {
                 self.send_side_commands(via);
             }
         }
@@ -318,16 +311,15 @@ impl Worker {
             return;
         };
         let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Side(_)));
-        if carries || self.is_side_conn(via) || conn.list != ConnState::Resetting {
+        if carries || self.is_side_conn(via) || conn.list != ConnState::CarryingKill {
             return;
         }
-        let Some(slot) = self.servers.pool.slot_mut(conn.slot) else {
+        let Some(slot) = self.servers.pool.slot(conn.slot) else {
             return;
         };
         if slot.server.health.connections() > slot.server.max_connections {
             return self.drop_conn(via);
         }
-        slot.leave(ConnState::Resetting);
         self.offer(via);
     }
 
@@ -343,7 +335,7 @@ impl Worker {
             return;
         };
         conn.kills = conn.kills.saturating_sub(1);
-        let (owner, rests) = (conn.owner, conn.list == ConnState::Resetting);
+        let (owner, rests) = (conn.owner, conn.list.is_resetting());
         if rests {
             self.free_if_quiet(command.target);
         }
@@ -397,7 +389,7 @@ impl Worker {
             command.via = via;
         }
         let is_ready =
-            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::Resetting);
+            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill);
         if is_ready {
             self.send_side_commands(via);
         }
@@ -451,12 +443,8 @@ impl Worker {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.list = ConnState::Resetting;
         conn.since_ms = self.env.now.ms();
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot_mut(slot) {
-            slot.enter(ConnState::Resetting);
-        }
+        self.servers.set_state(conn_id, ConnState::AwaitingKill);
         self.free_if_quiet(conn_id);
     }
 

@@ -12,9 +12,9 @@ use trunkline_session::tracker::PinReason;
 use crate::{
     ClientId, Worker,
     client::{Ending, Phase, Purpose, Stage, Statement, Waiting},
-    conn::Owner,
     kill::{KillAsker, KillScope},
     route::Route,
+    servers::conn::Owner,
     traces::reads_past,
 };
 

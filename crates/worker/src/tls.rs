@@ -9,7 +9,9 @@ use trunkline_session::frontend::ClientIdentity;
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
 
-use crate::{Action, ClientId, Side, Worker, action::Peer, client::Phase, conn::ConnPhase};
+use crate::{
+    Action, ClientId, Side, Worker, action::Peer, client::Phase, servers::conn::ConnPhase,
+};
 
 impl Worker {
     /// Whether the driver can show clients a certificate.

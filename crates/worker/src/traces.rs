@@ -31,9 +31,9 @@ use trunkline_sql::{
 use crate::{
     ClientId, Worker,
     client::{Phase, Session, Statement, Waiting},
-    conn::{Conn, InFlight, Owner},
     dispatch::put_own_query,
     proof::Validity,
+    servers::conn::{Conn, InFlight, Owner},
 };
 
 pub(crate) use ask::{reads_past, runs_code};
@@ -327,9 +327,7 @@ impl Worker {
 
     /// Fetches from a connection at rest what was left there, and there is something.
     fn fetch_from_idle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get(conn_id) else { return };
-        let (slot, account) = (conn.slot, conn.account);
-        self.servers.pool.slot_mut(slot).map(|slot| slot.take_idle(account, conn_id));
+        self.servers.take_idle(conn_id);
         self.fetch_before_parting(conn_id);
     }
 
@@ -353,13 +351,7 @@ impl Worker {
 
     /// Closes an idle connection when what sessions left there has been fetched.
     pub(crate) fn retire_idle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return;
-        };
-        let (slot, account) = (conn.slot, conn.account);
-        let taken =
-            self.servers.pool.slot_mut(slot).is_some_and(|slot| slot.take_idle(account, conn_id));
-        if taken {
+        if self.servers.take_idle(conn_id) {
             self.retire_conn(conn_id);
         }
     }
@@ -436,7 +428,7 @@ impl Worker {
                 Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
             }
         }
-        if self.servers.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Resetting) {
+        if self.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_resetting()) {
             self.free_if_quiet(conn_id);
         }
         self.trace_gone(conn_id, client, trace);

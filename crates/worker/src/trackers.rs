@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
@@ -24,9 +24,9 @@ use trunkline_sql::{
 use crate::{
     ClientId, Worker,
     client::Phase,
-    conn::{Conn, InFlight, Owner},
     dispatch::put_own_query,
     modes::DefaultModes,
+    servers::conn::{Conn, InFlight, Owner},
 };
 
 /// Says what changes in a session beyond what a statement's text shows.
@@ -214,8 +214,7 @@ impl Worker {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage.conn() == Some(conn_id))
         });
-        let is_leased =
-            self.servers.conns.get(conn_id).is_some_and(|conn| conn.list == ConnState::Leased);
+        let is_leased = self.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
         if is_leased && !is_busy {
             self.settle_lease(id, conn_id);
         }

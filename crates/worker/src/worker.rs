@@ -8,8 +8,8 @@ use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeti
 
 use crate::{
     Action, ClientId, Now, Shared, Side, cache::StoredAnswers, client::Phase, clients::Clients,
-    conn::ConnPhase, effects::Effects, env::Env, mirror::Mirrors, router::Router, servers::Servers,
-    statements::Statements, upkeep::Upkeep,
+    effects::Effects, env::Env, mirror::Mirrors, router::Router, servers::Servers,
+    servers::conn::ConnPhase, statements::Statements, upkeep::Upkeep,
 };
 
 /// What distinguishes one worker from the others.

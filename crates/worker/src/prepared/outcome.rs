@@ -14,7 +14,7 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Phase, Purpose, Stage, Statement},
-    conn::Owner,
+    servers::conn::Owner,
 };
 
 use super::{Entries, Entry, EntryKey, command::prepared_text, has_literals, server_stmts};

@@ -24,9 +24,9 @@ use crate::{
     client::{Phase, Purpose, Session, Stage, Statement},
     clients::Clients,
     command::{is_split, joined_payload},
-    conn::{Conn, InFlight, Owner},
     dispatch::text_hash,
     route::Asking,
+    servers::conn::{Conn, InFlight, Owner},
 };
 
 use super::{

@@ -17,8 +17,8 @@ use super::{Again, Past};
 use crate::{
     ClientId, Worker,
     client::{Phase, Purpose, Statement},
-    conn::{InFlight, Owner},
     dispatch::put_own_query,
+    servers::conn::{InFlight, Owner},
 };
 
 impl Past {

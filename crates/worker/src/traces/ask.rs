@@ -21,9 +21,9 @@ use super::{
 use crate::{
     ClientId, Worker,
     client::{Purpose, Session, Stage, Statement, Waiting},
-    conn::Conn,
     dispatch::runs_a_routine,
     route::Route,
+    servers::conn::Conn,
 };
 
 /// Where what a session left is still to be found.
@@ -162,7 +162,7 @@ impl Worker {
         let is_own = conn.turn == turn && conn.last_client == Some(id);
         match conn.list {
             ConnState::Idle if is_own && conn.account == session.account => Place::Idle,
-            ConnState::Leased if is_own && conn.owner == Some(id) => {
+            state if state.is_leased() && is_own && conn.owner == Some(id) => {
                 Place::Leased(Route::Lease(conn.hostgroup, conn_id))
             }
             _ => Place::Gone,
@@ -259,7 +259,7 @@ impl Worker {
         };
         match conn.list {
             ConnState::Idle => self.fetch_from_idle(conn_id),
-            ConnState::Leased => {
+            state if state.is_leased() => {
                 session.past.awaits_found_rows = Some(conn_id);
                 // To ask is to find one row.
                 session.past.found_conn = None;

@@ -21,9 +21,9 @@ use crate::{
     ClientId, Worker,
     analysis::Known,
     client::{Phase, Purpose, Statement},
-    conn::{InFlight, Owner},
     dispatch::{put_own_query, runs_a_routine},
     hidden::may_read_past,
+    servers::conn::{InFlight, Owner},
 };
 
 /// More rows than these are not given to a connection for `FOUND_ROWS()`: making a thousand takes a

@@ -35,7 +35,7 @@ pub(crate) struct Conn {
     pub account: AccountId,
     /// Which of the account's passwords it logs in with.
     pub password: PasswordTurn,
-    /// The list that it is in.
+    /// The list that it is on; [`set_state`](super::Servers::set_state) changes it.
     pub list: ConnState,
     pub phase: ConnPhase,
     pub inbox: Vec<u8>,
@@ -62,7 +62,6 @@ pub(crate) struct Conn {
     pub in_flight: VecDeque<InFlight>,
     /// Who has it, while leased or forwarding.
     pub owner: Option<ClientId>,
-    pub is_pinned: bool,
     /// Whether the server was asked to report what is set for the next transaction.
     pub tracks_transactions: bool,
     /// `KILL`s of what runs here that are under way: no new statement goes out meanwhile.

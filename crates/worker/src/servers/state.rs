@@ -1,0 +1,63 @@
+//! The state of a server connection: what the pool's lists and counts say is what the connection
+//! says. [`Servers::set_state`] is the only place that changes either.
+
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState, SlotId};
+
+use super::Servers;
+
+impl Servers {
+    /// Moves a connection from the list that it is on to another one.
+    #[inline]
+    pub(crate) fn set_state(&mut self, id: ConnId, to: ConnState) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let from = std::mem::replace(&mut conn.list, to);
+        if from == to {
+            return;
+        }
+        if let Some(slot) = self.pool.slot_mut(conn.slot) {
+            slot.relist(conn.account, id, from, to);
+        }
+    }
+
+    /// Takes this very connection off its list if it rests; false when it does not.
+    pub(crate) fn take_idle(&mut self, id: ConnId) -> bool {
+        let is_idle = self.conns.get(id).is_some_and(|conn| conn.list == ConnState::Idle);
+        if is_idle {
+            self.set_state(id, ConnState::Unlisted);
+        }
+        is_idle
+    }
+
+    /// What the pool chose; a connection that it took off its list is on none.
+    #[inline]
+    pub(crate) fn chosen(&mut self, choice: Choice) -> Choice {
+        if let Choice::Idle(_, id) | Choice::ChangeUser(_, id) | Choice::Replace(_, id) = choice {
+            self.taken(id);
+        }
+        choice
+    }
+
+    /// Takes the most recently used idle connection of `account`.
+    pub(crate) fn pop_idle(&mut self, slot: SlotId, account: AccountId) -> Option<ConnId> {
+        let id = self.pool.slot_mut(slot)?.pop_idle(account)?;
+        self.taken(id);
+        Some(id)
+    }
+
+    /// Takes an idle connection of whatever account, one that has rested for long.
+    pub(crate) fn take_oldest_idle(&mut self, slot: SlotId) -> Option<ConnId> {
+        let id = self.pool.slot_mut(slot)?.take_oldest_idle(|_| true)?;
+        self.taken(id);
+        Some(id)
+    }
+
+    #[inline]
+    fn taken(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            debug_assert_eq!(conn.list, ConnState::Idle);
+            conn.list = ConnState::Unlisted;
+        }
+    }
+}
