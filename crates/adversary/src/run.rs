@@ -78,13 +78,16 @@ impl fmt::Display for Difference {
 pub fn run(stage: &mut Stage, plan: &Plan, statements: &mut u64) -> Result<Verdict> {
     stage.set(plan)?;
     let proxy = stage.proxy(plan.profile)?;
-    let verdict = play(stage, &proxy, plan, statements)?;
-    if !proxy.is_running() {
+    let played = play(stage, &proxy, plan, statements);
+    let last_words = || {
         let log = proxy.log();
-        let end = log.lines().rev().take(5).collect::<Vec<_>>().join(" / ");
-        return Ok(Verdict::Differs(Difference::of_data("the proxy ended", end, String::new())));
+        log.lines().rev().take(5).collect::<Vec<_>>().join(" / ")
+    };
+    if !proxy.is_running() {
+        let what = "the proxy ended";
+        return Ok(Verdict::Differs(Difference::of_data(what, last_words(), String::new())));
     }
-    Ok(verdict)
+    played.with_context(|| format!("the proxy's last words: {}", last_words()))
 }
 
 /// Whether ids may be those of another session's `auto_increment_increment`. Measured on MySQL 9.7:
@@ -92,7 +95,7 @@ pub fn run(stage: &mut Stage, plan: &Plan, statements: &mut u64) -> Result<Verdi
 /// for what follows an id that was given.
 fn keeps_step_of_ids(family: Flavour, steps: &[Step]) -> bool {
     let says = |words: &str| steps.iter().any(|step| step.act.to_string().contains(words));
-    family == Flavour::MySql && says("auto_increment_increment") && says("insert_id = ")
+    family == Flavour::MySql && says("auto_increment_increment") && (says("insert_id = ") || says("(id, "))
 }
 
 fn play(

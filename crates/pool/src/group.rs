@@ -131,6 +131,12 @@ impl<C: Copy + PartialEq> Pool<C> {
         &mut self.group_mut(hostgroup).waiters
     }
 
+    /// Whether anybody waits for a hostgroup.
+    #[inline]
+    pub fn is_waited_for(&self, hostgroup: HostgroupId) -> bool {
+        self.groups.get(&hostgroup).is_some_and(|group| !group.waiters.is_empty())
+    }
+
     /// Hostgroups where sessions wait.
     pub fn waited_for(&self) -> impl Iterator<Item = (HostgroupId, &Waiters<C>)> {
         let waits = self.groups.iter().filter(|(_, group)| !group.waiters.is_empty());

@@ -10,6 +10,7 @@ use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Stage},
     dirt::Dirt,
+    effects::Wake,
     hidden::may_read_past,
     servers::conn::{AccountKey, ConnPhase},
 };
@@ -261,10 +262,10 @@ impl Worker {
     pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
         if self.prove_again(id) {
             self.requeue(id);
-            return self.offer(conn_id);
+            return self.freed(conn_id);
         }
         if self.drops_copy(id) {
-            return self.offer(conn_id);
+            return self.freed(conn_id);
         }
         self.lease_proven(id, conn_id);
     }
@@ -321,37 +322,42 @@ impl Worker {
         self.dispatch(id, conn_id);
     }
 
-    /// Gives a connection that just became free to whoever waits longest for its like, or lets
-    /// it rest.
-    pub(crate) fn offer(&mut self, conn_id: ConnId) {
-        let now_ms = self.env.now.ms();
-        self.servers.set_state(conn_id, ConnState::Unlisted);
+    /// A connection has become free. It rests, unless somebody waits for its like: who gets it then
+    /// is found when this event is over.
+    pub(crate) fn freed(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         conn.owner = None;
-        conn.since_ms = now_ms;
-        // One that carried a `KILL` to a server that is out was opened all the same.
-        let is_of_use = self.servers.pool.slot(slot).is_some_and(|slot| {
-            let health = &slot.server.health;
-            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
-        });
-        let ends =
-            self.servers.conns.get(conn_id).is_some_and(|conn| conn.dirt == Some(Dirt::Ends));
-        if !is_of_use || ends || self.upkeep.stopping.is_some() && !self.anyone_waits() {
+        conn.since_ms = self.env.now.ms();
+        let is_wanted =
+            !self.servers.peers.asked.is_empty() || self.servers.pool.is_waited_for(conn.hostgroup);
+        if is_wanted {
+            self.servers.set_state(conn_id, ConnState::Unlisted);
+            return self.fx.wake(Wake::Freed(conn_id));
+        }
+        if self.is_done_with(conn_id) {
+            return self.retire_conn(conn_id);
+        }
+        self.let_rest(conn_id);
+    }
+
+    /// Gives a connection that has become free to whoever waits longest for its like, or lets it
+    /// rest.
+    pub(crate) fn offer(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
+        if self.is_done_with(conn_id) {
             self.retire_conn(conn_id);
             // Its place under the cap is somebody else's now.
-            return if ends {
-                self.pump(hostgroup)
-            };
+            return self.pump(hostgroup);
         }
         if self.offer_to_peer(conn_id) {
             return;
         }
-        let is_waited_for = !self.servers.pool.waiters(hostgroup).is_empty();
-        let has_room =
-            is_waited_for && self.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
+        let has_room = self.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
         let next = match has_room {
             true => self.next_waiter(hostgroup, account, slot),
             false => None,
@@ -360,12 +366,33 @@ impl Worker {
             self.count_queue_time(waiter.since_us);
             return self.lease(waiter.client, conn_id);
         }
-        if self.rests_enough(slot) {
+        self.let_rest(conn_id);
+        // Somebody of another account may wait for room that this connection takes.
+        self.pump(hostgroup);
+    }
+
+    /// Whether nobody can use a connection any more.
+    fn is_done_with(&self, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return true;
+        };
+        // One that carried a `KILL` to a server that is out was opened all the same.
+        let is_of_use = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
+            let health = &slot.server.health;
+            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
+        });
+        !is_of_use
+            || conn.dirt == Some(Dirt::Ends)
+            || self.upkeep.stopping.is_some() && !self.anyone_waits()
+    }
+
+    /// A connection is for whoever comes, unless enough others rest.
+    fn let_rest(&mut self, conn_id: ConnId) {
+        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
+        if slot.is_some_and(|slot| self.rests_enough(slot)) {
             return self.retire_conn(conn_id);
         }
         self.servers.set_state(conn_id, ConnState::Idle);
-        // Somebody of another account may wait for room that this connection takes.
-        self.pump(hostgroup);
     }
 
     /// Takes whoever waits longest for a connection like this out of the queue.

@@ -300,8 +300,8 @@ impl Worker {
         self.set_timer(id, self.env.now.ms() + wait_ms);
     }
 
-    /// Answers that clients of this worker wait for were stored, or will not be.
-    pub fn cache_woken(&mut self, clients: Vec<ClientId>) {
+    /// See [`Worker::cache_woken`].
+    pub(crate) fn on_cache_woken(&mut self, clients: Vec<ClientId>) {
         self.cache.woken.extend(clients);
     }
 

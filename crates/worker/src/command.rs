@@ -22,6 +22,7 @@ use crate::{
     analysis::Known,
     client::{Phase, Purpose, Session, Stage, Statement},
     compressed::answer_seq,
+    effects::Wake,
     infile::Upload,
     internal_session::asks_for_session,
     kill::{KillScope, KillText, kill_of},
@@ -127,6 +128,14 @@ impl Worker {
             client.inbox.extend_from_slice(bytes);
             self.drain_inbox(id);
             self.pause_if_full(id);
+        }
+    }
+
+    /// A client may begin its next command: if it has sent some ahead, it does when this event is
+    /// over.
+    pub(crate) fn wake_commands(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
+            self.fx.wake(Wake::Commands(id));
         }
     }
 

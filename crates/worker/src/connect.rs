@@ -24,6 +24,7 @@ use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompr
 use crate::{
     Action, ClientId, Worker,
     client::Session,
+    effects::Wake,
     outbox::Outbox,
     prepared::ServerStmts,
     servers::conn::{AccountKey, Conn, ConnPhase, Owner},
@@ -280,13 +281,13 @@ impl Worker {
         }
     }
 
-    /// The driver encrypted a password; `None` when the server's key was no key.
-    pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
+    /// See [`Worker::server_encrypted`].
+    pub(crate) fn on_server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
         self.server_login_resumed(id, |handshake, out| handshake.on_encrypted(ciphertext, out));
     }
 
-    /// The driver derived a key's seed; `None` when it could not.
-    pub fn server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
+    /// See [`Worker::server_derived`].
+    pub(crate) fn on_server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
         self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
     }
 
@@ -359,7 +360,7 @@ impl Worker {
                 self.begin_server_packing(id, capabilities);
                 self.switch_trackers_on(id, Behind::Login);
                 if !self.side_conn_ready(id) {
-                    self.offer(id);
+                    self.freed(id);
                 }
             }
         }
@@ -388,7 +389,7 @@ impl Worker {
                 self.fx.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
                 self.refuse(client, 1, failure.code, &failure.sqlstate, &failure.message);
-                return self.pump(hostgroup);
+                return self.fx.wake(Wake::Queue(hostgroup));
             }
             (FailureKind::SchemaDenied, None)
             | (FailureKind::TooManyConnections | FailureKind::Protocol | FailureKind::Other, _) => {
@@ -407,7 +408,7 @@ impl Worker {
             self.fx.stats.refused(RefusalCause::AuthenticationFailed);
             self.fail_unsent(waiter.client, failure.code, &failure.sqlstate, &text);
         }
-        self.pump(hostgroup);
+        self.fx.wake(Wake::Queue(hostgroup));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{hash::BuildHasher, sync::Arc};
 
 use foldhash::fast::FixedState;
-use trunkline_pool::{AccountId, ConnId, ConnState, Slot};
+use trunkline_pool::{AccountId, ConnId, Slot};
 use trunkline_protocol::{
     codec::{
         frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
@@ -22,6 +22,7 @@ use crate::{
     ClientId, Worker,
     client::{Lease, Phase, Purpose, Session, Stage, Statement},
     dirt::{RESET_PROOF, may_last},
+    effects::Wake,
     held::{PLAIN_VARIABLES, sets_next_transaction},
     hidden::may_read_past,
     prepared::{self, put_statement},
@@ -513,7 +514,7 @@ impl Worker {
             // It was reset a moment ago and is not quiet yet; a new one is as good.
             self.drop_conn(conn_id);
             self.requeue(id);
-            return self.pump(hostgroup);
+            return self.fx.wake(Wake::Queue(hostgroup));
         }
         let waiter = trunkline_pool::Waiter {
             client: id,
@@ -526,12 +527,13 @@ impl Worker {
         if !self.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
             // Its place was taken meanwhile; one of those who wait may have use for the connection.
             self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
-            return self.offer(conn_id);
+            return self.freed(conn_id);
         }
         self.log_in_again(slot, conn_id, account, id);
     }
 
-    /// Takes a lease out of a session. The connection is nobody's, and on no list.
+    /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
+    /// list.
     pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
             session.leases.retain(|lease| lease.conn != conn_id);
@@ -540,7 +542,6 @@ impl Worker {
             return;
         };
         conn.owner = None;
-        self.servers.set_state(conn_id, ConnState::Unlisted);
     }
 
     /// `COM_SET_OPTION` on a connection that the session holds.

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use trunkline_pool::ConnId;
 use trunkline_protocol::codec::compressed::Compressor;
 use trunkline_stats::WorkerStats;
+use trunkline_topology::HostgroupId;
 
 use crate::{
-    Action, Side,
+    Action, ClientId, KillAnswer, KillAsker, Side,
     action::LogLine,
     outbox::{Buffers, Dirty},
 };
@@ -14,9 +16,25 @@ use crate::{
 /// Log lines per second and worker; what is beyond is counted only.
 pub(crate) const LOG_LINES_PER_SEC: u32 = 20;
 
+/// What has become due in an event, and is looked at when it is over: by then nobody is in the
+/// middle of anything.
+#[derive(Debug)]
+pub(crate) enum Wake {
+    /// This client may go on with commands that it has sent ahead.
+    Commands(ClientId),
+    /// This connection has become free, and is on no list.
+    Freed(ConnId),
+    /// Somebody of those who wait for this hostgroup may be served.
+    Queue(HostgroupId),
+    /// It is known what came of a `KILL`.
+    KillAnswered(KillAsker, KillAnswer),
+}
+
 /// What comes of events, until the driver and the statistics have it.
 pub(crate) struct Effects {
     pub actions: Vec<Action>,
+    /// In the order in which they became due.
+    pub wakes: VecDeque<Wake>,
     /// Sockets with bytes to write that the driver has not been told of.
     pub dirty: Dirty<Side>,
     /// Memory of outboxes that are empty, for those that fill.
@@ -33,6 +51,7 @@ impl Effects {
     pub(crate) fn new(compressor: Box<dyn Compressor>, stats: WorkerStats) -> Self {
         Self {
             actions: Vec::new(),
+            wakes: VecDeque::new(),
             dirty: Dirty::default(),
             buffers: Buffers::default(),
             compressor,
@@ -40,6 +59,11 @@ impl Effects {
             stats,
             log_budget: LOG_LINES_PER_SEC,
         }
+    }
+
+    /// Has something looked at when this event is over.
+    pub(crate) fn wake(&mut self, wake: Wake) {
+        self.wakes.push_back(wake);
     }
 
     /// Leaves something for the driver to do.

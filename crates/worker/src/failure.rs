@@ -9,6 +9,7 @@ use crate::{
     analysis::Known,
     client::{Ending, Phase, Purpose, Session, Stage, Statement},
     dispatch::LOST,
+    effects::Wake,
     servers::conn::{Conn, ConnPhase, Owner},
     traces::Trace,
 };
@@ -42,8 +43,8 @@ impl Worker {
         self.lose_conn(id, what);
     }
 
-    /// The driver could not connect.
-    pub fn server_failed(&mut self, id: ConnId, reason: &str) {
+    /// See [`Worker::server_failed`].
+    pub(crate) fn on_server_failed(&mut self, id: ConnId, reason: &str) {
         self.lose_conn(id, reason);
     }
 
@@ -80,7 +81,7 @@ impl Worker {
         // A server that goes on saying no is asked again when the queue is looked at next, and not
         // as fast as it answers.
         if failures <= FAILURES_AT_ONCE_MAX {
-            self.pump(hostgroup);
+            self.fx.wake(Wake::Queue(hostgroup));
         }
     }
 
@@ -108,7 +109,7 @@ impl Worker {
         self.side_conn_lost(id, written, reason);
         self.traces_gone(id, &traces);
         self.kills_go_on(id);
-        self.pump(conn.hostgroup);
+        self.fx.wake(Wake::Queue(conn.hostgroup));
     }
 
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything

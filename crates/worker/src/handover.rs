@@ -51,8 +51,8 @@ impl Worker {
         }
     }
 
-    /// Worker `from` needs a connection to this server.
-    pub fn peer_asks(&mut self, key: ServerKey, from: usize) {
+    /// See [`Worker::peer_asks`].
+    pub(crate) fn on_peer_asks(&mut self, key: ServerKey, from: usize) {
         let Some(slot) = self.servers.pool.slot_of(&key) else {
             return;
         };
@@ -219,8 +219,8 @@ impl Worker {
         Some(id)
     }
 
-    /// The adopted connection's socket is in place: it can be used.
-    pub fn adopted(&mut self, id: ConnId) {
-        self.offer(id);
+    /// See [`Worker::adopted`].
+    pub(crate) fn on_adopted(&mut self, id: ConnId) {
+        self.freed(id);
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     analysis::Known,
     client::{Lease, Purpose, Session, Statement},
     dispatch::text_hash,
+    effects::Wake,
 };
 
 /// What the status flags of a reply say of a session's pins. `reads`: it is proven to have no
@@ -369,6 +370,6 @@ impl Worker {
         }
         self.drop_conn(lease.conn);
         // Its place under the cap is somebody else's now.
-        self.pump(lease.hostgroup);
+        self.fx.wake(Wake::Queue(lease.hostgroup));
     }
 }

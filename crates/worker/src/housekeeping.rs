@@ -15,6 +15,7 @@ use crate::{
     Action, ClientId, Worker,
     client::Phase,
     effects::LOG_LINES_PER_SEC,
+    effects::Wake,
     servers::conn::{Conn, ConnPhase, InFlight, Owner},
 };
 
@@ -76,8 +77,9 @@ impl Worker {
         pause_us
     }
 
-    /// Looks at deadlines. Called once per batch; does little unless something is due.
-    pub fn tick(&mut self) {
+    /// See [`Worker::tick`].
+    pub(crate) fn on_tick(&mut self) {
+        debug_assert!(self.servers.are_listed(), "behind an event, every connection is on a list");
         self.unpack_waiting();
         self.expire_logins();
         self.expire_timers();
@@ -137,7 +139,7 @@ impl Worker {
                 let waited_ms = (self.env.now.us.saturating_sub(waiter.since_us)) / 1_000;
                 self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
             }
-            self.pump(hostgroup);
+            self.fx.wake(Wake::Queue(hostgroup));
         }
     }
 
@@ -252,7 +254,6 @@ impl Worker {
         let mut old = Vec::new();
         let mut quiet = Vec::new();
         self.servers.conns.for_each(|id, conn| {
-            debug_assert_ne!(conn.list, ConnState::Unlisted, "an event is over: {id:?}");
             let rested_ms = now_ms.saturating_sub(conn.since_ms);
             match conn.list {
                 ConnState::Connecting if rested_ms > connect_ms => late.push(id),
@@ -298,7 +299,7 @@ impl Worker {
         });
         self.fx.stats.counters.server_connections_abandoned += 1;
         self.drop_conn(id);
-        self.pump(hostgroup);
+        self.fx.wake(Wake::Queue(hostgroup));
     }
 
     /// Closes idle connections of servers that were taken offline or shunned since.

@@ -7,7 +7,7 @@ use trunkline_pool::{AccountId, ConnId, SlotId};
 use trunkline_session::Credential;
 use trunkline_topology::{BackendAccount, Password, User};
 
-use crate::{Worker, client::Session, servers::conn::AccountKey};
+use crate::{Worker, client::Session, effects::Wake, servers::conn::AccountKey};
 
 /// A password refused so lately counts as refused still, ms.
 const REFUSED_MS: u64 = 10_000;
@@ -156,7 +156,7 @@ impl Worker {
         if let Some(client) = forwards {
             self.begin_forward(client);
         }
-        self.pump(hostgroup);
+        self.fx.wake(Wake::Queue(hostgroup));
         true
     }
 

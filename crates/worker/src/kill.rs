@@ -11,6 +11,7 @@ use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 use crate::{
     Action, ClientId, Worker,
     client::{AwaitKill, Ending, Phase, Purpose, Stage},
+    effects::Wake,
     servers::conn::{ConnPhase, Owner},
 };
 
@@ -167,7 +168,7 @@ impl Worker {
         let request = KillRequest { number, scope, user, asker };
         let to = worker_of(number, self.env.options.workers);
         match to == self.env.options.index {
-            true => self.kill_asked(request),
+            true => self.on_kill_asked(request),
             false => self.act(Action::Kill { to, request: Box::new(request) }),
         }
     }
@@ -186,8 +187,8 @@ impl Worker {
         }
     }
 
-    /// A client of this or another worker asks to end a client of this one.
-    pub fn kill_asked(&mut self, request: KillRequest) {
+    /// See [`Worker::kill_asked`].
+    pub(crate) fn on_kill_asked(&mut self, request: KillRequest) {
         let KillRequest { number, scope, user, asker } = request;
         let step = if has_plant!(self, KillHitsNeighbour) { self.env.options.workers } else { 0 };
         let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
@@ -229,23 +230,27 @@ impl Worker {
         }
     }
 
-    /// The worker that a request was to go to has stopped, and its clients with it; but those that
-    /// had moved away from there may go on, and it alone knew where they are.
-    pub fn kill_undelivered(&mut self, asker: KillAsker) {
+    /// See [`Worker::kill_undelivered`].
+    pub(crate) fn on_kill_undelivered(&mut self, asker: KillAsker) {
         let text = "the worker that knows this session has stopped".to_owned();
         self.answer_kill(asker, KillAnswer::failed(text));
     }
 
-    /// Tells the one who asked, wherever that is.
+    /// Whoever asked is told when this event is over.
     pub(crate) fn answer_kill(&mut self, asker: KillAsker, answer: KillAnswer) {
+        self.fx.wake(Wake::KillAnswered(asker, answer));
+    }
+
+    /// Tells the one who asked, wherever that is.
+    pub(crate) fn deliver_kill_answer(&mut self, asker: KillAsker, answer: KillAnswer) {
         match asker.worker == self.env.options.index {
-            true => self.kill_answered(asker, answer),
+            true => self.on_kill_answered(asker, answer),
             false => self.act(Action::Killed { asker, answer }),
         }
     }
 
-    /// What came of a `KILL` of this worker's client.
-    pub fn kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
+    /// See [`Worker::kill_answered`].
+    pub(crate) fn on_kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
         let Some(id) = asker.client else {
             return self.act(Action::TellAdministrator { ticket: asker.ticket, answer });
         };
@@ -291,7 +296,7 @@ impl Worker {
             let (worker, ticket) = (self.env.options.index, wait.ticket);
             let asker = KillAsker { worker, client: Some(id), ticket };
             let text = "what came of the KILL is not known".to_owned();
-            self.kill_answered(asker, KillAnswer::failed(text));
+            self.on_kill_answered(asker, KillAnswer::failed(text));
         }
         self.expire_side_commands();
     }
@@ -329,7 +334,7 @@ impl Worker {
                 }
                 self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
                 self.answer_kill(asker, KillAnswer::Done);
-                return self.drain_inbox(id);
+                return self.wake_commands(id);
             }
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
                 return self.answer_kill(asker, KillAnswer::Done);

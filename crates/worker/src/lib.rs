@@ -95,6 +95,7 @@ mod handover;
 mod held;
 mod housekeeping;
 mod identity;
+mod incoming;
 mod infile;
 mod internal_session;
 mod inventory;

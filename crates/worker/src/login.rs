@@ -55,9 +55,8 @@ const SCHEMA_BELIEVED_MS: u64 = 10_000;
 const SCHEMAS_MAX: usize = 4_096;
 
 impl Worker {
-    /// A client connected: greets it. `nonce` is 20 random bytes without NUL. `None` when the
-    /// worker is stopping; the driver closes the socket then.
-    pub fn accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
+    /// See [`Worker::accept`].
+    pub(crate) fn on_accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
         if self.upkeep.stopping.is_some() {
             return None;
         }
@@ -164,18 +163,18 @@ impl Worker {
             self.touch_client(id);
             self.login_step(id, step);
         }
-        self.drain_inbox(id);
+        self.wake_commands(id);
     }
 
-    /// The driver decrypted a password; `None` when that failed.
-    pub fn client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
+    /// See [`Worker::client_decrypted`].
+    pub(crate) fn on_client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
         self.login_resumed(id, |handshake, accounts, out| {
             handshake.on_decrypted(clear, accounts, out)
         });
     }
 
-    /// The driver checked a password against its hash.
-    pub fn client_verified(&mut self, id: ClientId, is_right: bool) {
+    /// See [`Worker::client_verified`].
+    pub(crate) fn on_client_verified(&mut self, id: ClientId, is_right: bool) {
         self.login_resumed(id, |handshake, accounts, out| {
             handshake.on_verified(is_right, accounts, out)
         });
@@ -190,8 +189,8 @@ impl Worker {
         }
     }
 
-    /// The configuration has the users that servers have now, as far as could be found out.
-    pub fn users_looked_up(&mut self) {
+    /// See [`Worker::users_looked_up`].
+    pub(crate) fn on_users_looked_up(&mut self) {
         self.clients.has_asked_for_users = false;
         for id in std::mem::take(&mut self.clients.looking_up) {
             self.login_resumed(id, ClientHandshake::on_looked_up);

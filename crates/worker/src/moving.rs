@@ -93,10 +93,8 @@ impl Worker {
         self.clients.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
     }
 
-    /// Gives away those that were chosen and rest now. Called once per batch, when everything was
-    /// written and nothing is read before the actions are carried out: what a client sends from
-    /// here on is read by its next worker.
-    pub fn let_leave(&mut self) {
+    /// See [`Worker::let_leave`].
+    pub(crate) fn on_let_leave(&mut self) {
         let mut left = 0;
         while let Some((id, to)) = self.clients.leaving.get(left).copied() {
             match self.rests(id) {
@@ -239,15 +237,15 @@ impl Worker {
         id
     }
 
-    /// The adopted client's socket is in place: a worker that stops says goodbye.
-    pub fn client_adopted(&mut self, id: ClientId) {
+    /// See [`Worker::client_adopted`].
+    pub(crate) fn on_client_adopted(&mut self, id: ClientId) {
         if self.upkeep.stopping.is_some() {
             self.close_client(id);
         }
     }
 
-    /// A client that was to move could not: it is gone.
-    pub fn client_lost(&mut self, moved: MovedClient) {
+    /// See [`Worker::client_lost`].
+    pub(crate) fn on_client_lost(&mut self, moved: MovedClient) {
         self.env.shared.give_back_client();
         self.fx.stats.counters.sessions_arrived += 1;
         self.fx.stats.counters.clients_disconnected += 1;

@@ -86,8 +86,8 @@ impl Worker {
         }
     }
 
-    /// What a host is called: the driver has found out.
-    pub fn host_named(&mut self, addr: IpAddr, answer: HostAnswer) {
+    /// See [`Worker::host_named`].
+    pub(crate) fn on_host_named(&mut self, addr: IpAddr, answer: HostAnswer) {
         let now_ms = self.env.now.ms();
         let counters = &mut self.fx.stats.counters;
         let (name, kept_ms) = match answer {

@@ -425,8 +425,8 @@ impl Worker {
         true
     }
 
-    /// The control plane has said what it could of names that these clients wait for.
-    pub fn catalog_told(&mut self, clients: Vec<ClientId>) {
+    /// See [`Worker::catalog_told`].
+    pub(crate) fn on_catalog_told(&mut self, clients: Vec<ClientId>) {
         clients.into_iter().for_each(|id| self.names_told(id));
     }
 
@@ -446,7 +446,7 @@ impl Worker {
         }
         self.set_timer(id, 0);
         self.command_again(id, &waiting.frames);
-        self.drain_inbox(id);
+        self.wake_commands(id);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     action::read_error,
     client::{Phase, Stage},
     dirt::RESET_PROOF,
+    effects::Wake,
     servers::conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     share::BEHIND_LEN_MAX,
 };
@@ -92,7 +93,7 @@ impl Worker {
         }
         let hostgroup = conn.hostgroup;
         self.drop_conn(id);
-        self.pump(hostgroup);
+        self.fx.wake(Wake::Queue(hostgroup));
         true
     }
 
@@ -172,7 +173,7 @@ impl Worker {
             },
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
-            Phase::Idle => return self.drain_inbox(id),
+            Phase::Idle => return self.wake_commands(id),
             Phase::Login(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => return,
         };
         self.let_go_on(conn_id);
@@ -242,7 +243,7 @@ impl Worker {
                     self.reset_done(id);
                 }
             },
-            Owner::Ping => self.offer(id),
+            Owner::Ping => self.freed(id),
             Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
             Owner::Side(command) => self.side_answered(id, command, outcome),
             Owner::Cleanse => {

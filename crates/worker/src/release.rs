@@ -149,7 +149,7 @@ impl Worker {
         if self.upkeep.stopping.is_some() {
             self.close_if_free(id);
         }
-        self.drain_inbox(id);
+        self.wake_commands(id);
     }
 
     /// The session's record takes over what the statement changed.
@@ -426,7 +426,7 @@ impl Worker {
             return self.free_after_session(conn_id);
         }
         self.take_lease(id, conn_id);
-        self.offer(conn_id);
+        self.freed(conn_id);
     }
 
     /// The session ends: its connections are reset before anybody else gets them.
@@ -542,7 +542,7 @@ impl Worker {
         conn.was_reset();
         self.forget_conn_state(conn_id);
         self.switch_trackers_on(conn_id, Behind::Reset);
-        self.offer(conn_id);
+        self.freed(conn_id);
     }
 
     /// After a reset the schema is as it was, variables have their defaults, and servers differ

@@ -13,6 +13,7 @@ use crate::{
     ClientId, Worker,
     client::{Client, Lease, Phase, Stage, Statement},
     dispatch::{LOST, may_leave},
+    effects::Wake,
     kept::has_state,
     route::Route,
 };
@@ -24,9 +25,8 @@ const MOVED: &str = "its user's default hostgroup is another one now";
 const READERS: &str = "its hostgroup is the readers' now";
 
 impl Worker {
-    /// Takes over a published configuration. Statements under way go on as they began; servers
-    /// that are gone lose their idle connections now and the others when their sessions leave.
-    pub fn apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+    /// See [`Worker::apply_snapshot`].
+    pub(crate) fn on_apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         self.statements.analyses.configure(&snapshot.settings);
         if !Arc::ptr_eq(&self.env.snapshot.rules, &snapshot.rules) {
             self.router.hits = trunkline_rules::Hits::new(&snapshot.rules);
@@ -152,8 +152,8 @@ impl Worker {
         }
     }
 
-    /// What the servers greet with has become known or has changed; new clients see it.
-    pub fn apply_greeting(&mut self, greeting: Arc<Greeting>) {
+    /// See [`Worker::apply_greeting`].
+    pub(crate) fn on_apply_greeting(&mut self, greeting: Arc<Greeting>) {
         self.env.greeting = greeting;
         self.statements.analyses.learn_version(self.env.shared.server_version());
     }
@@ -192,7 +192,7 @@ impl Worker {
         }
         let waited_for: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
         for hostgroup in waited_for {
-            self.pump(hostgroup);
+            self.fx.wake(Wake::Queue(hostgroup));
         }
     }
 }

@@ -257,14 +257,13 @@ impl Worker {
             self.servers.sharing.coalescing.answered(took_us, in_flight);
         }
         if is_quiet {
-            self.servers.set_state(conn_id, ConnState::Unlisted);
             self.end_copies(conn_id);
             self.soil_outdated(conn_id);
         }
         if is_quiet && self.may_be_hit(conn_id) {
             self.rest(conn_id);
         } else if is_quiet {
-            self.offer(conn_id);
+            self.freed(conn_id);
         } else if !self.servers.pool.waiters(hostgroup).is_empty() {
             self.fill(conn_id);
         }

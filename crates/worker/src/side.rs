@@ -320,7 +320,7 @@ impl Worker {
         if slot.server.health.connections() > slot.server.max_connections {
             return self.drop_conn(via);
         }
-        self.offer(via);
+        self.freed(via);
     }
 
     /// Tells what came of a side command, and lets the connection that it was to hit go on.

@@ -3,9 +3,8 @@
 use crate::{Action, ClientId, Side, Worker, client::Phase};
 
 impl Worker {
-    /// Takes no more clients and ends the others as they become free; all of them at
-    /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
-    pub fn stop_gracefully(&mut self, deadline_ms: u64) {
+    /// See [`Worker::stop_gracefully`].
+    pub(crate) fn on_stop_gracefully(&mut self, deadline_ms: u64) {
         self.upkeep.stopping = Some(deadline_ms);
         self.env.shared.withdraw_load(self.env.options.index);
         self.drop_mirrors();
@@ -20,8 +19,8 @@ impl Worker {
         self.upkeep.stopping.is_some()
     }
 
-    /// Ends every client, whatever it is doing; the worker goes on.
-    pub fn end_clients(&mut self) {
+    /// See [`Worker::end_clients`].
+    pub(crate) fn on_end_clients(&mut self) {
         for id in self.clients.table.keys() {
             self.close_client_now(id);
         }
@@ -76,9 +75,8 @@ impl Worker {
         }
     }
 
-    /// A step of this client's panicked in the driver's hands: the client and the connections it
-    /// held end, nothing else does.
-    pub fn abandon(&mut self, side: Side) {
+    /// See [`Worker::abandon`].
+    pub(crate) fn on_abandon(&mut self, side: Side) {
         self.fx.stats.counters.session_panics += 1;
         match side {
             Side::Client(id) => {
@@ -99,7 +97,7 @@ impl Worker {
                 }
                 self.drop_conn(id);
                 if let Some(owner) = owner {
-                    self.abandon(Side::Client(owner));
+                    self.on_abandon(Side::Client(owner));
                 }
             }
         }

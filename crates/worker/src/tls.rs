@@ -88,8 +88,8 @@ impl Worker {
         own.map(|own| own.offer)
     }
 
-    /// TLS with a client is up: what it sends from now on came through it.
-    pub fn client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
+    /// See [`Worker::client_tls_up`].
+    pub(crate) fn on_client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -113,8 +113,8 @@ impl Worker {
         }
     }
 
-    /// TLS with a client did not come up, or broke; its socket is closed.
-    pub fn client_tls_failed(&mut self, id: ClientId, reason: &str) {
+    /// See [`Worker::client_tls_failed`].
+    pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
         let Some(client) = self.clients.get(id) else {
             return;
         };
@@ -124,7 +124,7 @@ impl Worker {
             self.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
         }
         self.log(false, || format!("TLS with client {host} failed: {reason}"));
-        self.client_closed(id);
+        self.on_client_closed(id);
     }
 
     /// Has TLS begin with a client, unless its address has had enough of it in this second.
@@ -174,8 +174,8 @@ impl Worker {
         self.act(Action::StartServerTls { conn: id, server, params });
     }
 
-    /// TLS with a server is up: the login goes on through it.
-    pub fn server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
+    /// See [`Worker::server_tls_up`].
+    pub(crate) fn on_server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
@@ -195,15 +195,15 @@ impl Worker {
         self.touch_server(id);
     }
 
-    /// TLS with a server did not come up, or broke; its socket is closed.
-    pub fn server_tls_failed(&mut self, id: ConnId, reason: &str) {
+    /// See [`Worker::server_tls_failed`].
+    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
         let conn = self.servers.conns.get(id);
         if conn.is_some_and(
             |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
         ) {
             self.fx.stats.counters.server_tls_failed += 1;
         }
-        self.server_closed(id, &format!("TLS failed: {reason}"));
+        self.on_server_closed(id, &format!("TLS failed: {reason}"));
     }
 
     /// Clients and server connections that are encrypted now.

@@ -68,6 +68,7 @@ impl Worker {
     /// Begins a batch of events that all happen at `now`.
     pub fn begin_batch(&mut self, now: Now) {
         debug_assert!(now.us >= self.env.now.us, "time goes back");
+        debug_assert!(self.fx.wakes.is_empty(), "an event is over: {:?}", self.fx.wakes);
         self.env.now = now.into();
     }
 
@@ -125,8 +126,8 @@ impl Worker {
         }
     }
 
-    /// The kernel took `len` bytes of a socket's pending ones.
-    pub fn wrote(&mut self, side: Side, len: usize) {
+    /// See [`Worker::wrote`].
+    pub(crate) fn on_wrote(&mut self, side: Side, len: usize) {
         match side {
             Side::Client(id) => {
                 let Some(client) = self.clients.get_mut(id) else {
@@ -157,8 +158,8 @@ impl Worker {
         }
     }
 
-    /// Bytes from a client.
-    pub fn client_read(&mut self, id: ClientId, bytes: &[u8]) {
+    /// See [`Worker::client_read`].
+    pub(crate) fn on_client_read(&mut self, id: ClientId, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -193,13 +194,13 @@ impl Worker {
         }
     }
 
-    /// A client's socket ended or failed.
-    pub fn client_closed(&mut self, id: ClientId) {
+    /// See [`Worker::client_closed`].
+    pub(crate) fn on_client_closed(&mut self, id: ClientId) {
         self.remove_client(id);
     }
 
-    /// Bytes from a server.
-    pub fn server_read(&mut self, id: ConnId, bytes: &[u8]) {
+    /// See [`Worker::server_read`].
+    pub(crate) fn on_server_read(&mut self, id: ConnId, bytes: &[u8]) {
         let Some(conn) = self.servers.conns.get(id) else {
             return;
         };
@@ -228,8 +229,8 @@ impl Worker {
         }
     }
 
-    /// A server's socket ended, or failed with this reason.
-    pub fn server_closed(&mut self, id: ConnId, reason: &str) {
+    /// See [`Worker::server_closed`].
+    pub(crate) fn on_server_closed(&mut self, id: ConnId, reason: &str) {
         self.unpack_last_words(id);
         self.lose_conn(id, reason);
     }

@@ -53,6 +53,11 @@ impl Servers {
         Some(id)
     }
 
+    /// Whether every connection is on a list, as between events.
+    pub(crate) fn are_listed(&self) -> bool {
+        self.conns.values().all(|conn| conn.list != ConnState::Unlisted)
+    }
+
     #[inline]
     fn taken(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
