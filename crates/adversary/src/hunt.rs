@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use trunkline_testkit::Flavour;
 
 use crate::plan::{Plan, Wish, draw};
@@ -23,7 +23,12 @@ pub struct Tally {
     pub differences: u64,
     /// Differences that did not come again in a second run.
     pub unsteady: u64,
+    /// Times that servers were started anew, as they or the proxy could not be asked any more.
+    pub restarts: u64,
 }
+
+/// Servers are started anew this often in one hunt: with more something is wrong with the machine.
+const RESTARTS_MAX: u64 = 20;
 
 /// A program that differed.
 #[derive(Clone, Debug)]
@@ -59,23 +64,35 @@ impl Hunt {
     }
 
     /// Runs the programs of seeds from `first` on until `time` is over or `found` says that it
-    /// is enough.
+    /// is enough. A program whose servers fail is given up and told to `failed`; the next one gets
+    /// new servers.
     ///
     /// # Errors
-    /// When servers or the proxy can't be started or asked; with the seed.
+    /// When servers can't be started, or have failed too often.
     pub fn hunt(
         &mut self,
         first: u64,
         time: Duration,
         mut progress: impl FnMut(&Tally),
         mut found: impl FnMut(&Finding) -> bool,
+        mut failed: impl FnMut(u64, &Error),
     ) -> Result<()> {
         let began = Instant::now();
         for seed in first.. {
             if began.elapsed() >= time {
                 break;
             }
-            let finding = self.seed(seed)?;
+            let finding = match self.seed(seed) {
+                Ok(finding) => finding,
+                Err(error) if self.tally.restarts < RESTARTS_MAX => {
+                    failed(seed, &error);
+                    self.tally.given_up += 1;
+                    self.tally.restarts += 1;
+                    self.stage = Stage::start(self.family)?;
+                    None
+                }
+                Err(error) => return Err(error),
+            };
             progress(&self.tally);
             if finding.is_some_and(|finding| found(&finding)) {
                 break;

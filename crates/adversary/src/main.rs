@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::{Parser, ValueEnum};
 use trunkline_adversary::{Finding, Hunt, Plan, Profile, Tally, Wish, topics};
 use trunkline_testkit::{Flavour, mariadb_available, mysql_available};
@@ -195,7 +195,11 @@ fn hunt(arguments: &Arguments, family: Flavour) -> Result<u64> {
         }
         !arguments.keep_going
     };
-    let outcome = hunt.hunt(first, Duration::from_secs(arguments.seconds), progress, found);
+    let failed = |seed: u64, error: &Error| {
+        println!("---- seed {seed}: given up, servers are started anew: {error:#}");
+    };
+    let time = Duration::from_secs(arguments.seconds);
+    let outcome = hunt.hunt(first, time, progress, found, failed);
     println!("{}: {} ({} kinds)", family.name(), line(&hunt.tally), kinds.len());
     outcome?;
     Ok(hunt.tally.differences)
@@ -203,8 +207,14 @@ fn hunt(arguments: &Arguments, family: Flavour) -> Result<u64> {
 
 fn line(tally: &Tally) -> String {
     format!(
-        "{} programs, {} statements, {} given up, {} differences, {} of them unsteady",
-        tally.programs, tally.statements, tally.given_up, tally.differences, tally.unsteady
+        "{} programs, {} statements, {} given up, {} differences, {} of them unsteady, \
+         {} times new servers",
+        tally.programs,
+        tally.statements,
+        tally.given_up,
+        tally.differences,
+        tally.unsteady,
+        tally.restarts
     )
 }
 

@@ -95,7 +95,9 @@ pub fn run(stage: &mut Stage, plan: &Plan, statements: &mut u64) -> Result<Verdi
 /// for what follows an id that was given.
 fn keeps_step_of_ids(family: Flavour, steps: &[Step]) -> bool {
     let says = |words: &str| steps.iter().any(|step| step.act.to_string().contains(words));
-    family == Flavour::MySql && says("auto_increment_increment") && (says("insert_id = ") || says("(id, "))
+    family == Flavour::MySql
+        && says("auto_increment_increment")
+        && (says("insert_id = ") || says("(id, "))
 }
 
 fn play(

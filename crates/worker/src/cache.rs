@@ -6,6 +6,8 @@
 //! left nothing behind ([`Worker::stored`]). A hit takes no lease and touches no server.
 //! `docs/decisions/0019`.
 
+pub(crate) mod capture;
+
 use std::{
     collections::VecDeque,
     hash::{Hash, Hasher},
@@ -35,11 +37,11 @@ use trunkline_topology::HostgroupId;
 
 use crate::{
     Action, ClientId, Worker,
-    capture::{Capture, numbered},
-    client::{Phase, Purpose, Session, Statement, Waiting},
-    command::is_split,
+    cache::capture::{Capture, numbered},
+    clients::client::{Phase, Purpose, Session, Statement, Waiting},
     prepared::know_columns,
-    route::Route,
+    routing::route::Route,
+    statement::command::is_split,
 };
 
 mod shared;
@@ -128,7 +130,7 @@ impl CacheOrder {
 
 /// A statement whose answer is to be stored.
 #[derive(Debug)]
-pub(crate) struct Fill {
+pub(crate) struct CacheFill {
     cache: Arc<Cache>,
     key: Box<[u8]>,
     ticket: Ticket,
@@ -166,7 +168,7 @@ impl Worker {
         key.clear();
         if self.put_key(id, &route, &statement, text_len, order, &mut key).is_none() {
             self.cache.key = key;
-            return self.set_off(id, route, statement, text_len);
+            return self.delay_or_start(id, route, statement, text_len);
         }
         let found = self.look_up(id, &key, order, order.wait_ms > 0);
         if let Found::Fill(ticket) | Found::Renew(ticket) = found {
@@ -187,16 +189,16 @@ impl Worker {
             }
             Found::Fill(_) | Found::Renew(_) | Found::Nothing => {
                 self.count_miss(order);
-                self.set_off(id, route, statement, text_len);
+                self.delay_or_start(id, route, statement, text_len);
             }
         }
         self.cache.key = key;
     }
 
-    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<Fill> {
+    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
         let settings_max = self.env.snapshot.settings.query_cache_result_max;
         let share = usize::try_from(self.cache.answers.reply_max()).unwrap_or(usize::MAX);
-        Box::new(Fill {
+        Box::new(CacheFill {
             cache: Arc::clone(&self.cache.answers),
             key: key.into(),
             ticket,
@@ -357,7 +359,7 @@ impl Worker {
             Found::Wait | Found::Nothing => {}
         }
         self.count_miss(order);
-        self.set_off(id, route, statement, text_len);
+        self.delay_or_start(id, route, statement, text_len);
     }
 
     /// A server is asked.
@@ -428,7 +430,7 @@ impl Worker {
         &self,
         conn_id: ConnId,
         statement: &Statement,
-        fill: &Fill,
+        fill: &CacheFill,
         outcome: &Outcome,
     ) -> Option<Reply> {
         let order = statement.orders.cache?;

@@ -1,5 +1,9 @@
 //! The clients of a worker, and who of them waits for what outside of their statements.
 
+pub(crate) mod balance;
+pub(crate) mod client;
+pub(crate) mod moving;
+
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     net::IpAddr,
@@ -7,7 +11,7 @@ use std::{
 
 use foldhash::fast::FixedState;
 
-use crate::{ClientId, client::Client, table::Table};
+use crate::{ClientId, clients::client::Client, table::Table};
 
 /// All clients of one worker.
 pub(crate) struct Clients {

@@ -15,10 +15,10 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId, Side, Worker,
-    client::{Client, Phase},
-    command::SENT_AHEAD_MAX,
+    clients::client::{Client, Phase},
     outbox::{Buffers, Outbox},
     servers::conn::{Conn, ConnPhase},
+    statement::command::SENT_AHEAD_MAX,
 };
 
 /// The highest level of zstd that a client gets: beyond it a worker would spend its time on one
@@ -37,7 +37,7 @@ pub(crate) struct Packing {
     unpacked: (Vec<u8>, usize),
     /// Bytes for the socket, packed.
     packed: Outbox,
-    /// Whether it is in [`Worker::unpacking`].
+    /// Whether it is in [`Effects::unpacking`](crate::effects::Effects).
     is_listed: bool,
 }
 

@@ -5,11 +5,11 @@
 //! the [`Action`]s it leaves behind, and writes what it finds in the outboxes. The same machine
 //! runs under the real driver and under simulation.
 //!
-//! The files follow the way of a statement: [`login`](self) (steps 1 and 2), `command` (3),
-//! `analysis` (4), `route`, `orders`, `rewrite`, `split` and `admission` (5), `cache` and
-//! `mirror` (6), `acquire`, `share` and `connect` (7), `dispatch` (8), `relay` (9), `release` (10);
-//! `prepared` is all of these for prepared statements; `failure` is what happens when a server is
-//! lost on the way, `timer` when time runs out.
+//! The folders follow the way of a statement: `accept` (step 1), `login` (2), `statement` (3, 4),
+//! `routing` (5), `cache` and `mirror` (6), `servers` (7), `exchange` (8 to 10: send, reply,
+//! completion). `clients` has the sessions, `prepared` what is different for prepared statements,
+//! `session_past` what a statement may ask of those before it, `special` what goes another way,
+//! `upkeep` what time, operators and configurations bring.
 #![forbid(unsafe_code)]
 
 /// Whether a bug is planted in this worker; `false` to the compiler without the feature.
@@ -26,104 +26,55 @@ macro_rules! has_plant {
 #[cfg(feature = "plants")]
 pub mod plants;
 
+// What all of them use.
 mod action;
-mod addresses;
-mod client;
-mod clients;
 mod compressed;
 mod effects;
 mod env;
 mod outbox;
-mod router;
-mod servers;
 mod shared;
-mod statements;
 mod table;
 mod time;
-mod upkeep;
 
+// The parts, and the events that a driver brings.
+mod incoming;
 mod worker;
 
-mod arrival;
+// The way of a statement.
+mod accept;
 mod login;
 
-mod command;
+mod clients;
 
-mod analysis;
-mod definition;
-mod modes;
-mod pace;
-mod proof;
+mod statement;
 
-mod kept;
-mod orders;
-mod read_only;
-mod rewrite;
-mod route;
-mod split;
+mod routing;
 
-mod admission;
 mod cache;
-mod capture;
-mod change_user;
 mod mirror;
 
-mod acquire;
-mod connect;
-mod sessions;
-mod share;
+mod servers;
 
-mod coalesce;
+mod exchange;
 
-mod dispatch;
-mod hidden;
 mod prepared;
+mod session_past;
+mod special;
 
-mod relay;
-
-mod dirt;
-mod release;
-
-mod balance;
-mod binlog;
-mod events;
-mod explain;
-mod failure;
-mod forward;
-mod globals;
-mod handover;
-mod held;
-mod housekeeping;
-mod identity;
-mod incoming;
-mod infile;
-mod internal_session;
-mod inventory;
-mod json;
-mod kill;
-mod moving;
-mod names;
-mod reload;
-mod report;
-mod side;
-mod stop;
-mod timer;
-mod tls;
-mod traces;
-mod trackers;
+mod upkeep;
 
 pub use action::{Action, CatalogAsk, Peer, Side};
-pub use analysis::digest_settings;
-pub use client::ClientId;
-pub use events::{QueryEvent, SessionEvent};
-pub use explain::{ExplainRow, Explaining, explain};
-pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
-pub use moving::MovedClient;
+pub use clients::client::ClientId;
+pub use clients::moving::MovedClient;
 pub use outbox::Outbox;
-pub use proof::by_worker;
+pub use routing::explain::{ExplainRow, Explaining, explain};
+pub use routing::split::Transactions;
 pub use servers::conn::MovedConn;
+pub use servers::kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use shared::Shared;
-pub use split::Transactions;
+pub use statement::analysis::digest_settings;
+pub use statement::proof::by_worker;
 pub use time::Now;
 pub use trunkline_pool::ConnId;
+pub use upkeep::query_log::{QueryEvent, SessionEvent};
 pub use worker::{Worker, WorkerOptions};

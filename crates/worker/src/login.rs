@@ -1,5 +1,7 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
+pub(crate) mod change_user;
+
 use std::sync::Arc;
 
 use trunkline_config::Snapshot;
@@ -24,13 +26,13 @@ use trunkline_topology::{Password, User, wipe_front};
 
 use crate::{
     Action, ClientId, Shared, Worker,
+    accept::arrival::Arrival,
+    accept::host_names::needs_name,
     action::Peer,
-    arrival::Arrival,
-    client::{Client, Phase, Purpose, Session},
-    names::needs_name,
+    clients::client::{Client, Phase, Purpose, Session},
     outbox::Outbox,
     servers::conn::AccountKey,
-    traces::Past,
+    session_past::LastStatement,
 };
 
 /// Capabilities that make a server behave differently: connections that differ in them are not
@@ -316,7 +318,7 @@ impl Worker {
             last_insert_id: 0,
             last_conn: None,
             insert_conn: None,
-            past: Past::default(),
+            past: LastStatement::default(),
             told: Told::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,

@@ -27,17 +27,17 @@ use trunkline_topology::{Address, HostgroupId, Server};
 
 use crate::{
     ClientId, Worker,
+    accept::arrival::Arrival,
     action::Peer,
-    analysis::Known,
-    arrival::Arrival,
-    capture::{Capture, numbered},
-    client::{Client, Phase, Purpose, Session, Stage, Statement},
-    command::is_split,
+    cache::capture::{Capture, numbered},
+    clients::client::{Client, Phase, Purpose, Session, Stage, Statement},
     outbox::Outbox,
     prepared::{ClientStmts, Reading},
-    route::Route,
+    routing::route::Route,
+    session_past::LastStatement,
     shared::UserPlace,
-    traces::Past,
+    statement::analysis::Known,
+    statement::command::is_split,
 };
 
 /// A longer command is not mirrored, bytes; ProxySQL has the same limit.
@@ -82,7 +82,7 @@ impl MirrorOrder {
 
 /// One of two answers that are to be compared.
 #[derive(Debug)]
-pub(crate) struct Half {
+pub(crate) struct MirrorSide {
     ticket: u64,
     is_copy: bool,
     hostgroups: (HostgroupId, HostgroupId),
@@ -90,7 +90,7 @@ pub(crate) struct Half {
     pub copy: Capture,
 }
 
-impl Half {
+impl MirrorSide {
     fn new(ticket: u64, is_copy: bool, hostgroups: (HostgroupId, HostgroupId)) -> Box<Self> {
         Box::new(Self { ticket, is_copy, hostgroups, copy: Capture::new(COMPARED_LEN_MAX) })
     }
@@ -210,8 +210,8 @@ impl Worker {
             let ticket = self.mirrors.next_ticket;
             self.mirrors.next_ticket = ticket.wrapping_add(1);
             let hostgroups = (*original, hostgroup);
-            statement.mirrored = Some(Half::new(ticket, false, hostgroups));
-            copy.mirrored = Some(Half::new(ticket, true, hostgroups));
+            statement.mirrored = Some(MirrorSide::new(ticket, false, hostgroups));
+            copy.mirrored = Some(MirrorSide::new(ticket, true, hostgroups));
         }
         self.mirrors.queued_bytes += len;
         self.mirrors.queue.push_back(Job { peer, session, statement: copy });
@@ -320,7 +320,7 @@ impl Worker {
             last_insert_id: 0,
             last_conn: None,
             insert_conn: None,
-            past: Past::default(),
+            past: LastStatement::default(),
             told: Told::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,

@@ -1,8 +1,17 @@
 //! A worker's connections to servers: their pool, who they are logged in as, and what is known of
 //! the servers behind them.
 
+pub(crate) mod acquire;
 pub(crate) mod conn;
+pub(crate) mod credentials;
+pub(crate) mod defaults;
+pub(crate) mod dirt;
+pub(crate) mod handover;
+pub(crate) mod kill;
+pub(crate) mod open;
+pub(crate) mod sharing;
 mod state;
+pub(crate) mod trackers;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -12,14 +21,14 @@ use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     ClientId,
-    coalesce::Coalescing,
-    handover::Ask,
-    identity::PasswordTurns,
     servers::conn::{AccountKey, Conn},
-    share::Patience,
-    side::SideCommand,
+    servers::credentials::PasswordTurns,
+    servers::handover::Ask,
+    servers::kill::carriers::KillCommand,
+    servers::sharing::Patience,
+    servers::sharing::coalesce::Coalescing,
+    servers::trackers::Lists,
     table::Table,
-    trackers::Lists,
 };
 
 /// All server connections of one worker.
@@ -65,7 +74,7 @@ impl Servers {
 /// `KILL`s on their way to servers.
 #[derive(Default)]
 pub(crate) struct Kills {
-    pub commands: Vec<SideCommand>,
+    pub commands: Vec<KillCommand>,
     /// The number of the next one.
     pub next: u64,
 }

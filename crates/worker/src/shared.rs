@@ -17,7 +17,10 @@ use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::{Credential, frontend::Attribute};
 use trunkline_sql::{token::Modes, version::ServerVersion};
 
-use crate::{addresses::Addresses, modes::DefaultModes, names::HostNames};
+use crate::{
+    accept::address_limits::Addresses, accept::host_names::HostNames,
+    statement::sql_modes::DefaultModes,
+};
 
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]

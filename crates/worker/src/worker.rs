@@ -7,9 +7,9 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeting};
 
 use crate::{
-    Action, ClientId, Now, Shared, Side, cache::StoredAnswers, client::Phase, clients::Clients,
-    effects::Effects, env::Env, mirror::Mirrors, router::Router, servers::Servers,
-    servers::conn::ConnPhase, statements::Statements, upkeep::Upkeep,
+    Action, ClientId, Now, Shared, Side, cache::StoredAnswers, clients::Clients,
+    clients::client::Phase, effects::Effects, env::Env, mirror::Mirrors, routing::Router,
+    servers::Servers, servers::conn::ConnPhase, statement::Statements, upkeep::Upkeep,
 };
 
 /// What distinguishes one worker from the others.
@@ -56,7 +56,7 @@ impl Worker {
             upkeep: Upkeep::default(),
             fx: Effects::new(
                 compressor,
-                crate::report::new_stats(&snapshot.settings, options.seed),
+                crate::upkeep::report::new_stats(&snapshot.settings, options.seed),
             ),
             env: Env::new(options, snapshot, shared, greeting),
         };

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use trunkline_cache::{Reply, SharedAsk, SharedStore, Waiter, pack};
 use trunkline_topology::{Address, Server};
 
-use super::{CacheOrder, Fill, LOCAL_LEN, put};
+use super::{CacheFill, CacheOrder, LOCAL_LEN, put};
 use crate::{
     Action, ClientId, Worker,
-    client::{Statement, Waiting},
-    route::Route,
+    clients::client::{Statement, Waiting},
+    routing::route::Route,
 };
 
 /// Under what an answer lies in the shared cache.
@@ -73,7 +73,7 @@ impl Worker {
         let Some((fill, place)) =
             statement.fill.as_ref().and_then(|fill| Some((fill, fill.shared.as_ref()?)))
         else {
-            return self.set_off(id, route, statement, text_len);
+            return self.delay_or_start(id, route, statement, text_len);
         };
         let ClientId { index, generation } = id;
         let ask = SharedAsk {
@@ -115,7 +115,7 @@ impl Worker {
             }
             None => {
                 self.count_miss(order);
-                self.set_off(id, route, statement, text_len);
+                self.delay_or_start(id, route, statement, text_len);
             }
         }
     }
@@ -129,7 +129,7 @@ impl Worker {
     }
 
     /// Sends an answer that was stored here to the shared cache too.
-    pub(super) fn store_shared(&mut self, fill: &Fill, reply: &Reply) {
+    pub(super) fn store_shared(&mut self, fill: &CacheFill, reply: &Reply) {
         let Some(place) = fill.shared.as_ref().filter(|_| fill.cache.is_current(fill.ticket))
         else {
             return;

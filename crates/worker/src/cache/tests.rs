@@ -3,7 +3,7 @@ use trunkline_session::tracker::Schema;
 use trunkline_sql::{analysis::Access, token::Modes};
 
 use super::*;
-use crate::analysis::Analyses;
+use crate::statement::analysis::Analyses;
 
 fn state(schema: &str, variables: &[(&str, &str)]) -> SessionState {
     let mut state = SessionState::new(

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use trunkline_protocol::response::{ClientColumns, Outcome, Relay};
 
 use super::ClientStmts;
-use crate::client::{Purpose, Session, Statement};
+use crate::clients::client::{Purpose, Session, Statement};
 
 /// Tells a relay what its client knows of the columns to come. The reply's outcome says what it
 /// knows then; without an outcome that is nothing certain.

@@ -18,10 +18,10 @@ use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 
 use crate::{
     ClientId, Worker,
-    analysis::Known,
-    client::{Purpose, Session, Statement},
+    clients::client::{Purpose, Session, Statement},
     prepared::{ClientStmts, Entry},
-    route::{Asking, Route, Routed, hostgroup_of},
+    routing::route::{Asking, Route, Routed, hostgroup_of},
+    statement::analysis::Known,
 };
 
 use super::{ClientStmt, Fit, LongDataError};
@@ -139,7 +139,7 @@ impl Worker {
         statement.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
-        self.depart(id, route, statement, text.len());
+        self.submit(id, route, statement, text.len());
     }
 
     fn refuse_prepare(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
@@ -243,7 +243,7 @@ impl Worker {
         statement.known = Some(known);
         statement.run_on(routed.server);
         statement.obey(routed.orders);
-        self.depart(id, route, statement, 0);
+        self.submit(id, route, statement, 0);
     }
 
     /// The analysis of a prepared statement by the settings and servers of now, in the modes that
@@ -347,7 +347,7 @@ impl Worker {
         };
         let mut statement = self.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
         statement.stmt_id = Some(stmt_id);
-        self.follow(id, route, statement);
+        self.run_on_route(id, route, statement);
     }
 
     /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
@@ -470,6 +470,6 @@ pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
 
 /// The text of a `COM_STMT_PREPARE`.
 pub(super) fn prepared_text(statement: &Statement) -> Box<[u8]> {
-    let payload = crate::command::joined_payload(&statement.frames);
+    let payload = crate::statement::command::joined_payload(&statement.frames);
     payload.get(1..).unwrap_or_default().into()
 }

@@ -13,7 +13,7 @@ use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::token::{Encoding, Modes};
 
-use crate::analysis::{Analyses, Known};
+use crate::statement::analysis::{Analyses, Known};
 
 /// A text that clients have prepared, and what it takes to prepare it again elsewhere.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::StateTable;
 
-use crate::{Worker, client::Session};
+use crate::{Worker, clients::client::Session};
 
 use super::{ClientStmts, EntryKey, client_stmts::ClientStmt, has_literals};
 

@@ -12,9 +12,9 @@ use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
     ClientId, Worker,
-    analysis::Known,
-    client::{Phase, Purpose, Stage, Statement},
+    clients::client::{Phase, Purpose, Stage, Statement},
     servers::conn::Owner,
+    statement::analysis::Known,
 };
 
 use super::{Entries, Entry, EntryKey, command::prepared_text, has_literals, server_stmts};

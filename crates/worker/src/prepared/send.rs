@@ -21,12 +21,12 @@ use trunkline_sql::analysis::Depends;
 
 use crate::{
     ClientId, Worker,
-    client::{Phase, Purpose, Session, Stage, Statement},
     clients::Clients,
-    command::{is_split, joined_payload},
-    dispatch::text_hash,
-    route::Asking,
+    clients::client::{Phase, Purpose, Session, Stage, Statement},
+    exchange::send::text_hash,
+    routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},
+    statement::command::{is_split, joined_payload},
 };
 
 use super::{

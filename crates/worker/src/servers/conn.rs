@@ -19,12 +19,12 @@ use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 use crate::{
     ClientId,
     compressed::Packing,
-    dirt::Dirt,
-    identity::PasswordTurn,
-    modes::DefaultModes,
     outbox::Outbox,
     prepared::ServerStmts,
-    traces::{Trace, reported_gtid},
+    servers::credentials::PasswordTurn,
+    servers::dirt::Dirt,
+    session_past::{Trace, reported_gtid},
+    statement::sql_modes::DefaultModes,
 };
 
 /// One connection to a server.
@@ -69,7 +69,7 @@ pub(crate) struct Conn {
     /// A `KILL` was sent that may have come too late for the statement it was meant for.
     pub was_killed: bool,
     /// What became of a `KILL` is not known: the connection is not used by another session.
-    pub is_doomed: bool,
+    pub close_on_release: bool,
     /// When the statement that runs was sent, µs; 0 when none does.
     pub busy_since_us: u64,
     /// The session that had it last.
@@ -217,8 +217,8 @@ pub(crate) enum Owner {
     Cleanse,
     /// The proxy: what this client's session left here, fetched before another one gets it.
     Trace(ClientId, Trace),
-    /// The proxy: a side command, by its number.
-    Side(u64),
+    /// The proxy: a `KILL` for what runs elsewhere, by its number.
+    Kill(u64),
 }
 
 /// An idle connection on its way to another worker.

@@ -1,0 +1,6 @@
+//! Step 1: a client connects. Where it comes from, and whether it may.
+
+pub(crate) mod address_limits;
+pub(crate) mod arrival;
+pub(crate) mod host_names;
+pub(crate) mod tls;

@@ -1,0 +1,274 @@
+//! Where a client comes from, and whether anybody may come from there: before its login is read.
+//!
+//! A client of a balancer is greeted before its address is known, as MariaDB does it: the header
+//! that tells it comes with, or in place of, what the client itself says first.
+
+use std::sync::Arc;
+
+use trunkline_protocol::proxy_header::{self, HeaderError, Opening};
+use trunkline_stats::ClientRefusal;
+use trunkline_topology::AllowList;
+
+use crate::{
+    ClientId, Worker,
+    accept::address_limits::{AddressPlace, FailedLoginLimit},
+    action::Peer,
+    clients::client::Phase,
+};
+
+/// What is settled of where a client comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// A balancer's header may come, and tell its address.
+    AwaitHeader,
+    /// It may log in.
+    Admitted,
+    /// It was greeted, and may not: its first packet is answered with this.
+    TurnedAway(Turned),
+}
+
+/// Why nobody from there may log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// `listen_allow` does not name the address.
+    NotAllowed,
+    /// Logins from there failed; it may come again after so many ms.
+    Blocked(u64),
+    /// As many clients as may be are there.
+    TooMany,
+}
+
+impl Turned {
+    pub(crate) fn cause(self) -> ClientRefusal {
+        match self {
+            Self::NotAllowed => ClientRefusal::AddressNotAllowed,
+            Self::Blocked(_) => ClientRefusal::AddressBlocked,
+            Self::TooMany => ClientRefusal::AddressConnections,
+        }
+    }
+
+    /// Code, SQLSTATE and text of the error.
+    pub(crate) fn error(self, host: &str) -> (u16, &'static [u8; 5], String) {
+        match self {
+            Self::NotAllowed => {
+                let text = format!("Host '{host}' is not allowed to connect to this server");
+                (1130, b"HY000", text)
+            }
+            Self::Blocked(wait_ms) => {
+                let wait_sec = wait_ms.div_ceil(1_000);
+                let text = format!(
+                    "Host '{host}' is blocked because of many connection errors; try again in \
+                     {wait_sec} s"
+                );
+                (1129, b"HY000", text)
+            }
+            Self::TooMany => (1040, b"08004", "Too many connections".to_owned()),
+        }
+    }
+}
+
+impl Worker {
+    /// Whether a balancer's header may come from there.
+    fn may_tell_header(&self, peer: &Peer) -> bool {
+        self.env.snapshot.settings.proxy_protocol_networks.includes(peer.client_addr)
+    }
+
+    /// What is settled of a client that has just connected, and why it is refused.
+    pub(crate) fn arrive(
+        &self,
+        peer: &Peer,
+        has_room: bool,
+    ) -> (Arrival, Option<AddressPlace>, Option<(ClientRefusal, Turned)>) {
+        if !has_room {
+            let refusal = (ClientRefusal::TooManyConnections, Turned::TooMany);
+            return (Arrival::Admitted, None, Some(refusal));
+        }
+        if self.may_tell_header(peer) {
+            return (Arrival::AwaitHeader, None, None);
+        }
+        match self.judge(peer) {
+            Ok(place) => (Arrival::Admitted, place, None),
+            Err(turned) => (Arrival::Admitted, None, Some((turned.cause(), turned))),
+        }
+    }
+
+    /// Judges an address that is known; its place under the cap, where there is one.
+    fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
+        let settings = &self.env.snapshot.settings;
+        let own = self.env.snapshot.listen_allow(peer.listener);
+        // Where a name may let it in, it is judged when that is known.
+        let may_be_named = own.is_some_and(AllowList::names_hosts) && peer.client_addr.is_some();
+        if !may_be_named && !self.is_allowed(peer) {
+            return Err(Turned::NotAllowed);
+        }
+        let Some(addr) = peer.client_addr else {
+            return Ok(None);
+        };
+        let addresses = self.env.shared.addresses();
+        if settings.failed_logins_max > 0 {
+            let wait_ms = addresses.blocked_ms(addr, self.env.now.ms());
+            if wait_ms > 0 {
+                return Err(Turned::Blocked(wait_ms));
+            }
+        }
+        match settings.max_connections_per_address {
+            0 => Ok(None),
+            max => addresses.take(addr, max).map(Some).ok_or(Turned::TooMany),
+        }
+    }
+
+    /// Whether a client's listener takes whoever comes from there.
+    pub(crate) fn is_allowed(&self, peer: &Peer) -> bool {
+        let own = self.env.snapshot.listen_allow(peer.listener);
+        own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name))
+    }
+
+    /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
+    /// read.
+    pub(crate) fn settle_arrival(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        if client.arrival != Arrival::AwaitHeader {
+            self.judge_again(id);
+            return true;
+        }
+        match proxy_header::scan(&client.inbox) {
+            Ok(Opening::Partial) => return false,
+            Ok(Opening::Absent) => {}
+            Ok(Opening::Whole(header, len)) => {
+                let told = header.describe();
+                if !told.is_empty() {
+                    let told = Some(told.into());
+                    client.peer = Arc::new(Peer { told, ..(*client.peer).clone() });
+                }
+                if !header.is_local {
+                    // The process that is known is the balancer's.
+                    client.peer = Arc::new(Peer { client_uid: None, ..(*client.peer).clone() });
+                }
+                if let Some((addr, _)) = header.addresses {
+                    let client_addr = Some(addr.ip().to_canonical());
+                    client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
+                    self.fx.stats.counters.proxy_headers += 1;
+                }
+                client.inbox.drain(..len);
+            }
+            Err(error) => {
+                self.refuse_header(id, error);
+                return false;
+            }
+        }
+        let peer = Arc::clone(&client.peer);
+        let verdict = self.judge(&peer);
+        if let Some(client) = self.clients.get_mut(id) {
+            client.arrival = match verdict {
+                Ok(place) => {
+                    client._address_place = place;
+                    Arrival::Admitted
+                }
+                Err(turned) => Arrival::TurnedAway(turned),
+            };
+        }
+        true
+    }
+
+    /// Who has been greeted guesses no further when others from there have failed meanwhile.
+    fn judge_again(&mut self, id: ClientId) {
+        let now_ms = self.env.now.ms();
+        let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
+        let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
+            return;
+        };
+        let addr = client.peer.client_addr.filter(|_| client.session.is_none());
+        let wait_ms = addr.map_or(0, |addr| self.env.shared.addresses().blocked_ms(addr, now_ms));
+        if wait_ms > 0 && client.arrival == Arrival::Admitted {
+            client.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
+        }
+    }
+
+    fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
+        let host = self.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
+        self.log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
+        self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
+        let text = format!("Bad handshake: the PROXY header is wrong: {error}");
+        self.refuse(id, FIRST_ANSWER_SEQ, 1043, b"08S01", &text);
+    }
+
+    /// Refuses a client whose login is due and of whose header only a part has come. Whether it
+    /// did.
+    pub(crate) fn refuse_late_header(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        if client.arrival != Arrival::AwaitHeader || client.inbox.is_empty() {
+            return false;
+        }
+        let host = client.peer.host();
+        self.log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
+        self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
+        let text = "Bad handshake: the PROXY header did not come in time";
+        self.refuse(id, FIRST_ANSWER_SEQ, 1043, b"08S01", text);
+        true
+    }
+
+    /// Answers the first packet of a client that may not log in.
+    pub(crate) fn turn_away(&mut self, id: ClientId, turned: Turned, seq: u8) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let (code, state, text) = turned.error(&client.peer.host());
+        self.fx.stats.counters.client_refused(turned.cause());
+        self.refuse(id, seq, code, state, &text);
+    }
+
+    /// Bytes that are no login: if they are a header, from where none is taken, that is said.
+    pub(crate) fn refuse_garbage(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let is_header = matches!(client.phase, Phase::Login(_))
+            && !matches!(proxy_header::scan(&client.inbox), Ok(Opening::Absent));
+        let host = client.peer.host();
+        let (cause, seq) = match is_header {
+            true => (ClientRefusal::ProxyHeader, FIRST_ANSWER_SEQ),
+            false => (ClientRefusal::HandshakeMalformed, 1),
+        };
+        if is_header {
+            self.log(true, || {
+                format!("{host} sent a PROXY header, and is not in proxy_protocol_networks")
+            });
+        }
+        self.fx.stats.counters.client_refused(cause);
+        self.refuse(id, seq, 1043, b"08S01", "Bad handshake");
+    }
+
+    /// A login failed: too many of them, and the address has to wait.
+    pub(crate) fn count_failed_login(&mut self, id: ClientId) {
+        let settings = &self.env.snapshot.settings;
+        let limit = FailedLoginLimit {
+            max: settings.failed_logins_max,
+            delay_ms: settings.failed_login_delay,
+            delay_max_ms: settings.failed_login_delay_max,
+        };
+        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
+        let Some(addr) = addr.filter(|_| limit.max > 0) else {
+            return;
+        };
+        let wait_ms = self.env.shared.addresses().failed(addr, self.env.now.ms(), limit);
+        if wait_ms > 0 {
+            self.fx.stats.counters.failed_login_blocks += 1;
+            self.log(true, || format!("logins from {addr} fail: it has to wait {wait_ms} ms"));
+        }
+    }
+
+    /// A login succeeded.
+    pub(crate) fn count_good_login(&self, id: ClientId) {
+        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
+        if let Some(addr) = addr.filter(|_| self.env.snapshot.settings.failed_logins_max > 0) {
+            self.env.shared.addresses().succeeded(addr);
+        }
+    }
+}
+
+/// The number of an answer to a client's first packet.
+const FIRST_ANSWER_SEQ: u8 = 2;

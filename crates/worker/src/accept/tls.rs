@@ -1,0 +1,215 @@
+//! Encryption, as far as a worker knows of it: whether it is offered and asked for, when it begins,
+//! and what came of it. The driver carries it out.
+
+use std::sync::Arc;
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{auth::native, packet::greeting::Flavor};
+use trunkline_session::frontend::ClientIdentity;
+use trunkline_stats::ClientRefusal;
+use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
+
+use crate::{
+    Action, ClientId, Side, Worker, action::Peer, clients::client::Phase, servers::conn::ConnPhase,
+};
+
+impl Worker {
+    /// Whether the driver can show clients a certificate.
+    pub fn offer_tls(&mut self, is_offered: bool) {
+        self.env.offers_tls = is_offered;
+    }
+
+    /// Whether a client from there may use TLS.
+    pub(crate) fn may_encrypt(&self, peer: &Peer) -> bool {
+        let is_off = match peer.tls {
+            Some(TlsOffer::Off) => true,
+            Some(TlsOffer::Optional | TlsOffer::Required) => false,
+            None => !self.env.snapshot.settings.have_ssl,
+        };
+        self.env.offers_tls && !is_off
+    }
+
+    /// Whether a client from there must use TLS. Nobody can listen on a Unix socket.
+    pub(crate) fn must_encrypt(&self, peer: &Peer) -> bool {
+        match peer.tls {
+            Some(TlsOffer::Required) => true,
+            Some(TlsOffer::Off) => false,
+            Some(TlsOffer::Optional) | None => {
+                self.env.snapshot.settings.require_secure_transport && peer.client_addr.is_some()
+            }
+        }
+    }
+
+    /// Judges a client's encryption by what its user requires; one that lacks it is refused.
+    pub(crate) fn is_encrypted_as_required(&mut self, id: ClientId, user: &User, seq: u8) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let Err(missing) = user.require.check(client.tls.as_deref()) else {
+            return true;
+        };
+        let host = client.peer.host();
+        self.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
+        let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
+        self.refuse_change(id, seq, 1045, b"28000", &text);
+        false
+    }
+
+    /// Makes what the login is acknowledged with to prove the certificate, where enough is known.
+    pub(crate) fn prepare_proof(&mut self, id: ClientId, identity: &ClientIdentity) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        // As MariaDB does: not again with a change of user.
+        if client.session.is_some() || self.env.greeting.flavor() != Flavor::MariaDb {
+            return;
+        }
+        let fingerprint = client.tls.as_ref().and_then(|facts| facts.own_fingerprint);
+        let known = identity.native_stage2.zip(fingerprint);
+        client.proof = known.map(|(stage2, fingerprint)| {
+            native::certificate_proof(&stage2, &identity.nonce, &fingerprint).into()
+        });
+    }
+
+    /// What came behind the packet that asked for TLS; it belongs to TLS.
+    pub fn received(&mut self, side: Side) -> Vec<u8> {
+        let inbox = match side {
+            Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.inbox),
+            Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.inbox),
+        };
+        inbox.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What a listener says of TLS, by its place in `listen`.
+    pub fn listener_tls(&self, listener: usize) -> Option<TlsOffer> {
+        let settings = &self.env.snapshot.settings;
+        let address = settings.listen.get(listener)?;
+        let own = settings.listen_tls.iter().find(|own| own.address == *address);
+        own.map(|own| own.offer)
+    }
+
+    /// See [`Worker::client_tls_up`].
+    pub(crate) fn on_client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Phase::Login(handshake) = &mut client.phase else {
+            return;
+        };
+        debug_assert!(handshake.awaits_tls() && client.inbox.is_empty());
+        handshake.on_tls();
+        let counters = &mut self.fx.stats.counters;
+        match (facts.version, facts.is_resumed) {
+            (TlsVersion::V1_2, false) => counters.client_tls_12 += 1,
+            (TlsVersion::V1_2, true) => counters.client_tls_12_resumed += 1,
+            (TlsVersion::V1_3, false) => counters.client_tls_13 += 1,
+            (TlsVersion::V1_3, true) => counters.client_tls_13_resumed += 1,
+        }
+        let resumed = client.peer.client_addr.filter(|_| facts.is_resumed);
+        client.tls = Some(Box::new(facts));
+        let is_limited = self.env.snapshot.settings.tls_handshakes_per_address_max > 0;
+        if let Some(addr) = resumed.filter(|_| is_limited) {
+            self.env.shared.addresses().give_back_handshake(addr);
+        }
+    }
+
+    /// See [`Worker::client_tls_failed`].
+    pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let host = client.peer.host();
+        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
+            self.fx.stats.counters.client_tls_failed += 1;
+            self.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
+        }
+        self.log(false, || format!("TLS with client {host} failed: {reason}"));
+        self.on_client_closed(id);
+    }
+
+    /// Has TLS begin with a client, unless its address has had enough of it in this second.
+    pub(crate) fn let_encrypt(&mut self, id: ClientId) {
+        let max = self.env.snapshot.settings.tls_handshakes_per_address_max;
+        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
+        let Some(addr) = addr.filter(|_| max > 0) else {
+            return self.act(Action::StartClientTls(id));
+        };
+        if self.env.shared.addresses().take_handshake(addr, self.env.now.ms(), max) {
+            return self.act(Action::StartClientTls(id));
+        }
+        self.fx.stats.counters.client_refused(ClientRefusal::AddressBlocked);
+        self.log(false, || {
+            format!("client {addr} began more than {max} TLS handshakes in a second")
+        });
+        let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
+        self.refuse(id, 2, 1129, b"HY000", &text);
+    }
+
+    /// Says of a client whose time is up if it is TLS that did not come up.
+    pub(crate) fn tell_of_late_tls(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
+            let host = client.peer.host();
+            let time_ms = self.env.snapshot.settings.connect_timeout_client;
+            self.fx.stats.counters.client_tls_failed += 1;
+            self.log(false, || {
+                format!("TLS with client {host} failed: no handshake within {time_ms} ms")
+            });
+        }
+    }
+
+    pub(crate) fn start_server_tls(&mut self, id: ConnId) {
+        let Some(conn) = self.servers.conns.get(id) else {
+            return;
+        };
+        let (Some(slot), Some(account)) =
+            (self.servers.pool.slot(conn.slot), self.servers.accounts.key(conn.account))
+        else {
+            return self.lose_conn(id, "its server has gone");
+        };
+        let server = Arc::clone(&slot.server);
+        let params = Arc::clone(server.tls.params_of(account.server_user()));
+        self.act(Action::StartServerTls { conn: id, server, params });
+    }
+
+    /// See [`Worker::server_tls_up`].
+    pub(crate) fn on_server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
+            return;
+        };
+        let ConnPhase::Login(handshake) = &mut conn.phase else {
+            return;
+        };
+        debug_assert!(handshake.awaits_tls() && conn.inbox.is_empty());
+        handshake.on_tls(conn.outbox.buf(&mut self.fx.buffers));
+        let counters = &mut self.fx.stats.counters;
+        match (facts.version, facts.is_resumed) {
+            (TlsVersion::V1_2, false) => counters.server_tls_12 += 1,
+            (TlsVersion::V1_2, true) => counters.server_tls_12_resumed += 1,
+            (TlsVersion::V1_3, false) => counters.server_tls_13 += 1,
+            (TlsVersion::V1_3, true) => counters.server_tls_13_resumed += 1,
+        }
+        conn.tls = Some(Box::new(facts));
+        self.touch_server(id);
+    }
+
+    /// See [`Worker::server_tls_failed`].
+    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
+        let conn = self.servers.conns.get(id);
+        if conn.is_some_and(
+            |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
+        ) {
+            self.fx.stats.counters.server_tls_failed += 1;
+        }
+        self.on_server_closed(id, &format!("TLS failed: {reason}"));
+    }
+
+    /// Clients and server connections that are encrypted now.
+    pub(crate) fn encrypted(&self) -> (u64, u64) {
+        let clients = self.clients.table.values().filter(|client| client.tls.is_some()).count();
+        let conns = self.servers.conns.values().filter(|conn| conn.tls.is_some()).count();
+        (clients as u64, conns as u64)
+    }
+}

@@ -1,0 +1,406 @@
+//! A client connection and the session on it.
+
+use std::{rc::Rc, sync::Arc};
+
+use trunkline_catalog::{DefinitionTicket, Proof};
+use trunkline_pool::{AccountId, ConnId};
+use trunkline_protocol::{
+    capability::Capabilities,
+    codec::frame::HEADER_LEN,
+    command::execute::CURSOR_FLAGS,
+    packet::{greeting::Flavor, told::Told},
+    response::{ReplyFormat, ResponseShape, ServerError},
+};
+use trunkline_session::{
+    Credential,
+    frontend::{Attribute, ClientHandshake},
+    tracker::{Charset, PinReason, Pins, SessionState},
+};
+use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
+
+use crate::{
+    accept::address_limits::AddressPlace,
+    accept::arrival::Arrival,
+    action::Peer,
+    cache::CacheFill,
+    compressed::Packing,
+    mirror::{CopyOf, MirrorSide},
+    outbox::Outbox,
+    prepared::{ClientStmt, ClientStmts, Entry, Reading},
+    routing::directives::Directives,
+    routing::route::Route,
+    session_past::LastStatement,
+    shared::UserPlace,
+    special::local_infile::Upload,
+    statement::analysis::Known,
+    statement::proof::{AwaitNames, Validity},
+};
+
+/// A client of this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId {
+    /// Place in the worker's table.
+    pub index: u32,
+    /// Tells a client from an earlier one at the same place.
+    pub generation: u32,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub peer: Arc<Peer>,
+    /// The number that it was greeted with.
+    pub number: u32,
+    /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
+    pub nonce: [u8; 20],
+    pub phase: Phase,
+    /// What is settled of where it comes from.
+    pub arrival: Arrival,
+    /// Its address's place under the cap; given back with the client.
+    pub _address_place: Option<AddressPlace>,
+    /// Bytes that arrived and are not consumed: part of a command, or commands to come.
+    pub inbox: Vec<u8>,
+    pub outbox: Outbox,
+    /// Compression, where it was agreed on.
+    pub packing: Option<Box<Packing>>,
+    /// What is known of its encryption, where it is encrypted.
+    pub tls: Option<Box<TlsFacts>>,
+    /// What a login is acknowledged with, to prove the certificate.
+    pub proof: Option<Box<[u8]>>,
+    /// Whether the driver was told not to read from it.
+    pub is_paused: bool,
+    /// When it was last heard of, ms.
+    pub active_ms: u64,
+    pub session: Option<Box<Session>>,
+    /// Whether it counts under the cap on all clients.
+    pub has_place: bool,
+    /// What of [`Clients::waiting_bytes`](crate::clients::Clients) is its.
+    pub waiting_held: usize,
+    /// When its statement is looked at again, ms; 0 never.
+    pub timer_ms: u64,
+    /// Commands since its worker last looked how busy it is.
+    pub recent_commands: u32,
+    /// It has asked for another user, and is not told yet what came of it.
+    pub changes_user: bool,
+    /// Changes of user that have failed.
+    pub failed_changes: u8,
+    /// The session before the change of user that is under way, without connections.
+    pub former: Option<Box<Session>>,
+    /// There is no socket: it runs one copy of another client's statement, and nobody reads what
+    /// comes of it.
+    pub is_mirror: bool,
+}
+
+impl Client {
+    /// Whether commands have come, or a part of one, that wait behind the one under way.
+    pub(crate) fn has_sent_ahead(&self) -> bool {
+        let packed = self.packing.as_deref().map_or(0, Packing::waiting_len);
+        !self.inbox.is_empty() || packed > 0
+    }
+
+    /// Keeps a part of the answer to its statement, if that is to be stored.
+    #[inline]
+    pub(crate) fn store(&mut self, bytes: &[u8]) {
+        if let Phase::Running(statement) = &mut self.phase {
+            if let Some(fill) = &mut statement.fill {
+                fill.copy.take(bytes);
+            }
+            if let Some(half) = &mut statement.mirrored {
+                half.copy.take(bytes);
+            }
+        }
+    }
+}
+
+/// What a client connection is doing.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Logs in, or changes its user.
+    Login(Box<ClientHandshake>),
+    /// Awaits its next command.
+    Idle,
+    /// A command is under way.
+    Running(Box<Statement>),
+    /// What came of its `KILL` is awaited.
+    AwaitKill(AwaitKill),
+    /// Its command waits for what its names mean.
+    AwaitNames(Box<AwaitNames>),
+    /// Bytes go straight to this server connection and back.
+    Forward(ConnId),
+    /// Ends when its outbox is empty.
+    Closing,
+}
+
+/// A `KILL` that is being carried out.
+#[derive(Debug)]
+pub(crate) struct AwaitKill {
+    /// Tells it from an earlier one.
+    pub ticket: u64,
+    /// Whom it names.
+    pub number: u32,
+    /// When the client is told that nobody knows what came of it, ms.
+    pub deadline_ms: u64,
+}
+
+/// What the proxy knows of a logged-in client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub user: Arc<User>,
+    /// The user's place under its cap; given back with the session.
+    pub place: Option<UserPlace>,
+    pub account: AccountId,
+    pub credential: Arc<Credential>,
+    pub capabilities: Capabilities,
+    /// What the client told of itself, as far as it is kept.
+    pub attributes: Box<[Attribute]>,
+    /// What a client with zstd wants to be answered with.
+    pub zstd_level: u8,
+    /// Framing of replies.
+    pub format: ReplyFormat,
+    pub state: Arc<SessionState>,
+    /// The character set of the handshake; a reset returns to it.
+    pub handshake_charset: Charset,
+    pub modes: trunkline_sql::token::Modes,
+    /// At most one per hostgroup; empty between statements unless pinned.
+    pub leases: Vec<Lease>,
+    /// What `LAST_INSERT_ID()` gives.
+    pub last_insert_id: u64,
+    /// The connection that ran the last statement, and its turn then.
+    pub last_conn: Option<(ConnId, u64)>,
+    /// The same for the statement that set `last_insert_id`.
+    pub insert_conn: Option<(ConnId, u64)>,
+    /// What else the last statement left.
+    pub past: LastStatement,
+    /// Which changes of session state the client is told.
+    pub told: Told,
+    /// Status flags of the last reply.
+    pub status: u16,
+    /// The flag that the next statement's rules begin with.
+    pub next_flag: u32,
+    /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
+    pub accepted_sets: Vec<u64>,
+    /// Statements prepared by command.
+    pub prepared: ClientStmts,
+    /// What of `state` decides how texts are read.
+    pub reading: Reading,
+    /// Connections that its statements have left dirty, which it may have left since.
+    pub soiled: Vec<ConnId>,
+    /// Whether its command under way has waited for what its names mean.
+    pub has_asked_names: bool,
+    /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
+    /// the statement under way.
+    pub begins_read_only: bool,
+    /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
+    pub prepares_definitions: bool,
+    /// Why a lease with state was lost; the next command is answered with it, and the end.
+    pub lost: Option<String>,
+}
+
+/// A server connection that is this session's alone.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub hostgroup: HostgroupId,
+    pub conn: ConnId,
+    pub pins: Pins,
+    /// Whether the last reply that could say so told of an open transaction.
+    pub is_in_trans: bool,
+    /// The last reply on it said that the transaction there only reads.
+    pub only_reads: bool,
+    /// The statement that pinned it, and when, µs; `None` while nothing does.
+    pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
+}
+
+/// `SET` texts of one session that are remembered.
+const ACCEPTED_SETS_MAX: usize = 16;
+
+impl Session {
+    /// The family of its servers. Reading it off the greeting takes longer.
+    pub(crate) fn flavor(&self) -> Flavor {
+        match self.modes.flavor_mariadb {
+            true => Flavor::MariaDb,
+            false => Flavor::MySql,
+        }
+    }
+
+    pub(crate) fn lease_mut(&mut self, conn: ConnId) -> Option<&mut Lease> {
+        self.leases.iter_mut().find(|lease| lease.conn == conn)
+    }
+
+    /// The lease that is in a transaction.
+    pub(crate) fn transaction_lease(&self) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.pins.has(PinReason::Transaction))
+    }
+
+    /// Remembers that a server accepted this `SET`.
+    pub(crate) fn remember_set(&mut self, text: u64) {
+        self.accepted_sets.retain(|known| *known != text);
+        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.accepted_sets.remove(0);
+        }
+        self.accepted_sets.push(text);
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.transaction_lease().is_some()
+    }
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    /// The command, packet headers and all, in the form of clients without query attributes.
+    pub frames: Vec<u8>,
+    /// Its query attributes: what precedes the text, or all that follows the statement id.
+    pub attributes: Option<Box<[u8]>>,
+    /// The number that its client awaits the answer with.
+    pub answer_seq: u8,
+    pub shape: ResponseShape,
+    pub purpose: Purpose,
+    /// Text and analysis, for commands that have a text.
+    pub known: Option<Rc<Known>>,
+    /// The client's prepared statement that it makes, runs or fetches from.
+    pub stmt_id: Option<u32>,
+    /// What is run in place of the client's statement: its text with answers in it, once.
+    pub entry: Option<Rc<Entry>>,
+    /// The server's id of the statement that it runs.
+    pub server_stmt: u32,
+    /// It is run as the statement that its connection prepares just before.
+    pub runs_last: bool,
+    /// Why it could not be prepared: the client's answer, in place of the reply to come.
+    pub prepare_error: Option<Box<ServerError>>,
+    /// What it defines is unknown to everybody while it runs.
+    pub definition: Option<Box<DefinitionTicket>>,
+    /// Proven to be without effects: may be sent twice.
+    pub is_read: bool,
+    /// What is proven of it.
+    pub proof: Proof,
+    /// How long the proof holds; `None`, always, for one that names nothing.
+    pub validity: Option<Validity>,
+    /// It is to end, or be answered, otherwise than by itself.
+    pub ending: Option<Ending>,
+    /// What rules and hints ask for.
+    pub orders: Directives,
+    /// When it has run out of its time, ms; 0 never.
+    pub deadline_ms: u64,
+    /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
+    /// without a place in any queue.
+    pub held_back: Option<Box<Waiting>>,
+    /// What is stored of its answer.
+    pub fill: Option<Box<CacheFill>>,
+    /// It is the original or the copy of a mirrored statement, and this is to be compared.
+    pub mirrored: Option<Box<MirrorSide>>,
+    /// Of a copy: what it is of.
+    pub copy_of: Option<Box<CopyOf>>,
+    /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
+    pub may_leave_reader: bool,
+    pub hostgroup: HostgroupId,
+    /// The only server of the hostgroup that it is to run on, as a comment of its says.
+    pub pinned_server: Option<Box<ServerKey>>,
+    pub stage: Stage,
+    /// Its text has the answers to what it asks of its session's past.
+    pub is_recalled: bool,
+    /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
+    pub waiting: Option<Box<Waiting>>,
+    /// The file that its server asks the client for.
+    pub upload: Upload,
+    pub retries_left: u32,
+    /// Shares no connection any more: it was sent on one before.
+    pub never_share: bool,
+    /// When the command was complete, µs.
+    pub begun_us: u64,
+    /// When it was sent to a server, µs; 0 before.
+    pub sent_us: u64,
+    /// Its first byte's position in the server connection's stream, to know whether any was
+    /// written.
+    pub sent_at: u64,
+}
+
+impl Statement {
+    /// What is to be prepared and run for the client's statement.
+    pub(crate) fn entry<'a>(&'a self, stmt: &'a ClientStmt) -> &'a Rc<Entry> {
+        self.entry.as_ref().unwrap_or(&stmt.entry)
+    }
+
+    /// Whether it is an execution that asks for a cursor: its flags are behind the packet's
+    /// header, the code and the statement's id.
+    pub(crate) fn opens_cursor(&self) -> bool {
+        let flags = self.frames.get(HEADER_LEN + 5).copied().unwrap_or_default();
+        self.purpose == Purpose::Execute && flags & CURSOR_FLAGS != 0
+    }
+}
+
+/// Why a statement does not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A `KILL` came for it before it was sent: it never is.
+    Killed,
+    /// It ran out of its time: it is not sent, or its server was told to end it.
+    TimedOut,
+    /// The same, and the server's answer is thrown away.
+    Withheld,
+}
+
+/// How a statement goes on when what it waits for has come.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub route: Route,
+    /// Bytes of its text, which is the end of its frames.
+    pub text_len: usize,
+    /// The key of the answer that it waits for, if it does.
+    pub awaits_cache: Option<Box<[u8]>>,
+}
+
+/// How far a command has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Waits for a connection of its hostgroup.
+    Queued,
+    /// The connection is being brought to the session's state; the command follows.
+    Synchronising(ConnId),
+    /// What is to be run is being prepared on the connection; the command follows.
+    Preparing(ConnId),
+    /// Sent; the reply is awaited or being relayed.
+    Sent(ConnId),
+    /// The same, on a connection that other sessions' statements run on too.
+    Shared(ConnId),
+}
+
+impl Stage {
+    /// The connection that the statement has, or shares.
+    pub(crate) fn conn(self) -> Option<ConnId> {
+        match self {
+            Self::Queued => None,
+            Self::Synchronising(conn)
+            | Self::Preparing(conn)
+            | Self::Sent(conn)
+            | Self::Shared(conn) => Some(conn),
+        }
+    }
+}
+
+/// What a command is to the session, beyond its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// `COM_QUERY`.
+    Query,
+    /// `COM_INIT_DB`, with the schema's name.
+    InitDb(Box<[u8]>),
+    /// The schema that a login named is tried on a server before the login is acknowledged;
+    /// carries the sequence number of that acknowledgement.
+    LoginSchema(Box<[u8]>, u8),
+    /// `COM_STMT_PREPARE`.
+    Prepare,
+    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
+    Execute,
+    /// `COM_STMT_FETCH`.
+    Fetch,
+    /// `COM_RESET_CONNECTION` on a leased connection.
+    Reset,
+    /// `COM_REGISTER_SLAVE`.
+    Register,
+    /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
+    Dump,
+    /// Anything else that a server answers.
+    Other,
+}

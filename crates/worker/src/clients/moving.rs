@@ -1,0 +1,289 @@
+//! A session that rests, and whose past is all in it, moves to a less busy worker.
+//!
+//! A client's number says which worker gave it: its home. The home knows where a client of its
+//! own is, so that a `KILL` finds it; a client moves away from its home or back to it, and the
+//! mailboxes keep the order in which that happened.
+
+use std::sync::Arc;
+
+use trunkline_protocol::{capability::Capabilities, packet::told::Told, response::ReplyFormat};
+use trunkline_session::{
+    Credential,
+    frontend::Attribute,
+    tracker::{Charset, SessionState, StateTable},
+};
+use trunkline_sql::token::Modes;
+use trunkline_topology::{TlsFacts, User};
+
+use crate::{
+    Action, ClientId, Worker,
+    accept::address_limits::AddressPlace,
+    accept::arrival::Arrival,
+    action::Peer,
+    clients::balance::{self, Candidate},
+    clients::client::{Client, Phase, Session},
+    outbox::Outbox,
+    prepared::MovedStmts,
+    servers::conn::AccountKey,
+    servers::kill::worker_of,
+    session_past::LastStatement,
+    shared::UserPlace,
+};
+
+/// A client on its way to another worker, socket apart.
+#[derive(Debug)]
+pub struct MovedClient {
+    peer: Arc<Peer>,
+    address_place: Option<AddressPlace>,
+    number: u32,
+    nonce: [u8; 20],
+    tls: Option<Box<TlsFacts>>,
+    active_ms: u64,
+    session: MovedSession,
+}
+
+/// What a session is when it has no connection and nothing under way.
+#[derive(Debug)]
+struct MovedSession {
+    user: Arc<User>,
+    place: Option<UserPlace>,
+    account: AccountKey,
+    credential: Arc<Credential>,
+    capabilities: Capabilities,
+    attributes: Box<[Attribute]>,
+    zstd_level: u8,
+    format: ReplyFormat,
+    state: SessionState,
+    handshake_charset: Charset,
+    modes: Modes,
+    last_insert_id: u64,
+    past: LastStatement,
+    told: Told,
+    status: u16,
+    next_flag: u32,
+    accepted_sets: Vec<u64>,
+    stmts: MovedStmts,
+}
+
+impl Worker {
+    /// Once a second: tells the others how busy this worker is, and marks sessions that are to
+    /// leave if it is too busy.
+    pub(crate) fn balance(&mut self) {
+        let threshold = u64::from(self.env.snapshot.settings.rebalance_threshold);
+        if threshold == 0 || self.env.options.workers < 2 || self.upkeep.stopping.is_some() {
+            return;
+        }
+        let mut sessions = Vec::new();
+        let mut load = 0;
+        let workers = self.env.options.workers;
+        self.clients.table.for_each_mut(|id, client| {
+            let commands = std::mem::take(&mut client.recent_commands);
+            load += u64::from(commands);
+            if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.statements.states)
+            {
+                let home = worker_of(client.number, workers);
+                sessions.push(Candidate { commands, id, home });
+            }
+        });
+        let loads = self.env.shared.share_load(self.env.options.index, workers, load);
+        self.clients.leaving.clear();
+        let own = self.env.options.index;
+        let plan = loads.and_then(|loads| balance::plan(own, &loads, threshold, &mut sessions));
+        let Some(plan) = plan else { return };
+        self.clients.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
+    }
+
+    /// See [`Worker::let_leave`].
+    pub(crate) fn on_let_leave(&mut self) {
+        let mut left = 0;
+        while let Some((id, to)) = self.clients.leaving.get(left).copied() {
+            match self.rests(id) {
+                true => {
+                    self.clients.leaving.swap_remove(left);
+                    self.give_client(id, to);
+                }
+                false => left += 1,
+            }
+        }
+    }
+
+    /// Whether a client can be given away now.
+    fn rests(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        matches!(client.phase, Phase::Idle)
+            && client.inbox.is_empty()
+            && client.outbox.is_empty()
+            && !client.is_paused
+            && client.proof.is_none()
+            && client.waiting_held == 0
+            && client.timer_ms == 0
+            && self.upkeep.stopping.is_none()
+            && is_mobile(client)
+            && reads_alike(client, &mut self.statements.states)
+    }
+
+    fn give_client(&mut self, id: ClientId, to: usize) {
+        let account = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let account =
+            account.and_then(|session| self.servers.accounts.key(session.account)).cloned();
+        let Some(account) = account else { return };
+        let Some(client) = self.clients.table.remove(id) else { return };
+        self.clients.numbers.remove(&client.number);
+        let Some(session) = client.session else { return };
+        let mut session = *session;
+        self.reset_soiled(id, std::mem::take(&mut session.soiled));
+        debug_assert!(session.leases.is_empty() && session.lost.is_none());
+        let moved = Box::new(MovedClient {
+            peer: client.peer,
+            address_place: client._address_place,
+            number: client.number,
+            nonce: client.nonce,
+            tls: client.tls,
+            active_ms: client.active_ms,
+            session: MovedSession {
+                user: session.user,
+                place: session.place,
+                account,
+                credential: session.credential,
+                capabilities: session.capabilities,
+                attributes: session.attributes,
+                zstd_level: session.zstd_level,
+                format: session.format,
+                state: (*session.state).clone(),
+                handshake_charset: session.handshake_charset,
+                modes: session.modes,
+                last_insert_id: session.last_insert_id,
+                past: session.past,
+                told: session.told,
+                status: session.status,
+                next_flag: session.next_flag,
+                accepted_sets: session.accepted_sets,
+                stmts: session.prepared.pack(),
+            },
+        });
+        if worker_of(moved.number, self.env.options.workers) == self.env.options.index {
+            self.clients.away.insert(moved.number, to);
+        }
+        self.fx.stats.counters.sessions_left += 1;
+        self.act(Action::MoveClient { client: id, moved, to });
+    }
+
+    /// Takes in another worker's client. Its socket may have bytes to read.
+    pub fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
+        let MovedClient { peer, address_place, number, nonce, tls, active_ms, session } = moved;
+        let mut own = Session {
+            user: session.user,
+            place: session.place,
+            account: self.servers.accounts.intern(session.account),
+            credential: session.credential,
+            capabilities: session.capabilities,
+            attributes: session.attributes,
+            zstd_level: session.zstd_level,
+            format: session.format,
+            state: self.statements.states.intern(session.state),
+            handshake_charset: session.handshake_charset,
+            modes: session.modes,
+            leases: Vec::new(),
+            last_insert_id: session.last_insert_id,
+            // Keys of the other worker's connections mean others here.
+            last_conn: None,
+            insert_conn: None,
+            past: session.past.elsewhere(),
+            told: session.told,
+            status: session.status,
+            next_flag: session.next_flag,
+            accepted_sets: session.accepted_sets,
+            prepared: Default::default(),
+            reading: Default::default(),
+            soiled: Vec::new(),
+            has_asked_names: false,
+            begins_read_only: false,
+            // What is prepared by a text holds a session on its connection.
+            prepares_definitions: false,
+            lost: None,
+        };
+        own.modes =
+            self.statements.default_modes.follow(own.modes, &own.state, self.env.greeting.flavor());
+        self.unpack_stmts(&mut own, session.stmts);
+        let id = self.clients.table.insert_with(|_| Client {
+            peer,
+            number,
+            nonce,
+            phase: Phase::Idle,
+            arrival: Arrival::Admitted,
+            _address_place: address_place,
+            inbox: Vec::new(),
+            outbox: Outbox::default(),
+            packing: None,
+            tls,
+            proof: None,
+            is_paused: false,
+            active_ms,
+            session: Some(Box::new(own)),
+            has_place: true,
+            waiting_held: 0,
+            timer_ms: 0,
+            recent_commands: 0,
+            is_mirror: false,
+            changes_user: false,
+            failed_changes: 0,
+            former: None,
+        });
+        self.clients.numbers.insert(number, id);
+        self.clients.away.remove(&number);
+        self.fx.stats.counters.sessions_arrived += 1;
+        // A new configuration may have come here while it was on its way.
+        self.follow_user(id, None);
+        id
+    }
+
+    /// See [`Worker::client_adopted`].
+    pub(crate) fn on_client_adopted(&mut self, id: ClientId) {
+        if self.upkeep.stopping.is_some() {
+            self.close_client(id);
+        }
+    }
+
+    /// See [`Worker::client_lost`].
+    pub(crate) fn on_client_lost(&mut self, moved: MovedClient) {
+        self.env.shared.give_back_client();
+        self.fx.stats.counters.sessions_arrived += 1;
+        self.fx.stats.counters.clients_disconnected += 1;
+        self.clients.away.remove(&moved.number);
+        self.tell_home(moved.number);
+    }
+
+    /// A client whose home this is has gone, wherever it was.
+    pub fn client_left(&mut self, number: u32) {
+        self.clients.away.remove(&number);
+    }
+
+    /// Tells the worker that gave a client its number that nobody has it any more.
+    pub(crate) fn tell_home(&mut self, number: u32) {
+        let home = worker_of(number, self.env.options.workers);
+        // A copy of another client's statement has no number.
+        if number != 0 && home != self.env.options.index {
+            self.act(Action::ClientLeft { to: home, number });
+        }
+    }
+}
+
+/// Whether a client may move once it rests.
+fn is_mobile(client: &Client) -> bool {
+    let session = client.session.as_ref();
+    client.has_place
+        && !client.is_mirror
+        && client.failed_changes == 0
+        && client.packing.is_none()
+        && session.is_some_and(|session| {
+            session.leases.is_empty()
+                && session.prepared.is_mobile()
+                && session.lost.is_none()
+                && session.past.is_plain(session.last_conn.is_some())
+        })
+}
+
+/// Whether what a client has prepared is read elsewhere as it was read here.
+fn reads_alike(client: &mut Client, states: &mut StateTable) -> bool {
+    client.session.as_mut().is_some_and(|session| session.reads_alike(states))
+}

@@ -1,0 +1,778 @@
+//! Step 10: a statement is over. Its session learns from the reply, its connection goes back or
+//! stays for a reason, and everything is counted.
+
+use std::sync::Arc;
+
+use trunkline_catalog::Hidden;
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    packet::{err::put_err, greeting::Flavor, status},
+    response::Outcome,
+};
+use trunkline_session::tracker::{
+    Charset, PinReason, Schema, SessionState, Trust, apply_outcome, reported_schema,
+    reports_change, reports_lasting, runs_unseen_code,
+};
+use trunkline_sql::analysis::{Analysis, Depends, Effect};
+use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Ending, Phase, Purpose, Stage, Statement},
+    exchange::lost::makes_state,
+    servers::conn::{InFlight, Owner},
+    servers::dirt::{Dirt, RESET, dirt_of},
+    servers::trackers::{Behind, ask_trackers},
+    session_past::keeps_conditions,
+    special::local_infile::Upload,
+    statement::proof::proof_of,
+    upkeep::timer::reported_timeout,
+};
+
+/// Status flags that describe the session and not one result.
+const LASTING_STATUS: u16 = status::IN_TRANS
+    | status::AUTOCOMMIT
+    | status::NO_BACKSLASH_ESCAPES
+    | status::IN_TRANS_READONLY;
+
+/// Statements kept for reuse; more than that go back to the allocator.
+const SPARE_STATEMENTS_MAX: usize = 256;
+
+impl Worker {
+    /// The reply to a client's command has been relayed to its end.
+    pub(crate) fn complete(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        outcome: Outcome,
+        service_us: u64,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
+            Phase::Running(statement) => statement,
+            other => {
+                client.phase = other;
+                return;
+            }
+        };
+        let error = statement.prepare_error.take();
+        let was_run = error.is_none();
+        let outcome = match error {
+            Some(error) => self.answer_prepare_error(id, *error),
+            None => outcome,
+        };
+        if statement.ending == Some(Ending::Withheld) {
+            self.answer_timed_out(id);
+        }
+        self.account(id, conn_id, &statement, &outcome);
+        self.learn(id, conn_id, &statement, &outcome, was_run);
+        if reported_timeout(&statement, &outcome) {
+            self.note_timed_out(id);
+        } else if let (false, Some(error)) = (was_run, &outcome.error) {
+            // Its server may have been told to run it all the same, and says why it could not.
+            let text = String::from_utf8_lossy(&error.message);
+            self.record_client_error(id, error.code, &error.sqlstate, &text);
+        }
+        self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
+            // Its client was told that it failed: there are no rows to be fetched.
+            self.close_cursor(id, stmt_id);
+        }
+        let stage = statement.stage;
+        let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
+        let lasts = is_tainted && reports_lasting(&outcome);
+        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        if let Some(known) = statement.known.as_ref().filter(|_| was_run && has_run) {
+            let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
+            known.pace.observe(service_us, is_good);
+        }
+        let took_us = self.env.now.us.saturating_sub(statement.sent_us);
+        if statement.fill.is_some() {
+            self.finish_fill(conn_id, &mut statement, &outcome, was_run);
+        }
+        if statement.mirrored.is_some() {
+            self.finish_half(conn_id, &mut statement, &outcome);
+        }
+        if matches!(stage, Stage::Shared(_)) {
+            self.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
+        }
+        let is_released = self.doom_released(id, conn_id, &statement, &outcome);
+        statement.definition = None;
+        self.retire(statement);
+        match stage {
+            Stage::Shared(_) if is_tainted => {
+                if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| lasts) {
+                    conn.close_on_release = true;
+                }
+                self.clean_shared(conn_id);
+            }
+            Stage::Shared(_) => {
+                self.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
+                self.settle_shared(conn_id, Some(took_us));
+            }
+            Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
+                self.settle_lease(id, conn_id);
+            }
+        }
+        match is_released {
+            true => self.close_client(id),
+            false => self.after_statement(id),
+        }
+    }
+
+    /// Keeps a statement's memory for the next one.
+    pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
+        if statement.fill.is_some() {
+            self.drop_fill(&mut statement);
+        }
+        statement.mirrored = None;
+        statement.copy_of = None;
+        self.orphan_definition(&mut statement);
+        self.fx.buffers.give(std::mem::take(&mut statement.frames));
+        statement.known = None;
+        statement.prepare_error = None;
+        statement.attributes = None;
+        statement.entry = None;
+        if self.statements.spare.len() < SPARE_STATEMENTS_MAX {
+            self.statements.spare.push(statement);
+        }
+    }
+
+    /// What follows a statement, however it ended.
+    pub(crate) fn after_statement(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
+            return self.mirrors.over.push(id);
+        }
+        if self.upkeep.stopping.is_some() {
+            self.close_if_free(id);
+        }
+        self.wake_commands(id);
+    }
+
+    /// The session's record takes over what the statement changed.
+    fn learn(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        let gtid = match outcome.changes.is_empty() {
+            true => None,
+            false => self.servers.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome)),
+        };
+        let conn = self.servers.conns.get(conn_id);
+        let flavor = conn.map_or(Flavor::MySql, |conn| conn.flavor);
+        let reports_all = conn.is_some_and(|conn| conn.format.deprecate_eof);
+        let turn = conn.map(|conn| conn.turn);
+        let analysis = statement.known.as_ref().map(|known| &known.analysis);
+        let is_set = analysis.is_some_and(crate::exchange::pins::is_own_set);
+        let before = is_set.then(|| Arc::clone(&session.state));
+        let purpose = &statement.purpose;
+        let in_transaction =
+            crate::exchange::pins::is_in_transaction(session, conn_id, purpose, analysis, outcome);
+        if let Some(flags) = outcome.status {
+            session.status = flags & LASTING_STATUS;
+            self.statements.default_modes.learn_status(&mut session.modes, &session.state, flags);
+        }
+        // One that fails leaves its own error.
+        let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
+        let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
+        let here = here.zip(turn);
+        let is_there = here.is_some() && session.last_conn == here;
+        match keeps_conditions {
+            true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),
+            false => session.past.learn(statement, outcome, flavor, here, is_there),
+        }
+        if let Some(gtid) = gtid {
+            session.past.learn_gtid(gtid);
+        }
+        let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
+            return;
+        };
+        let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
+        lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
+        if let Some(flags) = outcome.status {
+            lease.is_in_trans = flags & status::IN_TRANS != 0;
+            lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
+        }
+        let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
+        if !keeps_conditions {
+            lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
+        }
+        // What is only prepared has not run; other commands have no effects beyond their purpose.
+        let is_clean = has_plant!(self, FailureIsClean) && outcome.error.is_some();
+        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute) && !is_clean;
+        let trust = match self.env.snapshot.settings.routines_pin || !reports_all {
+            true => Trust::Nothing,
+            false => Trust::Reports,
+        };
+        let pins = &mut lease.pins;
+        let applied =
+            has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
+        if has_plant!(self, TemporaryTableNotPinned) {
+            pins.unpin(PinReason::TemporaryTable);
+        }
+        crate::exchange::pins::follow_status(pins, analysis, statement.proof.reads, outcome);
+        let state = applied.as_ref().and_then(|applied| applied.state.as_ref());
+        let state = state.unwrap_or(&session.state);
+        crate::exchange::hidden::hold(pins, state, analysis, self.env.shared.finds_by_null());
+        if has_run {
+            statement.orders.hold(pins);
+        }
+        let hidden = statement.proof.hidden;
+        let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
+        // Of what is only prepared or described, constants may have been computed.
+        let has_computed = match statement.purpose {
+            Purpose::Prepare => !statement.is_read,
+            Purpose::Other => !hidden.is_empty(),
+            _ => false,
+        };
+        let leaves =
+            leaves && has_run || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
+        if leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
+            // A view or trigger may have set a variable or taken a lock.
+            pins.pin(PinReason::Routine);
+        }
+        let applied = applied.unwrap_or_default();
+        if let Some(state) = applied.state {
+            let state = self.statements.states.intern(state);
+            session.state = state;
+            let escapes = session.modes.escapes();
+            session.modes =
+                self.statements.default_modes.of_session(&session.state, flavor, escapes);
+            session.modes = self.statements.default_modes.settle(session.modes);
+        }
+        if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
+            ask_trackers(&mut session.told, analysis);
+        }
+        if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
+            self.env.shared.define_schema();
+        }
+        let state = Arc::clone(&session.state);
+        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
+            let here = Some((conn_id, conn.turn));
+            if !keeps_conditions {
+                conn.outdate_conditions(outcome, session.last_conn == here);
+                session.last_conn = here;
+            }
+            let is_here = session.insert_conn == here;
+            if session.learn_insert_id(is_here, statement, outcome) {
+                session.insert_conn = here;
+            }
+            let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
+            let dirt = dirt.and_then(|analysis| {
+                let proof = proof_of(&self.env.shared, statement);
+                dirt_of(analysis, proof, outcome, trust)
+            });
+            let computed = match hidden.has(Hidden::STAYS) {
+                true => Dirt::Ends,
+                false => Dirt::Reset(ResetReason::Routine),
+            };
+            let dirt = dirt.max(has_computed.then_some(computed));
+            if let Some(dirt) = dirt {
+                conn.soil(dirt);
+                if !session.soiled.contains(&conn_id) {
+                    session.soiled.push(conn_id);
+                }
+            }
+            // One that could not be prepared may have gone out before its session's state.
+            if was_run {
+                conn.follow_transaction_tracker(&state);
+                conn.state = state;
+            }
+        }
+        if let Some(unreported) = applied.trackers_set {
+            self.renew_trackers(id, conn_id, &unreported);
+        }
+        self.note_pins(id, conn_id, statement);
+        if let Some(analysis) = analysis.filter(|_| has_run) {
+            self.learn_globals(conn_id, analysis, outcome.error.is_some());
+        }
+        if let Some(before) = before {
+            self.remember_set(id, conn_id, statement, outcome, &before);
+        }
+    }
+
+    /// What a command means beyond its reply.
+    fn finish_purpose(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
+        let succeeded = outcome.error.is_none();
+        match &statement.purpose {
+            Purpose::Query | Purpose::Other => {}
+            Purpose::Execute => self.stmt_executed(id, conn_id, statement, outcome, was_run),
+            Purpose::Fetch => self.stmt_fetched(id, conn_id, statement, outcome),
+            Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
+            Purpose::InitDb(schema) if succeeded => {
+                self.confirm_schema(id, schema);
+                self.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
+                self.agree(id, conn_id);
+            }
+            Purpose::LoginSchema(schema, seq) => match &outcome.error {
+                None => {
+                    self.confirm_schema(id, schema);
+                    self.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
+                    self.agree(id, conn_id);
+                    self.begin_autocommit(id);
+                    self.welcome(id, *seq);
+                }
+                Some(error) => {
+                    self.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
+                    let text = String::from_utf8_lossy(&error.message).into_owned();
+                    self.refuse_change(id, *seq, error.code, &error.sqlstate, &text);
+                }
+            },
+            Purpose::Reset if succeeded => {
+                self.learn_autocommit(conn_id, outcome.status);
+                self.forget_state(id);
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                    lease.pins.reset();
+                }
+                if let Some(conn) = self.servers.conns.get_mut(conn_id) {
+                    conn.was_reset();
+                }
+                self.forget_stmts(conn_id);
+                self.forget_conn_state(conn_id);
+                self.switch_trackers_on(conn_id, Behind::Reset);
+            }
+            Purpose::Register if succeeded => {
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                    lease.pins.pin(PinReason::Other);
+                }
+            }
+            // Its connection has been left before anything is answered.
+            Purpose::Dump | Purpose::Register => {}
+            Purpose::InitDb(_) | Purpose::Reset => {}
+        }
+    }
+
+    /// The connection is in the session's state: what changed it changed both.
+    fn agree(&mut self, id: ClientId, conn_id: ConnId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
+            conn.state = Arc::clone(&session.state);
+        }
+    }
+
+    /// Reasons that end with the next statement end before it is routed.
+    pub(crate) fn end_brief_pins(&mut self, id: ClientId, analysis: &Analysis) {
+        let ends = |reason| match reason {
+            PinReason::Warnings => !analysis.depends.contains(Depends::DIAGNOSTICS),
+            _ => !analysis.depends.contains(Depends::FOUND_ROWS),
+        };
+        self.unpin_where(id, ends);
+    }
+
+    /// What the last statement left to be read holds its session only for a while.
+    pub(crate) fn end_pins_of_the_last_statement(&mut self, id: ClientId) {
+        self.unpin_where(id, |_| true);
+    }
+
+    fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        let mut freed = Vec::new();
+        for lease in &mut session.leases {
+            let was_pinned = !lease.pins.is_empty();
+            for reason in [PinReason::Warnings, PinReason::FoundRows] {
+                if lease.pins.has(reason) && ends(reason) {
+                    lease.pins.unpin(reason);
+                }
+            }
+            if was_pinned && lease.pins.is_empty() {
+                freed.push(lease.conn);
+            }
+        }
+        for conn in freed {
+            self.settle_lease(id, conn);
+        }
+    }
+
+    /// Gives a connection back when nothing holds the session on it.
+    pub(crate) fn settle_lease(&mut self, id: ClientId, conn_id: ConnId) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return };
+        let Some(lease) = session.leases.iter().find(|lease| lease.conn == conn_id) else {
+            return;
+        };
+        let is_free = lease.pins.is_empty();
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        if !is_free {
+            return self.servers.set_state(conn_id, ConnState::Pinned);
+        }
+        if conn.kills > 0 || conn.was_killed || conn.close_on_release {
+            // A `KILL` for the statement that is over may still arrive.
+            self.take_lease(id, conn_id);
+            return self.free_after_session(conn_id);
+        }
+        self.take_lease(id, conn_id);
+        self.freed(conn_id);
+    }
+
+    /// The session ends: its connections are reset before anybody else gets them.
+    pub(crate) fn end_session(&mut self, id: ClientId) {
+        self.log_session(id, "MySQL_Client_Close", String::new);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.take() else {
+            return;
+        };
+        for lease in session.leases {
+            self.free_lease(&lease);
+        }
+        self.reset_soiled(id, session.soiled);
+        if has_plant!(self, UserPlaceLeaked) {
+            std::mem::forget(session.place);
+        }
+    }
+
+    /// Brings a connection that a session left to a known state.
+    pub(crate) fn free_after_session(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        let mut leaves_unseen = false;
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
+                if entry.is_statement && conn.may_last {
+                    conn.dirt = Some(Dirt::Ends);
+                }
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                leaves_unseen = true;
+            }
+        }
+        if leaves_unseen {
+            // It may choose another schema, which a reset does not take back.
+            conn.state =
+                self.statements.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
+        }
+        if conn.is_paused {
+            conn.is_paused = false;
+            self.resume(crate::Side::Server(conn_id));
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let is_quiet = conn.in_flight.is_empty();
+        conn.since_ms = self.env.now.ms();
+        self.servers.set_state(conn_id, ConnState::Resetting);
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+    }
+
+    /// The last answer that nobody waits for has come.
+    pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        match conn.list {
+            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
+                self.reset_conn(conn_id);
+            }
+            ConnState::Shared => self.settle_shared(conn_id, None),
+            _ => {}
+        }
+    }
+
+    /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
+    /// variables and statements.
+    pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
+        self.end_copies(conn_id);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list.is_resetting() && conn.in_flight.is_empty());
+        self.fetch_traces(conn_id, None, false);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.last_client = None;
+        if conn.close_on_release || conn.dirt == Some(Dirt::Ends) {
+            // What is fetched comes first, and then this again.
+            return if conn.in_flight.is_empty() {
+                self.drop_conn(conn_id)
+            };
+        }
+        if conn.kills > 0 {
+            return self.servers.set_state(conn_id, ConnState::AwaitingKill);
+        }
+        if has_plant!(self, ResetForgotten) {
+            return self.reset_done(conn_id);
+        }
+        conn.conditions_turn = None;
+        let relay = conn.own_relay();
+        conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
+        self.fx.stats.counters.server_connections_reset += 1;
+        self.servers.set_state(conn_id, ConnState::Resetting);
+        self.write_server(conn_id, |out| {
+            put_payload(out, 0, RESET);
+        });
+    }
+
+    pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
+        self.forget_stmts(conn_id);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.was_killed = false;
+        conn.was_reset();
+        self.forget_conn_state(conn_id);
+        self.switch_trackers_on(conn_id, Behind::Reset);
+        self.freed(conn_id);
+    }
+
+    /// After a reset the schema is as it was, variables have their defaults, and servers differ
+    /// in the character set. They do not know the schema's own any more.
+    pub(crate) fn forget_conn_state(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let schema = match &conn.state.schema {
+            Schema::Named(_) | Schema::Unknown => Schema::Unknown,
+            Schema::None => Schema::None,
+        };
+        let state = SessionState::new(schema, Charset::Unknown);
+        conn.state = self.statements.states.intern(state);
+        conn.last_gtid = None;
+    }
+
+    /// Ends a statement that got no reply with an error, and the connection with it if the login
+    /// was not over.
+    pub(crate) fn fail_statement(
+        &mut self,
+        id: ClientId,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) {
+        self.fail_statement_numbered(id, 1, code, sqlstate, text);
+    }
+
+    /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
+    /// sends before it has read the error, is meant for a session in which it has run: unless it
+    /// only reads, the session ends where something was sent ahead, or would change its meaning.
+    pub(crate) fn fail_unsent(&mut self, id: ClientId, code: u16, sqlstate: &[u8; 5], text: &str) {
+        let ends = self.clients.get(id).is_some_and(|client| {
+            let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session)
+            else {
+                return false;
+            };
+            !statement.is_read && (client.has_sent_ahead() || makes_state(statement, session))
+        });
+        match ends {
+            true => {
+                self.tell_failure(id, 1, code, sqlstate, text);
+                self.close_client(id);
+            }
+            false => self.fail_statement(id, code, sqlstate, text),
+        }
+    }
+
+    /// Ends a statement with an error, as packet `seq` of a reply that has begun.
+    pub(crate) fn fail_statement_numbered(
+        &mut self,
+        id: ClientId,
+        seq: u8,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) {
+        if self.tell_failure(id, seq, code, sqlstate, text) {
+            self.after_statement(id);
+        }
+    }
+
+    /// The same, and nothing that the client has sent behind it begins. False when the session is
+    /// over.
+    pub(crate) fn tell_failure(
+        &mut self,
+        id: ClientId,
+        seq: u8,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) -> bool {
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
+            Phase::Running(statement) => statement,
+            other => {
+                client.phase = other;
+                return false;
+            }
+        };
+        self.account_failed(id, &statement, code);
+        self.long_data_used(id, &statement);
+        let purpose = statement.purpose.clone();
+        self.retire(statement);
+        if let Purpose::LoginSchema(_, seq) = purpose {
+            self.refuse_change(id, seq, code, sqlstate, text);
+            return self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
+        }
+        self.note_error(id, code, sqlstate, text);
+        self.write_client(id, |out| {
+            put_err(out, seq, code, sqlstate, text);
+        });
+        true
+    }
+
+    /// The client goes while its statement is under way.
+    pub(crate) fn leave_statement(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let statement = match std::mem::replace(&mut client.phase, Phase::Closing) {
+            Phase::Running(statement) => statement,
+            Phase::Forward(conn) => return self.drop_conn(conn),
+            other => {
+                client.phase = other;
+                return;
+            }
+        };
+        match statement.stage {
+            Stage::Queued => self.servers.pool.waiters(statement.hostgroup).remove(id),
+            Stage::Shared(conn) => self.leave_shared(id, conn),
+            // Its server waits for the rest of a file that will not come.
+            Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
+                self.drop_conn(conn);
+            }
+            // The session's end frees the connection.
+            Stage::Synchronising(_) | Stage::Preparing(_) | Stage::Sent(_) => {}
+        }
+        self.retire(statement);
+    }
+
+    /// A session keeps at most one connection when it is reset: the others are freed.
+    pub(crate) fn keep_one_lease(&mut self, id: ClientId) {
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
+        for lease in others {
+            self.free_lease(&lease);
+        }
+    }
+
+    /// The server's in-flight figure goes down. Returns how long the server took for the
+    /// statement, those in front of it not counted, µs.
+    pub(crate) fn count_answered(&mut self, conn_id: ConnId) -> u64 {
+        let now_us = self.env.now.us;
+        let Some(slot) = self.slot_of(conn_id) else {
+            return 0;
+        };
+        if let Some(slot) = self.servers.pool.slot(slot) {
+            slot.server.health.end_statement();
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return 0;
+        };
+        let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
+        let next_us = if has_more { now_us } else { 0 };
+        let since_us = std::mem::replace(&mut conn.busy_since_us, next_us);
+        now_us.saturating_sub(since_us)
+    }
+
+    /// Counts a statement that a server answered.
+    fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
+        let slot = self.slot_of(conn_id);
+        if let Some(slot) = slot.and_then(|slot| self.servers.pool.slot_mut(slot)) {
+            slot.width().answered(self.env.now.us, 0);
+        }
+        self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
+    }
+
+    /// Counts a statement that the proxy answered with an error.
+    fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
+        self.sample(id, statement, None, None, Some(code));
+    }
+
+    pub(crate) fn sample(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        server: Option<usize>,
+        outcome: Option<&Outcome>,
+        error: Option<u16>,
+    ) {
+        let Some(known) = &statement.known else {
+            return;
+        };
+        let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
+        let queued_until = match statement.sent_us {
+            0 => self.env.now.us,
+            sent_us => sent_us,
+        };
+        let has_log = !self.env.snapshot.settings.query_log.is_empty();
+        if has_log {
+            self.log_query(id, statement, server, outcome, error);
+        } else if statement.orders.is_logged {
+            self.log_statement(id, statement, error);
+        }
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if client.is_mirror {
+            return self.count_mirrored(server, error);
+        }
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
+            let found = self.servers.pool.slots().find(|(id, _)| id.index() == slot);
+            let server = found.map(|(_, slot)| slot.server.key.address.to_string());
+            self.fx.stats.server_error(&ErrorSample {
+                hostgroup: statement.hostgroup.0,
+                server: &server.unwrap_or_default(),
+                username: &session.user.name,
+                schema: session.state.schema.name(),
+                code: error.code,
+                text: &error.message,
+                now_unix_sec: self.env.now.unix_sec,
+            });
+        }
+        let keeps_digest = self.env.snapshot.settings.query_digests;
+        self.fx.stats.statement(&StatementSample {
+            digest: keeps_digest.then_some(known.digest),
+            digest_text: &known.digest_text,
+            username: &session.user.name,
+            schema: session.state.schema.name(),
+            hostgroup: statement.hostgroup.0,
+            kind: known.analysis.kind.index(),
+            server,
+            latency_us: self.env.now.us.saturating_sub(statement.begun_us),
+            queue_us: queued_until.saturating_sub(statement.begun_us),
+            rows_sent: outcome.map_or(0, |outcome| outcome.rows),
+            rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
+            bytes_in: statement.frames.len() as u64,
+            bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
+            error,
+            now_unix_sec: self.env.now.unix_sec,
+        });
+    }
+}

@@ -1,0 +1,405 @@
+//! A server is lost on the way: what each of its clients is told, and what is tried elsewhere.
+
+use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::{Effect, StatementKind, TransactionEffect};
+
+use crate::{
+    Action, ClientId, Worker,
+    clients::client::{Ending, Phase, Purpose, Session, Stage, Statement},
+    effects::Wake,
+    exchange::send::LOST,
+    servers::conn::{Conn, ConnPhase, Owner},
+    session_past::Trace,
+    statement::analysis::Known,
+};
+
+/// Connects to one server that fail one behind the other, before the next one waits for a moment.
+const FAILURES_AT_ONCE_MAX: u32 = 8;
+
+impl Worker {
+    /// A server connection ended, for this reason.
+    pub(crate) fn lose_conn(&mut self, id: ConnId, reason: &str) {
+        let Some(conn) = self.servers.conns.get(id) else {
+            return;
+        };
+        match &conn.phase {
+            ConnPhase::Connecting(_) | ConnPhase::Login(_) => self.connect_failed(id, reason),
+            ConnPhase::Forward(client) => {
+                let client = *client;
+                self.drop_conn(id);
+                self.close_client(client);
+            }
+            ConnPhase::Ready => self.lose_ready(id, reason),
+        }
+    }
+
+    /// A server violated the protocol; its bytes can't be trusted any more.
+    pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
+        let slot = self.slot_of(id).and_then(|slot| self.servers.pool.slot(slot));
+        let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
+        self.fx.stats.counters.server_protocol_errors += 1;
+        self.log(true, || format!("server {address} {what}; connection closed"));
+        self.lose_conn(id, what);
+    }
+
+    /// See [`Worker::server_failed`].
+    pub(crate) fn on_server_failed(&mut self, id: ConnId, reason: &str) {
+        self.lose_conn(id, reason);
+    }
+
+    /// A connection did not come up: that counts against the server, and another one is tried.
+    pub(crate) fn connect_failed(&mut self, id: ConnId, reason: &str) {
+        let Some(conn) = self.servers.conns.get(id) else {
+            return;
+        };
+        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        self.fx.stats.server_mut(slot.index()).connect_err += 1;
+        let settings = &self.env.snapshot.settings;
+        let until_ms = self.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
+        let failures_max = settings.shun_on_failures;
+        let mut failures = 0;
+        if let Some(slot) = self.servers.pool.slot(slot) {
+            let health = &slot.server.health;
+            let address = slot.server.key.address.to_string();
+            failures = health.count_failure();
+            if failures >= failures_max && failures_max > 0 {
+                health.shun(until_ms);
+                self.fx.stats.counters.servers_shunned += 1;
+                self.log(true, || format!("server {address} shunned: {reason}"));
+            } else {
+                self.log(true, || format!("server {address} gave no connection: {reason}"));
+            }
+        }
+        self.servers.last_failures.insert(hostgroup, reason.to_owned());
+        self.kill_carrier_lost(id, 0, reason);
+        self.drop_conn(id);
+        if let Some(client) = forwards {
+            let text = format!("no connection to hostgroup {hostgroup}: {reason}");
+            self.refuse(client, 1, 9001, b"HY000", &text);
+        }
+        // A server that goes on saying no is asked again when the queue is looked at next, and not
+        // as fast as it answers.
+        if failures <= FAILURES_AT_ONCE_MAX {
+            self.fx.wake(Wake::Queue(hostgroup));
+        }
+    }
+
+    /// A connection that took commands ended.
+    fn lose_ready(&mut self, id: ConnId, reason: &str) {
+        let Some(mut conn) = self.forget_conn(id) else {
+            return;
+        };
+        let losers = losers(&mut conn);
+        self.fx.stats.counters.server_connections_lost += 1;
+        self.act(Action::CloseServer { conn: id, farewell: &[] });
+        self.sweep_slot(conn.slot);
+        for (client, begun, break_off_seq) in losers {
+            let loss = Loss {
+                conn: id,
+                slot: conn.slot,
+                begun,
+                break_off_seq,
+                written: conn.outbox.written_total(),
+            };
+            self.lose_lease(client, &loss, reason);
+        }
+        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
+        conn.outbox.discard(&mut self.fx.buffers);
+        self.kill_carrier_lost(id, written, reason);
+        self.traces_gone(id, &traces);
+        self.kills_go_on(id);
+        self.fx.wake(Wake::Queue(conn.hostgroup));
+    }
+
+    /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
+    /// else is an error, and a session that had state there ends.
+    fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
+        let phase = self.clients.get(client_id).map(|client| &client.phase);
+        if matches!(phase, Some(Phase::Running(it)) if it.stage.conn() == Some(loss.conn)) {
+            // Whether it may be sent again is what is proven of it by now.
+            self.prove_again(client_id);
+        }
+        let Some(client) = self.clients.get_mut(client_id) else {
+            return;
+        };
+        let has_sent_ahead = client.has_sent_ahead();
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
+        session.leases.retain(|lease| lease.conn != loss.conn);
+        let pins = pins.unwrap_or_default();
+        let had_state = !pins.is_empty();
+        // Who asks for warnings is told that they were lost; who does not, has lost nothing.
+        let holds_more = pins.reasons().any(|reason| reason != PinReason::Warnings);
+        let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
+        let text = match had_state {
+            false => format!("{LOST} ({reason})"),
+            true => format!("{LOST} ({reason}); it held the session's {}", held.join(", ")),
+        };
+        let Phase::Running(statement) = &mut client.phase else {
+            if holds_more {
+                session.lost = Some(text);
+            }
+            return;
+        };
+        if statement.stage.conn().is_some_and(|conn| conn != loss.conn) {
+            // It runs elsewhere, and is answered from there; the next one hears of the loss.
+            if holds_more {
+                session.lost = Some(text);
+            }
+            return;
+        }
+        if let Some(error) = statement.prepare_error.take() {
+            // It would have been the answer anyway; the next command hears of the loss.
+            if holds_more {
+                session.lost = Some(text);
+            }
+            let text = String::from_utf8_lossy(&error.message).into_owned();
+            return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
+        }
+        let was_sent = match statement.stage {
+            Stage::Queued => {
+                // It goes on elsewhere, or waits for what an earlier one left.
+                if had_state {
+                    session.lost = Some(text);
+                }
+                return;
+            }
+            Stage::Synchronising(_) | Stage::Preparing(_) => false,
+            // Bytes that the kernel never took never reached the server.
+            Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
+        };
+        if has_timed_out(statement.ending, was_sent) {
+            if had_state {
+                session.lost = Some(text);
+            }
+            return self.fail_timed_out(client_id);
+        }
+        let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
+        // A default schema is chosen as well twice as once.
+        let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
+        let may_repeat = statement.may_be_sent_twice(self.env.shared.catalog(), self.env.now.ms())
+            || chooses
+            || has_plant!(self, RetryOfWrite);
+        let is_safe = !had_state && !begun && (!was_sent || may_repeat);
+        if is_safe && statement.retries_left > 0 {
+            statement.retries_left -= 1;
+            // It may be what ended the connection: nobody is to follow it once more.
+            statement.never_share = true;
+            self.fx.stats.counters.statements_retried += 1;
+            self.fx.stats.server_mut(loss.slot.index()).retried += 1;
+            return self.requeue(client_id);
+        }
+        // The client was told of what came before: of a transaction that has begun, perhaps.
+        let is_partly_done = loss.begun && has_parts(statement);
+        let makes_state = makes_state(statement, session) || !statement.is_read && has_sent_ahead;
+        match loss.break_off_seq {
+            // What the client sends behind it, before it has read the error, is meant for the
+            // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
+            Some(seq) if had_state || is_partly_done || makes_state => {
+                self.tell_failure(client_id, seq, 2013, b"HY000", &text);
+                self.close_client(client_id);
+            }
+            Some(seq) => {
+                // No command that was sent ahead may run outside of what is lost.
+                session.lost = had_state.then(|| text.clone());
+                self.fail_statement_numbered(client_id, seq, 2013, b"HY000", &text);
+            }
+            // The client is in the middle of a packet: nothing but the end can follow.
+            None => self.close_client(client_id),
+        }
+    }
+
+    /// A server refused the session's state. The client gets the refusal, and the reply of a
+    /// statement that followed is dropped. Unless that was a read, it may have been carried out,
+    /// as the server had accepted this state before: then the client is told that.
+    pub(crate) fn sync_failed(
+        &mut self,
+        client: ClientId,
+        conn_id: ConnId,
+        set: Option<u64>,
+        code: u16,
+        sqlstate: &[u8; 5],
+        text: &str,
+    ) {
+        self.fx.stats.counters.sessions_not_synchronised += 1;
+        if let (Some(conn), Some(set)) = (self.servers.conns.get_mut(conn_id), set) {
+            conn.accepted_sets.retain(|known| *known != set);
+            self.servers.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
+        }
+        let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        let had_state = session.is_some_and(|session| {
+            let was_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
+            session.leases.retain(|lease| lease.conn != conn_id);
+            was_held
+        });
+        self.free_after_session(conn_id);
+        let (ending, may_be_done) = match self.clients.get(client).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => {
+                let was_sent = statement.stage == Stage::Sent(conn_id);
+                (statement.ending, was_sent && !statement.is_read)
+            }
+            _ => (None, false),
+        };
+        let unsure = format!("{LOST} (before it the server refused its session's state: {text})");
+        let (code, sqlstate, text) = match may_be_done {
+            true => (2013, b"HY000", unsure.as_str()),
+            false => (code, sqlstate, text),
+        };
+        if had_state {
+            // Its transaction, or what else it held, goes with the connection.
+            self.tell_failure(client, 1, code, sqlstate, text);
+            return self.close_client(client);
+        }
+        if !may_be_done && matches!(ending, Some(Ending::TimedOut | Ending::Withheld)) {
+            // What was to end the statement has hit the state before it.
+            return self.fail_timed_out(client);
+        }
+        self.fail_unsent(client, code, sqlstate, text);
+    }
+
+    /// Closes a connection and forgets it; nobody owns it.
+    pub(crate) fn drop_conn(&mut self, id: ConnId) {
+        let Some(mut conn) = self.forget_conn(id) else {
+            return;
+        };
+        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
+        conn.outbox.discard(&mut self.fx.buffers);
+        self.send_quit(id, &conn);
+        self.traces_gone(id, &traces);
+        self.kill_carrier_lost(id, written, "its connection was closed");
+        self.kills_go_on(id);
+    }
+
+    /// Closes an idle connection that is off its list already.
+    pub(crate) fn discard_idle(&mut self, id: ConnId) {
+        let Some(mut conn) = self.forget_conn(id) else {
+            return;
+        };
+        conn.outbox.discard(&mut self.fx.buffers);
+        self.send_quit(id, &conn);
+    }
+
+    /// Says goodbye to a server that is not in the middle of anything, as servers count clients
+    /// that go without a word.
+    fn send_quit(&mut self, id: ConnId, conn: &Conn) {
+        let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
+        let farewell: &[u8] = match (is_quiet, &conn.packing) {
+            (true, None) => QUIT,
+            (true, Some(_)) => PACKED_QUIT,
+            (false, _) => &[],
+        };
+        self.act(Action::CloseServer { conn: id, farewell });
+        self.sweep_slot(conn.slot);
+    }
+
+    /// Takes a connection out of every table and count.
+    fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
+        self.servers.set_state(id, ConnState::Unlisted);
+        let conn = self.servers.conns.remove(id)?;
+        let slot = self.servers.pool.slot_mut(conn.slot)?;
+        slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
+        slot.server.health.give_back_connection();
+        if conn.identity.is_some() {
+            slot.server.health.disestablish();
+        }
+        if has_plant!(self, DoubleRelease) && slot.server.health.connections() > 0 {
+            slot.server.health.give_back_connection();
+        }
+        for entry in &conn.in_flight {
+            if entry.is_statement {
+                slot.server.health.end_statement();
+            }
+        }
+        Some(conn)
+    }
+
+    /// Forgets a removed server once its last connection has gone.
+    pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
+        if self.servers.pool.sweep(slot) {
+            self.servers.resetting.remove(&slot);
+            self.servers.accepted_sets.retain(|(known, ..)| *known != slot);
+        }
+    }
+}
+
+/// Whether a statement that loses its connection is to be answered that its time ran out. What may
+/// have been carried out is not said to have been interrupted.
+fn has_timed_out(ending: Option<Ending>, was_sent: bool) -> bool {
+    match ending {
+        Some(Ending::Withheld) => true,
+        Some(Ending::TimedOut) => !was_sent,
+        Some(Ending::Killed) | None => false,
+    }
+}
+
+/// Who loses something with a connection: whether any of its answer has come, and the number of an
+/// error that breaks the answer off.
+fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
+    let mut losers = Vec::new();
+    for entry in &conn.in_flight {
+        if let Owner::Client(client) = entry.owner {
+            losers.push((client, entry.relay.has_begun(), entry.relay.break_off_seq()));
+        }
+    }
+    match conn.owner.take() {
+        Some(owner) if losers.is_empty() => vec![(owner, false, Some(1))],
+        _ => losers,
+    }
+}
+
+/// What was being fetched from a connection for sessions that had it before.
+fn traces_of(conn: &Conn) -> Vec<(ClientId, Trace)> {
+    let traces = conn.in_flight.iter().filter_map(|entry| match entry.owner {
+        Owner::Trace(client, trace) => Some((client, trace)),
+        _ => None,
+    });
+    traces.collect()
+}
+
+/// Whether a statement was to change what its session's next ones find: it begins a transaction,
+/// sets something, chooses a schema.
+pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
+    let is_state = |known: &Known| {
+        let analysis = &known.analysis;
+        let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
+        analysis.effects.iter().any(lasts) || analysis.transaction != TransactionEffect::None
+    };
+    match statement.purpose {
+        Purpose::Query | Purpose::Execute => {
+            !statement.is_read && session.state.is_autocommit_off()
+                || statement.known.as_deref().is_some_and(is_state)
+        }
+        Purpose::InitDb(_) | Purpose::Reset => true,
+        _ => false,
+    }
+}
+
+/// A `COM_QUIT` packet.
+const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+
+/// The same on a compressed connection: too short to be compressed itself.
+const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+
+/// What was lost with a connection.
+struct Loss {
+    conn: ConnId,
+    slot: SlotId,
+    /// Whether any byte of the reply had come.
+    begun: bool,
+    /// How to number an error packet that breaks the reply off; `None` inside a packet.
+    break_off_seq: Option<u8>,
+    /// Bytes that the kernel took for this connection in all.
+    written: u64,
+}
+
+/// Whether a statement is answered in parts, each of which may have changed the session.
+fn has_parts(statement: &Statement) -> bool {
+    statement.known.as_ref().is_some_and(|known| {
+        let analysis = &known.analysis;
+        analysis.statements != 1
+            || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
+    })
+}

@@ -1,0 +1,375 @@
+//! What holds a session on its connection, as far as the worker itself decides it; and `SET`s that
+//! change nothing.
+
+use std::{rc::Rc, sync::Arc};
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    packet::{greeting::Flavor, status},
+    response::Outcome,
+};
+use trunkline_session::tracker::{
+    Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
+    reports_change, sets_trackers,
+};
+use trunkline_sql::{
+    analysis::{Access, Analysis, Effect, TransactionEffect, XaStep},
+    set::{Assignment, Scope, TransactionScope, Value},
+};
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Lease, Purpose, Session, Statement},
+    effects::Wake,
+    exchange::send::text_hash,
+    statement::analysis::Known,
+};
+
+/// What the status flags of a reply say of a session's pins. `reads`: it is proven to have no
+/// effects.
+pub(crate) fn follow_status(
+    pins: &mut Pins,
+    analysis: Option<&Analysis>,
+    reads: bool,
+    outcome: &Outcome,
+) {
+    let Some(flags) = outcome.status.filter(|_| outcome.error.is_none()) else {
+        return;
+    };
+    match flags & status::IN_TRANS != 0 {
+        // It has taken over what was set for the next transaction.
+        true => pins.unpin(PinReason::NextTransaction),
+        // MySQL lets go of an XA transaction once it is prepared.
+        false if analysis.is_some_and(prepares_xa) => pins.unpin(PinReason::Xa),
+        false => {}
+    }
+    // What certainly only reads changes the session by a function that a view hides.
+    let is_unsaid = outcome.changes.is_empty() && reports_change(outcome);
+    // The variables of a `SET STATEMENT` are reported too, and have their old values again.
+    let is_told = |analysis: &Analysis| reads && !analysis.set_for_statement.is_empty();
+    let is_unsaid_by =
+        |analysis: &Analysis| analysis.access == Access::CertainlyReads && !is_told(analysis);
+    if is_unsaid && analysis.is_some_and(is_unsaid_by) {
+        pins.pin(PinReason::ServerState);
+    }
+}
+
+fn prepares_xa(analysis: &Analysis) -> bool {
+    analysis.effects.contains(&Effect::Xa(XaStep::Prepare))
+}
+
+/// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked
+/// before the session knows of the reply.
+pub(crate) fn is_in_transaction(
+    session: &Session,
+    conn: ConnId,
+    purpose: &Purpose,
+    analysis: Option<&Analysis>,
+    outcome: &Outcome,
+) -> bool {
+    let flags = outcome.status.unwrap_or(session.status);
+    let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
+    if outcome.status.is_some() && outcome.error.is_none() {
+        let lease = session.leases.iter().find(|lease| lease.conn == conn);
+        return is_open || flags & status::AUTOCOMMIT == 0 && may_have_savepoint(lease, analysis);
+    }
+    // An error does not say it: it stays as it was, or as earlier statements of the same command
+    // have left it, and one may have begun where statements begin them. What is only prepared
+    // begins none, and servers say nothing of it.
+    let may_begin = *purpose != Purpose::Prepare && !analysis.is_some_and(reads_no_table);
+    let is_off = session.state.is_autocommit_off() || flags & status::AUTOCOMMIT == 0;
+    is_open || session.is_in_transaction() || may_begin && is_off
+}
+
+/// Whether a savepoint may be left behind a reply that tells of no transaction, with autocommit
+/// off: neither server says `IN_TRANS` for a savepoint alone. One that is there lasts until the
+/// transaction ends that `IN_TRANS` tells of, or with `COMMIT` or `ROLLBACK`.
+fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> bool {
+    if analysis.is_some_and(may_set_savepoint) {
+        return true;
+    }
+    let is_end = |analysis: &Analysis| {
+        matches!(
+            analysis.transaction,
+            TransactionEffect::Commit { .. } | TransactionEffect::Rollback { .. }
+        )
+    };
+    let has = |lease: &Lease| lease.pins.has(PinReason::Transaction) && !lease.is_in_trans;
+    lease.is_some_and(has) && !analysis.is_some_and(is_end)
+}
+
+/// Whether a text may set a savepoint: it says so, or what it runs is not in it. Functions have
+/// savepoints of their own, which end with them.
+fn may_set_savepoint(analysis: &Analysis) -> bool {
+    let is_unseen = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Savepoint
+                | Effect::Call
+                | Effect::ExecuteStatement(_)
+                | Effect::OtherSession(_)
+        )
+    };
+    analysis.is_cut || !analysis.is_complete || analysis.effects.iter().any(is_unseen)
+}
+
+/// Whether a statement sets something for the next transaction only. Servers report the end of
+/// that to those who asked to be told before.
+pub(crate) fn sets_next_transaction(statement: &Statement) -> bool {
+    let analysis = statement.known.as_ref().map(|known| &known.analysis);
+    let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
+    effects.iter().any(|effect| match effect {
+        Effect::SetTransaction(setting) => setting.scope == TransactionScope::Next,
+        Effect::Set(assignments) => assignments.iter().any(is_for_next),
+        _ => false,
+    })
+}
+
+fn is_for_next(assignment: &Assignment) -> bool {
+    matches!(assignment, Assignment::Variable { scope: Scope::NextTransaction, .. })
+        || matches!(assignment, Assignment::Transaction(setting)
+            if setting.scope == TransactionScope::Next)
+}
+
+/// Whether a text is one `SET` of variables and nothing else.
+fn is_plain_set(analysis: &Analysis) -> bool {
+    matches!(&*analysis.effects, [Effect::Set(_)])
+        && analysis.statements == 1
+        && analysis.is_complete
+        && analysis.depends.is_empty()
+}
+
+/// Whether a text is one `SET` of what is its session's alone. What servers and accounts have may
+/// have been set otherwise meanwhile, by anybody.
+pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
+    let is_own = |assignment: &Assignment| match assignment {
+        // What a default is, is the server's business too.
+        Assignment::Variable { value: Value::Default, .. } => false,
+        Assignment::Variable { scope, .. } => match scope {
+            Scope::Global | Scope::Persist | Scope::PersistOnly => false,
+            Scope::LocalDefault | Scope::Session | Scope::NextTransaction | Scope::UserVariable => {
+                true
+            }
+        },
+        Assignment::Names { charset, .. } | Assignment::CharacterSet { charset } => {
+            charset.is_some()
+        }
+        Assignment::Transaction(setting) => setting.scope != TransactionScope::Global,
+        Assignment::Role | Assignment::ResourceGroup => true,
+        Assignment::Password | Assignment::DefaultRole => false,
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => is_plain_set(analysis) && assignments.iter().all(is_own),
+        _ => false,
+    }
+}
+
+/// Session variables that change no other one and that no statement changes unless it names them.
+/// A `SET` of any other is carried out each time: what it sets may be otherwise by now, or what it
+/// changes beside (`max_join_size` switches `sql_big_selects`).
+pub(crate) const PLAIN_VARIABLES: [&[u8]; 28] = [
+    b"autocommit",
+    b"div_precision_increment",
+    b"foreign_key_checks",
+    b"group_concat_max_len",
+    b"innodb_lock_wait_timeout",
+    b"interactive_timeout",
+    b"join_buffer_size",
+    b"lc_time_names",
+    b"lock_wait_timeout",
+    b"max_execution_time",
+    b"max_heap_table_size",
+    b"max_sort_length",
+    b"max_statement_time",
+    b"net_read_timeout",
+    b"net_write_timeout",
+    b"read_buffer_size",
+    b"read_rnd_buffer_size",
+    b"sort_buffer_size",
+    b"sql_mode",
+    b"sql_notes",
+    b"sql_quote_show_create",
+    b"sql_safe_updates",
+    b"sql_select_limit",
+    b"sql_warnings",
+    b"time_zone",
+    b"tmp_table_size",
+    b"unique_checks",
+    b"wait_timeout",
+];
+
+/// Whether a text is one `SET` that does nothing when the session has all of it already.
+fn is_left_out(analysis: &Analysis) -> bool {
+    let is_plain = |assignment: &Assignment| match assignment {
+        Assignment::Variable { scope: Scope::Session | Scope::LocalDefault, name, .. } => {
+            let is_isolation = matches!(&**name, b"transaction_isolation" | b"tx_isolation");
+            is_isolation || PLAIN_VARIABLES.contains(&&**name)
+        }
+        Assignment::Variable { .. } | Assignment::Role | Assignment::ResourceGroup => false,
+        Assignment::Names { .. } | Assignment::CharacterSet { .. } => true,
+        Assignment::Transaction(setting) => setting.scope == TransactionScope::Session,
+        Assignment::Password | Assignment::DefaultRole => false,
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => is_own_set(analysis) && assignments.iter().all(is_plain),
+        _ => false,
+    }
+}
+
+/// Whether a text is one `SET` without expressions, so that it can't begin a transaction.
+pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
+    let is_expression = |assignment: &Assignment| {
+        matches!(assignment, Assignment::Variable { value: Value::Expression(_), .. })
+    };
+    match &*analysis.effects {
+        [Effect::Set(assignments)] => {
+            is_plain_set(analysis) && !assignments.iter().any(is_expression)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a statement has ended its session: `COMMIT RELEASE` or `ROLLBACK RELEASE`, by itself or
+/// as `completion_type` says. Its server closes the connection behind the answer.
+fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
+    let Some(known) = statement.known.as_ref().filter(|_| outcome.error.is_none()) else {
+        return false;
+    };
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    match known.analysis.transaction {
+        TransactionEffect::Commit { release, chain }
+        | TransactionEffect::Rollback { release, chain } => {
+            is_run && (release || !chain && releases_by_default(session, statement))
+        }
+        TransactionEffect::None
+        | TransactionEffect::Begin { .. }
+        | TransactionEffect::ImplicitCommit
+        | TransactionEffect::SetAutocommit(_) => false,
+    }
+}
+
+/// Whether the session has set what `RELEASE` does for each end of a transaction whose text does
+/// not say `NO RELEASE`.
+fn releases_by_default(session: &Session, statement: &Statement) -> bool {
+    let word = b"RELEASE";
+    let is_word = |part: &[u8]| part.eq_ignore_ascii_case(word);
+    let is_set = session.state.variable("completion_type").is_some_and(|value| {
+        let value = value.trim_ascii();
+        let text = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'"));
+        value == b"2" || is_word(text.unwrap_or(value))
+    });
+    is_set && !statement.frames.windows(word.len()).any(is_word)
+}
+
+impl Worker {
+    /// A session that its statement has ended: its client is told the answer and then closed, and
+    /// nobody else gets the connection, which the server closes. False for any other statement.
+    pub(crate) fn doom_released(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let is_over = session.is_some_and(|session| is_released(session, statement, outcome));
+        if let (true, Some(conn)) = (is_over, self.servers.conns.get_mut(conn_id)) {
+            conn.close_on_release = true;
+        }
+        is_over
+    }
+
+    /// Notes which statement pinned a session.
+    pub(crate) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
+        let now_us = self.env.now.us;
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) else {
+            return;
+        };
+        if lease.pins.is_empty() {
+            lease.pinned_by = None;
+            return;
+        }
+        if lease.pinned_by.is_none() {
+            lease.pinned_by = Some((statement.known.as_ref().map(Rc::clone), now_us));
+        }
+    }
+
+    /// A server accepted a `SET` (see [`is_own_set`]) without a word: said again in the same
+    /// state it changes nothing.
+    pub(crate) fn remember_set(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        before: &Arc<SessionState>,
+    ) {
+        let is_set = statement.purpose == Purpose::Query;
+        let is_silent = outcome.error.is_none() && outcome.warnings == 0;
+        if !is_set || !is_silent {
+            return;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return };
+        if session.lease_mut(conn_id).is_none_or(|lease| !lease.pins.is_empty()) {
+            return;
+        }
+        session.remember_set(text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default()));
+        // The server need not be asked whether it accepts the same from the proxy.
+        let flavor = self.servers.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
+        let change = difference(before, &session.state, flavor);
+        if let Difference::Sync(Sync { set: Some(text), .. }) = change {
+            self.prove(conn_id, text_hash(&text));
+        }
+    }
+
+    /// Answers a `SET` that a server has accepted from this session before and that changes
+    /// nothing. False for any other statement, and for a session that is held on a connection.
+    #[inline]
+    pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
+        match statement.known.as_ref().filter(|known| is_left_out(&known.analysis)) {
+            Some(known) => self.answer_left_out(id, statement, known),
+            None => false,
+        }
+    }
+
+    #[inline(never)]
+    fn answer_left_out(&mut self, id: ClientId, statement: &Statement, known: &Known) -> bool {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return false };
+        let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());
+        if statement.attributes.is_some() || sets_trackers(&known.analysis.effects) {
+            return false;
+        }
+        if !session.leases.is_empty() || !session.accepted_sets.contains(&text) {
+            return false;
+        }
+        let mut pins = Pins::default();
+        let (state, silent) = (&session.state, Outcome::default());
+        let applied =
+            apply_outcome(state, &mut pins, Some(&known.analysis), &silent, Trust::Nothing);
+        if applied.state.is_some() || !pins.is_empty() {
+            return false;
+        }
+        // As behind any `SET`, nothing of the statements before is left to be read.
+        session.last_conn = None;
+        session.past.learn(statement, &silent, self.env.greeting.flavor(), None, false);
+        self.fx.stats.counters.statements_answered += 1;
+        self.sample(id, statement, None, None, None);
+        self.answer_ok(id);
+        true
+    }
+
+    /// Frees a connection that its session leaves. What no reset takes back goes with the
+    /// connection.
+    pub(crate) fn free_lease(&mut self, lease: &Lease) {
+        if !lease.pins.survive_reset() {
+            return self.free_after_session(lease.conn);
+        }
+        self.drop_conn(lease.conn);
+        // Its place under the cap is somebody else's now.
+        self.fx.wake(Wake::Queue(lease.hostgroup));
+    }
+}

@@ -1,0 +1,276 @@
+//! Step 9: a server's bytes are given to whoever each reply belongs to.
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{codec::frame, response::Outcome};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    action::read_error,
+    clients::client::{Phase, Stage},
+    effects::Wake,
+    servers::conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
+    servers::dirt::RESET_PROOF,
+    servers::sharing::BEHIND_LEN_MAX,
+};
+
+/// Bytes that may wait for each client while too many wait in all (`buffers_max`).
+const SCARCE_LEN_MAX: usize = 16 * 1024;
+/// Bytes of an answer that nobody gets which are read for the sake of its connection.
+const UNWANTED_LEN_MAX: usize = 1024 * 1024;
+
+impl Worker {
+    /// Bytes of a server connection that takes commands.
+    pub(crate) fn reply_read(&mut self, id: ConnId, mut bytes: &[u8]) {
+        if let Some(slot) = self.slot_of(id) {
+            self.fx.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
+        }
+        while !bytes.is_empty() {
+            let Some(conn) = self.servers.conns.get_mut(id) else {
+                return;
+            };
+            let Some(front) = conn.in_flight.front_mut() else {
+                return match conn.phase {
+                    ConnPhase::Login(_) => self.server_login_read(id, bytes),
+                    ConnPhase::Connecting(_) | ConnPhase::Ready | ConnPhase::Forward(_) => {
+                        self.unsolicited(id, bytes)
+                    }
+                };
+            };
+            let owner = front.owner;
+            let client = match owner {
+                Owner::Client(client) => self.clients.get_mut(client),
+                _ => None,
+            };
+            let fed = match client {
+                Some(client) => {
+                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.fx.buffers));
+                    let consumed = fed.as_ref().map_or(0, |fed| fed.consumed);
+                    client.store(bytes.get(..consumed).unwrap_or_default());
+                    fed
+                }
+                // Nothing is appended, but for traces: these relays discard.
+                None => front.relay.feed(bytes, &mut conn.captured),
+            };
+            let Ok(fed) = fed else {
+                return self.server_broke(id, "sent an answer that can't be understood");
+            };
+            bytes = bytes.get(fed.consumed..).unwrap_or_default();
+            if let Owner::Client(client) = owner {
+                self.touch_client(client);
+                match fed.ended {
+                    // What its client has yet to take is no reason to keep the next one waiting.
+                    true => self.let_go_on(id),
+                    false => self.hold_back(client, id),
+                }
+            }
+            if fed.ended {
+                let entry =
+                    self.servers.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
+                if let Some(InFlight { relay, is_statement, .. }) = entry {
+                    let service_us = if is_statement { self.count_answered(id) } else { 0 };
+                    self.answered(id, owner, relay.into_outcome(), service_us);
+                    self.kills_go_on(id);
+                }
+            } else if let Owner::Trace(..) = owner {
+                self.limit_captured(id);
+            } else if owner == Owner::Nobody && self.gives_up(id, fed.consumed) {
+                return;
+            } else if let Some(seq) = self.file_request(id) {
+                self.file_asked(id, seq);
+            }
+        }
+    }
+
+    /// Closes a connection whose answer nobody gets, if that is long: the server would go on for as
+    /// long as somebody reads, and directly it would have noticed that its client has gone.
+    fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
+            return true;
+        };
+        conn.unwanted = conn.unwanted.saturating_add(len);
+        if !conn.list.is_resetting() || conn.unwanted <= UNWANTED_LEN_MAX {
+            return false;
+        }
+        let hostgroup = conn.hostgroup;
+        self.drop_conn(id);
+        self.fx.wake(Wake::Queue(hostgroup));
+        true
+    }
+
+    /// The reply in front has just asked for its client's file.
+    fn file_request(&mut self, id: ConnId) -> Option<u8> {
+        self.servers.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
+    }
+
+    /// Bytes that may wait for one client now.
+    pub(crate) fn buffer_max(&self) -> usize {
+        let settings = &self.env.snapshot.settings;
+        let share = settings.buffers_max / self.env.options.workers.max(1);
+        match self.clients.waiting_bytes > share {
+            true => settings.client_buffer_max.min(SCARCE_LEN_MAX),
+            false => settings.client_buffer_max,
+        }
+    }
+
+    /// Takes note of how much waits for a client.
+    pub(crate) fn count_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        // Little comes and goes with every statement.
+        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.waiting_held, held);
+        self.clients.waiting_bytes = self.clients.waiting_bytes + held - before;
+    }
+
+    /// Stops reading from a server whose client does not keep up.
+    fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
+        self.count_waiting(client);
+        let max = self.buffer_max();
+        let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
+        let is_behind =
+            self.clients.get(client).is_some_and(|client| client.outbox.len() > BEHIND_LEN_MAX);
+        if is_full || is_behind {
+            self.let_others_overtake(conn_id);
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
+            return;
+        };
+        if !conn.is_paused {
+            conn.is_paused = true;
+            conn.paused_us = self.env.now.us;
+            self.fx.stats.counters.servers_held_back += 1;
+            self.act(Action::Pause(Side::Server(conn_id)));
+        }
+    }
+
+    /// Reads on from a server that was held back.
+    fn let_go_on(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        if conn.is_paused {
+            conn.is_paused = false;
+            self.fx.stats.held_back(self.env.now.us.saturating_sub(conn.paused_us));
+            self.resume(Side::Server(conn_id));
+        }
+    }
+
+    /// The client took bytes: its server may be read again, and a client that is done may end.
+    pub(crate) fn after_client_write(&mut self, id: ClientId) {
+        self.count_waiting(id);
+        let max = self.buffer_max();
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if client.outbox.len() > max / 2 {
+            return;
+        }
+        let conn_id = match &client.phase {
+            Phase::Running(statement) => match statement.stage {
+                Stage::Sent(conn) | Stage::Shared(conn) => conn,
+                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => return,
+            },
+            Phase::Forward(conn) => *conn,
+            // Commands that it sent ahead were kept until it took the answers before.
+            Phase::Idle => return self.wake_commands(id),
+            Phase::Login(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => return,
+        };
+        self.let_go_on(conn_id);
+    }
+
+    /// Bytes that no command asked for: a server says why it ends the connection.
+    fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
+        let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
+        match error {
+            Some((code, text)) => {
+                self.lose_conn(id, &format!("the server ended the connection: {code} {text}"));
+            }
+            None => self.server_broke(id, "spoke without being asked"),
+        }
+    }
+
+    /// A command has been answered.
+    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
+        let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
+        if let (true, Some(conn)) = (leaves_conditions, self.servers.conns.get_mut(id)) {
+            conn.conditions_turn = match owner {
+                Owner::Client(_) => Some(conn.turn),
+                _ => Some(OTHERS_TURN),
+            };
+        }
+        match owner {
+            Owner::Client(client) => self.complete(client, id, outcome, service_us),
+            Owner::Nobody => {
+                if let Some(conn) = self.servers.conns.get_mut(id) {
+                    conn.unwanted = 0;
+                }
+                self.free_if_quiet(id);
+            }
+            Owner::Sync(client, set) => match outcome.error {
+                Some(error) => {
+                    let text = String::from_utf8_lossy(&error.message).into_owned();
+                    self.sync_failed(client, id, set, error.code, &error.sqlstate, &text);
+                }
+                None => {
+                    if set == Some(RESET_PROOF) {
+                        self.learn_autocommit(id, outcome.status);
+                    }
+                    self.synchronised(client, id, set);
+                }
+            },
+            Owner::Prepare(client) => self.prepared_again(client, id, outcome),
+            Owner::Again => self.free_if_quiet(id),
+            Owner::Setup => {
+                self.trackers_are_on(&outcome);
+                if let Some(error) = &outcome.error {
+                    self.trackers_refused(id, error);
+                }
+                self.learn_modes(id, &outcome.changes);
+                self.free_if_quiet(id);
+                self.dump_when_quiet(id);
+            }
+            Owner::Defaults => {
+                self.defaults_told(id, &outcome);
+                self.free_if_quiet(id);
+                self.dump_when_quiet(id);
+            }
+            Owner::Values(client) => self.values_told(id, client, &outcome),
+            Owner::Reset => match outcome.error {
+                Some(_) => self.drop_conn(id),
+                None => {
+                    self.learn_autocommit(id, outcome.status);
+                    self.reset_done(id);
+                }
+            },
+            Owner::Ping => self.freed(id),
+            Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
+            Owner::Kill(command) => self.kill_carried(id, command, outcome),
+            Owner::Cleanse => {
+                if let Some(owner) = self.servers.conns.get(id).and_then(|conn| conn.owner) {
+                    self.go_on_synchronised(owner, id);
+                }
+                self.free_if_quiet(id);
+            }
+        }
+    }
+
+    /// State was brought over; a statement that waited for the last of it goes out.
+    fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
+        if let Some(set) = set {
+            self.prove(id, set);
+        }
+        let is_last = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
+        let waits = self.clients.get(client).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(id))
+        });
+        if !waits || !is_last || self.ends_killed(client, id) {
+            return;
+        }
+        match self.is_taken_out(client, id) {
+            true => self.leave_removed(client, id),
+            false => self.send_statement(client, id, Stage::Sent(id)),
+        }
+    }
+}

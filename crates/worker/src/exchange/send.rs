@@ -1,0 +1,659 @@
+//! Step 8: a connection is brought to the session's state, and the statement goes out, in one
+//! write where that is safe.
+
+use std::{hash::BuildHasher, sync::Arc};
+
+use foldhash::fast::FixedState;
+use trunkline_pool::{AccountId, ConnId, Slot};
+use trunkline_protocol::{
+    codec::{
+        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
+        put_u16,
+    },
+    command::attributes::put_query,
+    packet::greeting::Flavor,
+    response::{Relay, ResponseShape},
+};
+use trunkline_session::tracker::{Difference, PinReason, Schema, SessionState, Sync, difference};
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind, TransactionEffect};
+use trunkline_topology::RefusalCause;
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Lease, Phase, Purpose, Session, Stage, Statement},
+    effects::Wake,
+    exchange::hidden::may_read_past,
+    exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
+    prepared::{self, put_statement},
+    servers::conn::{Conn, InFlight, Owner},
+    servers::dirt::{RESET_PROOF, may_last},
+};
+
+/// Remembered `SET` texts; with more of them all are proven again.
+const ACCEPTED_SETS_MAX: usize = 16_384;
+
+/// Whether a `SET` of the proxy's own may name a variable that not every account may set: one that
+/// is not known to take no rights.
+fn needs_rights(text: &[u8]) -> bool {
+    const BEGIN: &[u8] = b"@@SESSION.";
+    let places = text.windows(BEGIN.len()).enumerate().filter(|(_, part)| *part == BEGIN);
+    let mut names = places.map(|(at, _)| {
+        let rest = text.get(at + BEGIN.len()..).unwrap_or_default();
+        let is_name = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+        rest.get(..rest.iter().take_while(|byte| is_name(byte)).count()).unwrap_or_default()
+    });
+    names.any(|name| !PLAIN_VARIABLES.contains(&name) && !WITHOUT_RIGHTS.contains(&name))
+}
+
+/// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, on MariaDB
+/// 10.11 and MySQL 9.7.
+const WITHOUT_RIGHTS: [&[u8]; 16] = [
+    b"character_set_client",
+    b"character_set_connection",
+    b"character_set_results",
+    b"collation_connection",
+    b"completion_type",
+    b"default_week_format",
+    b"last_insert_id",
+    b"max_join_size",
+    b"optimizer_switch",
+    b"sql_auto_is_null",
+    b"sql_big_selects",
+    b"transaction_isolation",
+    b"transaction_read_only",
+    b"tx_isolation",
+    b"tx_read_only",
+    b"updatable_views_with_limit",
+];
+
+/// Appends a `COM_INIT_DB` packet.
+pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
+    let mut payload = Vec::with_capacity(schema.len() + 1);
+    payload.push(0x02);
+    payload.extend_from_slice(schema);
+    put_payload(out, 0, &payload);
+}
+
+/// Appends a `COM_QUERY` of the proxy's own.
+pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bool) {
+    if takes_attributes {
+        return put_query(out, None, text);
+    }
+    let start = begin_packet(out, 0);
+    out.push(0x03);
+    out.extend_from_slice(text);
+    end_packet(out, start);
+}
+
+/// Whether a statement need not run on the connection that its session holds because of a
+/// transaction there: none is open, or the statement would go on behind its end.
+pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnId) -> bool {
+    let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
+    let is_over = |lease: &Lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa);
+    let is_over = !session.is_in_transaction() && lease.is_some_and(is_over);
+    is_over || goes_on_behind(session, statement)
+}
+
+/// Whether a statement ends the transaction that is open and does more: begins another one, or
+/// runs outside of it.
+fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    let Some(known) = statement.known.as_ref().filter(|_| is_run) else { return false };
+    match known.analysis.transaction {
+        TransactionEffect::None | TransactionEffect::SetAutocommit(_) => false,
+        TransactionEffect::Begin { .. } | TransactionEffect::ImplicitCommit => true,
+        TransactionEffect::Commit { chain, .. } | TransactionEffect::Rollback { chain, .. } => {
+            chain
+                || known.analysis.statements != 1
+                || session.state.variable("completion_type").is_some()
+        }
+    }
+}
+
+impl Worker {
+    /// Sends the statement that `id` has under way to a connection that its session holds.
+    pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
+        if !self.looks_back(id, conn_id) {
+            self.follow_definitions(conn_id);
+        }
+        if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
+            return;
+        }
+        let is_dirty = self.servers.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
+        if is_dirty && self.logs_in_again(id, conn_id) {
+            // That takes back what a reset does.
+            return self.exchange(id, conn_id);
+        }
+        let awaits_reset = is_dirty && self.reset_before(id, conn_id);
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return self.fail_unsent(id, 2013, b"HY000", LOST);
+        };
+        let slot = self.servers.pool.slot(conn.slot);
+        if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {
+            return self.leave_removed(id, conn_id);
+        }
+        let is_online = || {
+            let state = slot.map(|slot| slot.server.health.state(self.env.now.ms()));
+            state.is_none_or(|state| state == trunkline_topology::ServerState::Online)
+        };
+        if has_plant!(self, DrainCutsTransaction) && session.is_in_transaction() && !is_online() {
+            return self.lose_conn(conn_id, "drained");
+        }
+        let is_dump = statement.purpose == Purpose::Dump;
+        let reads = may_read_past(statement, session, conn.flavor, self.env.shared.finds_by_null());
+        let here = (conn_id, conn.turn);
+        let is_others = reads.diagnostics && conn.keeps_others_conditions();
+        let needs_trace = is_others || reads.is_elsewhere(session, here);
+        let has_id = session.insert_conn == Some(here);
+        let overwrites = needs_trace
+            && conn.flavor == Flavor::MariaDb
+            && reads.clears_first(session, here, conn);
+        if overwrites && self.asks_for_found_rows(id, conn_id) {
+            return;
+        }
+        if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
+            return;
+        }
+        if reads.insert_id && !has_id && self.refuses_lost_insert_id(id) {
+            return;
+        }
+        if !self.is_prepared(id, conn_id) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
+            if is_dump && self.waits_to_dump(id, conn_id) {
+                return;
+            }
+            return self.send_statement(id, conn_id, Stage::Sent(conn_id));
+        }
+        let mut state = Arc::clone(&session.state);
+        let mut found = difference(&conn.state, &state, conn.flavor);
+        let is_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
+        if found == Difference::ChangeUser && is_held {
+            // The schema went on other servers. What is held here stays, in the one that is here.
+            let mut there = (*state).clone();
+            there.schema = conn.state.schema.clone();
+            state = self.statements.states.intern(there);
+            found = difference(&conn.state, &state, conn.flavor);
+        }
+        let mut sync = match found {
+            Difference::None => Sync::default(),
+            Difference::Sync(sync) => sync,
+            Difference::ChangeUser => return self.exchange(id, conn_id),
+        };
+        if has_plant!(self, SyncSkipped)
+            && matches!(&client.phase, Phase::Running(statement) if statement.is_read)
+        {
+            sync.set = None;
+        }
+        let proof = sync.set.as_deref().map(text_hash);
+        if needs_trace {
+            // The statement reads what an earlier one left behind. Another session's traces go; the
+            // session's own conditions stay, and an insert id of its own that is only there.
+            let clears = reads.clears_first(session, here, conn);
+            let insert_id = (!has_id).then_some(session.last_insert_id);
+            add_last_insert_id(&mut sync, insert_id, conn.flavor, clears);
+            if clears && conn.flavor == Flavor::MariaDb {
+                session.past.found_rows_overwritten(here);
+            }
+            if reads.runs_code {
+                session.past.row_count_overwritten(here);
+            }
+            // One that nobody has asked for yet is where it was left.
+            if !has_id && session.past.knows_insert_id() {
+                session.insert_conn = Some(here);
+            }
+            if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| clears) {
+                conn.conditions_turn = None;
+            }
+        }
+        let waits = is_dump || self.waits_for_sync(id, conn_id, &sync, proof, awaits_reset);
+        self.send_sync(id, conn_id, state, sync, proof);
+        match waits {
+            true => {
+                self.fx.stats.counters.statements_awaited_state += 1;
+                self.set_stage(id, Stage::Synchronising(conn_id));
+            }
+            false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
+        }
+    }
+
+    /// Whether a session has no schema, and a connection one that can't be given back.
+    fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
+            return false;
+        };
+        session.state.schema == Schema::None && conn.state.schema != Schema::None
+    }
+
+    /// Whether a statement only looks at what the one before has left on this connection, which
+    /// choosing its schema anew would change.
+    fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let (Some(client), Some(conn)) = (self.clients.get(id), self.servers.conns.get(conn_id))
+        else {
+            return false;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        let looks = |analysis: &Analysis| {
+            let depends = analysis.depends;
+            (depends.contains(Depends::ROW_COUNT) || depends.contains(Depends::DIAGNOSTICS))
+                && !runs_a_routine(analysis)
+        };
+        session.last_conn == Some((conn_id, conn.turn))
+            && statement.known.as_ref().is_some_and(|known| looks(&known.analysis))
+    }
+
+    /// Connections keep a schema's character set as it was when they chose it. Once a schema has
+    /// been defined, by whatever worker's client, they choose theirs anew.
+    fn follow_definitions(&mut self, conn_id: ConnId) {
+        let defined = self.env.shared.schemas_defined();
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let is_old = std::mem::replace(&mut conn.schemas_defined, defined) != defined;
+        if is_old && matches!(conn.state.schema, Schema::Named(_)) {
+            let mut state = (*conn.state).clone();
+            state.schema = Schema::Unknown;
+            conn.state = self.statements.states.intern(state);
+        }
+    }
+
+    /// Whether the statement must not go out before the state is confirmed. A read may: its
+    /// reply is dropped if the state was refused. So may any statement behind a `SET` that the
+    /// server has accepted before, on this connection if it takes rights.
+    fn waits_for_sync(
+        &self,
+        id: ClientId,
+        conn_id: ConnId,
+        sync: &Sync,
+        proof: Option<u64>,
+        awaits_reset: bool,
+    ) -> bool {
+        let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
+        else {
+            return true;
+        };
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return true;
+        };
+        // The one that it had before its reset is still its, and can't be refused.
+        let chooses_schema = sync.schema.is_some() && sync.schema != conn.kept_schema;
+        // Another connection may have logged in with fewer rights.
+        let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
+        let is_proven = proof.is_none_or(|proof| {
+            conn.accepted_sets.contains(&proof)
+                || self.servers.accepted_sets.contains(&(conn.slot, conn.incarnation, proof))
+                    && is_for_all()
+        });
+        !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
+    }
+
+    /// Whether an operator has taken out the server of a connection that the statement of `id`
+    /// waits for, and need not run on.
+    pub(crate) fn is_taken_out(&self, id: ClientId, conn_id: ConnId) -> bool {
+        let slot =
+            self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
+        let client = self.clients.get(id).map(|client| (&client.phase, &client.session));
+        slot.is_some_and(Slot::is_out)
+            && matches!(client, Some((Phase::Running(statement), Some(session)))
+                if may_leave(session, statement, conn_id))
+    }
+
+    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
+    /// now. What is held there is lost, as with its connection.
+    pub(crate) fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
+            statement.stage = Stage::Synchronising(conn_id);
+        }
+        self.lose_conn(conn_id, REMOVED);
+    }
+
+    /// Appends what brings a connection to `state`.
+    pub(crate) fn send_sync(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        state: Arc<SessionState>,
+        sync: Sync,
+        proof: Option<u64>,
+    ) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let takes_attributes = conn.takes_attributes;
+        conn.follow_transaction_tracker(&state);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let mut expect = |set: Option<u64>| {
+            let relay =
+                Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
+            conn.in_flight.push_back(InFlight {
+                owner: Owner::Sync(id, set),
+                relay,
+                is_statement: false,
+            });
+        };
+        if let Some(text) = sync.set_names {
+            put_own_query(out, text, takes_attributes);
+            expect(None);
+        }
+        let is_chosen_anew = conn.state.schema == Schema::Unknown && conn.flavor == Flavor::MariaDb;
+        if sync.schema.is_some() && is_chosen_anew {
+            // MariaDB does nothing when it is told to choose what is chosen already.
+            put_init_db(out, b"information_schema");
+            expect(None);
+        }
+        if let Some(schema) = &sync.schema {
+            put_init_db(out, schema);
+            expect(None);
+        }
+        let first = sync.set_first.iter().map(|text| (text, None));
+        let sets = first.chain(sync.set.iter().map(|text| (text, proof)));
+        for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
+            put_own_query(out, text, takes_attributes);
+            expect(proof);
+        }
+        conn.state = state;
+        conn.kept_schema = None;
+        self.fx.stats.counters.sessions_synchronised += 1;
+        self.touch_server(conn_id);
+    }
+
+    /// A server accepted this `SET`, or a reset.
+    pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        if set == RESET_PROOF {
+            self.servers.resetting.insert(conn.slot);
+            return;
+        }
+        conn.remember_set(set);
+        if self.servers.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.servers.accepted_sets.clear();
+        }
+        self.servers.accepted_sets.insert((conn.slot, conn.incarnation, set));
+    }
+
+    /// Appends the statement to the connection's outbox and expects its answer.
+    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
+        let now_us = self.env.now.us;
+        self.send_ahead(id, conn_id);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &mut client.session)
+        else {
+            return;
+        };
+        if statement.purpose == Purpose::Dump {
+            return self.begin_dump(id, conn_id);
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
+        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        // A server may refuse a command of many packets before it has read them all.
+        if let Some((header, _, [])) = split_packet(&statement.frames) {
+            relay = relay.numbered_from(header.seq.wrapping_add(1));
+        }
+        relay.set_told(session.told.clone());
+        relay.set_status(session.status);
+        if !statement.opens_cursor() {
+            relay.set_without_cursor();
+        }
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
+            relay.renumber_from(statement.answer_seq);
+        }
+        prepared::know_columns(&mut relay, statement, session);
+        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            relay.set_stmt_id(stmt_id);
+        }
+        conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
+        if conn.busy_since_us == 0 {
+            conn.busy_since_us = now_us;
+        }
+        statement.sent_at = conn.outbox.position();
+        statement.sent_us = now_us;
+        if let Some(fill) = &mut statement.fill {
+            fill.copy.restart();
+        }
+        if let Some(half) = &mut statement.mirrored {
+            half.copy.restart();
+        }
+        statement.stage = stage;
+        conn.may_last = may_last(statement);
+        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let begin = out.len();
+        put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);
+        let put = out.get(begin..).unwrap_or_default();
+        // It may take another number of packets than its client knows of.
+        let is_other = put.len() > PAYLOAD_MAX || statement.answer_seq != 1;
+        if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
+            entry.relay.renumber_from(statement.answer_seq);
+        }
+        let sent = conn.outbox.position() - statement.sent_at;
+        let slot = conn.slot;
+        if let Some(slot) = self.servers.pool.slot(slot) {
+            slot.server.health.begin_statement();
+        }
+        self.fx.stats.server_mut(slot.index()).bytes_sent += sent;
+        self.touch_server(conn_id);
+    }
+
+    /// What is prepared on the connection and not needed goes before the statement.
+    fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let is_next = sets_next_transaction(statement);
+        let prepares = statement.purpose == Purpose::Prepare;
+        let known = statement.known.as_ref();
+        let looks_back = !statement.is_read || known.is_none_or(|known| !known.looks_at_nothing);
+        let begins_read_only = session.begins_read_only;
+        if is_next {
+            self.track_transactions(conn_id);
+        }
+        match prepares {
+            true => self.make_room_for_stmt(conn_id),
+            false => self.close_surplus(conn_id),
+        }
+        if looks_back {
+            self.run_again(id, conn_id);
+            self.put_counts(id, conn_id);
+        }
+        if begins_read_only {
+            self.begin_read_only(id, conn_id);
+        }
+    }
+
+    pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.stage = stage;
+        }
+    }
+
+    /// The connection's schema can't be given back: it logs in anew, and the session waits for
+    /// it or for another one.
+    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some((_, account)) = self.wanted(id) else {
+            return;
+        };
+        self.take_lease(id, conn_id);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
+        if !conn.in_flight.is_empty() {
+            if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
+                self.rest_when_quiet(conn_id);
+                return self.requeue(id);
+            }
+            // It was reset a moment ago and is not quiet yet; a new one is as good.
+            self.drop_conn(conn_id);
+            self.requeue(id);
+            return self.fx.wake(Wake::Queue(hostgroup));
+        }
+        let waiter = trunkline_pool::Waiter {
+            client: id,
+            account,
+            since_us: self.env.now.us,
+            deadline_ms: self.env.now.ms() + self.env.snapshot.settings.connect_timeout_server_max,
+        };
+        self.set_stage(id, Stage::Queued);
+        let queue_max = self.env.snapshot.settings.queue_max;
+        if !self.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
+            // Its place was taken meanwhile; one of those who wait may have use for the connection.
+            self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+            return self.freed(conn_id);
+        }
+        self.log_in_again(slot, conn_id, account, id);
+    }
+
+    /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
+    /// list.
+    pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
+            session.leases.retain(|lease| lease.conn != conn_id);
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+    }
+
+    /// `COM_SET_OPTION` on a connection that the session holds.
+    pub(crate) fn set_option_on(&mut self, conn_id: ConnId, option: u16, account: AccountId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.account = account;
+        let relay =
+            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
+        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        self.write_server(conn_id, |out| {
+            let start = begin_packet(out, 0);
+            out.push(0x1B);
+            put_u16(out, option);
+            end_packet(out, start);
+        });
+    }
+}
+
+/// What a client is told when the connection that ran its statement has gone.
+const REMOVED: &str = "its server was taken out of the hostgroup";
+pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
+
+/// What a statement reads of its session's past, beyond the state that is tracked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PastReads {
+    /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
+    pub insert_id: bool,
+    /// It may fail and leave an id, or what was there before.
+    pub may_leave_id: bool,
+    /// What the last statement left: warnings, `ROW_COUNT()`.
+    pub last: bool,
+    /// `FOUND_ROWS()`.
+    pub found_rows: bool,
+    /// It may leave `FOUND_ROWS()` as it is, which only the server knows.
+    pub may_leave_found_rows: bool,
+    /// It runs code that may read any of it.
+    pub runs_code: bool,
+    /// Of that, warnings and errors.
+    pub diagnostics: bool,
+}
+
+/// Whether a statement runs a stored routine, which may read anything of its session's past.
+pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
+    analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
+}
+
+impl PastReads {
+    /// The connection and turn where it was left, as far as one connection has it.
+    pub(crate) fn place(self, session: &Session) -> Option<(ConnId, u64)> {
+        let insert_id = session.insert_conn.filter(|_| self.insert_id || self.may_leave_id);
+        let last = session.last_conn.filter(|_| self.last);
+        insert_id.or(last).or(session.past.found_conn.filter(|_| self.found_rows))
+    }
+
+    /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
+    /// the session may have left it elsewhere before, and another session its own here.
+    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
+        // What is not known yet is found out where it was left.
+        let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
+        needs_id && session.insert_conn != Some(here)
+            || self.lacks_found_rows(session, here)
+            || self.last && session.last_conn != Some(here)
+    }
+
+    /// Whether another session may have found what this statement would be told of.
+    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
+        (self.found_rows || self.may_leave_found_rows) && session.past.found_conn != Some(here)
+    }
+
+    /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
+    /// all the session's own.
+    fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
+        conn.flavor == Flavor::MySql
+            || session.last_conn != Some(here)
+            || conn.keeps_others_conditions()
+            || self.lacks_found_rows(session, here)
+    }
+}
+
+/// Sets this session's own last id; without a value it is what the connection has. That clears
+/// warnings and counts: on MySQL with any `SET`, on MariaDB with one that uses a table (`clears`).
+/// Anything else keeps the warnings of the statement before.
+fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clears: bool) {
+    let text = sync.set.get_or_insert_with(Vec::new);
+    let lead = if text.is_empty() { "SET " } else { "," };
+    let value = value.map_or_else(|| "LAST_INSERT_ID()".to_owned(), |value| value.to_string());
+    let value = match flavor {
+        Flavor::MariaDb if clears => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
+        Flavor::MariaDb | Flavor::MySql => value,
+    };
+    text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
+}
+
+pub(crate) fn text_hash(text: &[u8]) -> u64 {
+    FixedState::default().hash_one(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_take_no_rights_may_take_some() {
+        for text in ["SET @@SESSION.time_zone='+02:00',@@SESSION.sql_mode=''", "SET NAMES latin1"] {
+            assert!(!needs_rights(text.as_bytes()), "{text}");
+        }
+        for name in ["sql_log_bin", "server_id", "innodb_strict_mode", "gtid_next", "of_tomorrow"] {
+            let text = format!("SET @@SESSION.time_zone='+02:00',@@SESSION.{name}=1");
+            assert!(needs_rights(text.as_bytes()), "{text}");
+        }
+    }
+}

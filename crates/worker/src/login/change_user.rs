@@ -1,0 +1,168 @@
+//! `COM_CHANGE_USER`: a client logs in anew on the same connection.
+//!
+//! What becomes of one that fails is the servers' custom, checked on both. MySQL ends the
+//! connection. MariaDB keeps the user and the schema; the session's state is gone, as by a reset,
+//! for that comes first, and it has the server's default character set. After three failures on a
+//! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
+//! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
+
+use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
+use trunkline_session::frontend::{ClientHandshake, Refusal};
+
+use trunkline_topology::User;
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Phase, Session},
+    login::LoginAccounts,
+    shared::UserPlace,
+    statement::command::SERVERS_CHARSET,
+};
+
+/// Failures after which a connection of MariaDB's has no such command.
+const FAILED_MAX: u8 = 3;
+
+impl Worker {
+    /// `COM_CHANGE_USER`.
+    pub(crate) fn change_user(&mut self, id: ClientId, payload: &[u8]) {
+        let keeps = self.keeps_user();
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        client.changes_user = true;
+        if keeps && client.failed_changes >= FAILED_MAX {
+            return self.refuse_change(id, 1, 1047, b"08S01", "Unknown command");
+        }
+        let accounts = LoginAccounts::new(
+            &self.env.snapshot,
+            &self.env.shared,
+            &client.peer,
+            client.tls.is_some(),
+        );
+        let (handshake, step) = ClientHandshake::change_user(
+            session.capabilities,
+            client.nonce,
+            payload,
+            0,
+            &accounts,
+            client.outbox.buf(&mut self.fx.buffers),
+        );
+        client.phase = Phase::Login(Box::new(handshake));
+        self.touch_client(id);
+        let deadline = self.env.now.ms() + self.env.snapshot.settings.connect_timeout_client;
+        self.clients.logging_in.push_back((deadline, id));
+        self.login_step(id, step);
+    }
+
+    /// Whether clients are used to it that a change of user that failed leaves them who they are.
+    fn keeps_user(&self) -> bool {
+        self.env.greeting.flavor() == Flavor::MariaDb
+    }
+
+    /// The old session ends, as its client has proved to be somebody. It is kept for the case that
+    /// the change fails after all.
+    pub(crate) fn part_from_session(&mut self, id: ClientId) {
+        if !self.keeps_user() {
+            return self.end_session(id);
+        }
+        self.log_session(id, "MySQL_Client_Close", String::new);
+        self.free_leases(id);
+        if let Some(client) = self.clients.get_mut(id) {
+            client.former = client.session.take();
+            let soiled = client.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
+            self.reset_soiled(id, soiled.unwrap_or_default());
+        }
+    }
+
+    /// Who failed to prove anything stays who he was. False for a first login, and where that ends
+    /// the connection.
+    pub(crate) fn keeps_after(&mut self, id: ClientId, because: Refusal) -> bool {
+        let (code, state) = match because {
+            Refusal::AccessDenied => (1045, b"28000"),
+            Refusal::OutdatedAuthentication => (1251, b"08004"),
+            Refusal::TlsRequired
+            | Refusal::BadHandshake
+            | Refusal::TlsNotOffered
+            | Refusal::OutOfOrder => return false,
+        };
+        let keeps = self.keep_user(id);
+        if keeps {
+            self.note_error(id, code, state, "Access denied");
+        }
+        keeps
+    }
+
+    /// Answers a login that fails with an error packet. It ends the connection, but for a change of
+    /// user where that leaves the user as he was.
+    pub(crate) fn refuse_change(
+        &mut self,
+        id: ClientId,
+        seq: u8,
+        code: u16,
+        state: &[u8; 5],
+        text: &str,
+    ) {
+        if !self.keep_user(id) {
+            return self.refuse(id, seq, code, state, text);
+        }
+        self.note_error(id, code, state, text);
+        self.write_client(id, |out| {
+            put_err(out, seq, code, state, text);
+        });
+    }
+
+    fn keep_user(&mut self, id: ClientId) -> bool {
+        let keeps = self.keeps_user();
+        if !self.clients.get(id).is_some_and(|client| keeps && client.changes_user) {
+            return false;
+        }
+        self.free_leases(id);
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        if let Some(former) = client.former.take() {
+            client.session = Some(go_back(former, client.session.take()));
+        }
+        client.changes_user = false;
+        client.failed_changes = client.failed_changes.saturating_add(1);
+        client.phase = Phase::Idle;
+        self.begin_anew(id, SERVERS_CHARSET);
+        true
+    }
+
+    /// The new session's place under its user's cap: the old one's, where it is the same user's.
+    pub(crate) fn place_of_user(&mut self, id: ClientId, user: &User) -> Option<UserPlace> {
+        let former = self.clients.get_mut(id).and_then(|client| client.former.as_mut());
+        let same = former.filter(|former| former.user.key() == user.key());
+        let own = same.and_then(|former| former.place.take());
+        own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
+    }
+
+    /// The change has succeeded, or the first login.
+    pub(crate) fn forget_former(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.former = None;
+            client.changes_user = false;
+        }
+    }
+
+    /// Resets the session's connections.
+    fn free_leases(&mut self, id: ClientId) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let leases = session.map(|session| std::mem::take(&mut session.leases));
+        for lease in leases.unwrap_or_default() {
+            self.free_lease(&lease);
+        }
+    }
+}
+
+/// The session before the change. One of the same user has had its place meanwhile.
+fn go_back(mut former: Box<Session>, now: Option<Box<Session>>) -> Box<Session> {
+    if former.place.is_none() {
+        former.place = now.and_then(|now| now.place);
+    }
+    former
+}

@@ -1,0 +1,44 @@
+//! What routing remembers from one statement to the next.
+
+pub(crate) mod admission;
+pub(crate) mod directives;
+pub(crate) mod explain;
+pub(crate) mod kept;
+pub(crate) mod read_only;
+pub(crate) mod rewrite;
+pub(crate) mod route;
+pub(crate) mod split;
+
+use std::sync::Arc;
+
+use trunkline_config::{Guards, Snapshot};
+use trunkline_rules::{Hits, Limits, Memory};
+
+use crate::{WorkerOptions, routing::admission::share_of, routing::route::DECISIONS_MAX};
+
+/// Decisions, counts and limits of the rules.
+pub(crate) struct Router {
+    pub decisions: Memory,
+    pub hits: Hits,
+    /// This worker's share of the limits.
+    pub limits: Limits,
+    /// The lists that the limits were made of.
+    pub guards: Arc<Guards>,
+    /// Rules that the last statement matched, where a limit is about rules.
+    pub matched_rules: Vec<u32>,
+    /// The latest of a sequence of numbers by chance; never 0.
+    pub chance: u64,
+}
+
+impl Router {
+    pub(crate) fn new(snapshot: &Snapshot, options: WorkerOptions) -> Self {
+        Self {
+            decisions: Memory::new(DECISIONS_MAX),
+            hits: Hits::new(&snapshot.rules),
+            limits: share_of(&snapshot.guards, options.workers),
+            guards: Arc::clone(&snapshot.guards),
+            matched_rules: Vec::new(),
+            chance: options.seed | 1,
+        }
+    }
+}

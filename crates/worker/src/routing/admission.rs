@@ -1,0 +1,136 @@
+//! Step 5, after the rules: what the firewall allows, and how often.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use trunkline_config::Guards;
+use trunkline_rules::{
+    Admission, FirewallAsk, FirewallMode, FirewallVerdict, Limit, LimitAsk, LimitScope, Limits,
+};
+use trunkline_sql::analysis::TransactionEffect;
+use trunkline_stats::LimitSums;
+
+use crate::{
+    ClientId, Worker, routing::directives::Directives, routing::route::Route,
+    statement::analysis::Known,
+};
+
+/// One worker's share of the limits.
+pub(crate) fn share_of(guards: &Guards, workers: usize) -> Limits {
+    let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+    // They were found right when the configuration was read.
+    Limits::new(&guards.limits, workers).unwrap_or_else(|_| Limits::none())
+}
+
+impl Worker {
+    /// What the firewall answers a statement with that is not on its list; `None` lets it go on.
+    pub(crate) fn ask_firewall(&mut self, id: ClientId, known: &Known, flag: u32) -> Option<Route> {
+        let client = self.clients.get(id)?;
+        let session = client.session.as_ref()?;
+        let settings = &self.env.snapshot.settings;
+        let ask = FirewallAsk {
+            username: &session.user.name,
+            client_addr: client.peer.client_addr,
+            schema: session.state.schema.name(),
+            flag,
+            digest: settings.query_digests.then_some((known.digest, &*known.digest_text)),
+        };
+        let verdict = self.env.snapshot.guards.firewall.judge(&ask);
+        match verdict {
+            FirewallVerdict::Pass => return None,
+            FirewallVerdict::Detected => self.fx.stats.counters.statements_detected += 1,
+            FirewallVerdict::Denied => self.fx.stats.counters.statements_refused_firewall += 1,
+        }
+        let (user, digest) = (Arc::clone(&session.user), known.digest);
+        let is_denied = verdict == FirewallVerdict::Denied;
+        let did = if is_denied { "denied" } else { "would have denied" };
+        self.log(true, || {
+            let digest = trunkline_sql::digest::format(digest);
+            format!("firewall {did} a statement of user {}: digest {digest}", user.name)
+        });
+        let text = &self.env.snapshot.settings.firewall_whitelist_errormsg;
+        is_denied.then(|| Route::Error(Arc::from(text.as_str())))
+    }
+
+    /// Whether a user with `fast_forward` is one whose statements the firewall judges: they can't
+    /// be looked at, so it runs none. One whose statements are only told of goes on, and is told
+    /// of once.
+    pub(crate) fn is_forward_denied(&mut self, id: ClientId) -> bool {
+        let settings = &self.env.snapshot.settings;
+        let Some(client) = self.clients.get(id).filter(|_| settings.firewall_whitelist_enabled)
+        else {
+            return false;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return false;
+        };
+        let user = Arc::clone(&session.user);
+        let mode = self.env.snapshot.guards.firewall.mode(&user.name, client.peer.client_addr);
+        let did = match mode {
+            FirewallMode::Off => return false,
+            FirewallMode::Detecting => {
+                self.fx.stats.counters.statements_detected += 1;
+                "can't look at the statements"
+            }
+            FirewallMode::Protecting => {
+                self.fx.stats.counters.statements_refused_firewall += 1;
+                "denied a session"
+            }
+        };
+        self.log(true, || format!("firewall {did} of user {}, who has fast_forward", user.name));
+        mode == FirewallMode::Protecting
+    }
+
+    /// Takes a token of each limit that is about a statement: it goes on, now or a little later,
+    /// or it does not. What ends a transaction is not limited.
+    pub(crate) fn admit(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        orders: &mut Directives,
+    ) -> Option<Route> {
+        if known.analysis.transaction != TransactionEffect::None {
+            return None;
+        }
+        let session = self.clients.get(id)?.session.as_ref()?;
+        let ask = LimitAsk {
+            username: &session.user.name,
+            rules: &self.router.matched_rules,
+            digest: self.env.snapshot.settings.query_digests.then_some(known.digest),
+        };
+        let place = match self.router.limits.admit(&ask, self.env.now.us) {
+            Admission::Now => return None,
+            Admission::After(wait_us) => {
+                let wait_ms = u32::try_from(wait_us.div_ceil(1_000)).unwrap_or(u32::MAX);
+                orders.delay_ms = orders.delay_ms.saturating_add(wait_ms);
+                return None;
+            }
+            Admission::Refused(place) => place,
+        };
+        self.fx.stats.counters.statements_refused_limit += 1;
+        let limit = self.router.guards.limits.get(place)?;
+        Some(Route::Limited(Arc::from(refusal(limit))))
+    }
+
+    /// What each limit has done.
+    pub(crate) fn limit_sums(&self) -> BTreeMap<u32, LimitSums> {
+        let sums = self.router.limits.counters().map(|counters| LimitSums {
+            passed: counters.passed,
+            delayed: counters.delayed,
+            refused: counters.refused,
+        });
+        (0..).zip(sums).collect()
+    }
+}
+
+fn refusal(limit: &Limit) -> String {
+    let of = match &limit.scope {
+        LimitScope::User(Some(user)) => format!("user '{user}'"),
+        LimitScope::User(None) => "each user".to_owned(),
+        LimitScope::Rule(id) => format!("rule {id}"),
+        LimitScope::Digest(Some(digest)) => {
+            format!("digest {}", trunkline_sql::digest::format(*digest))
+        }
+        LimitScope::Digest(None) => "each digest".to_owned(),
+    };
+    format!("the limit of {} statements a second for {of} is exceeded", limit.rate)
+}

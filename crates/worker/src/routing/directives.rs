@@ -1,0 +1,150 @@
+//! What rules, and hints in comments, ask for beyond where a statement goes.
+
+use std::sync::Arc;
+
+use trunkline_config::Settings;
+use trunkline_rules::{Effects, Multiplex};
+use trunkline_session::tracker::{PinReason, Pins};
+use trunkline_sql::hint::Hints;
+use trunkline_topology::{Pipeline, ServerKey};
+
+use crate::{ClientId, Worker, cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder};
+
+/// What one statement is to be carried out with. 0 is none of a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Directives {
+    pub delay_ms: u32,
+    pub timeout_ms: u64,
+    /// In place of the setting.
+    pub retries: Option<u32>,
+    pub multiplex: Option<Multiplex>,
+    /// Whether it may share a connection; `None` when it is short and fit for it.
+    pub pipeline: Option<Pipeline>,
+    pub is_logged: bool,
+    /// Whether its answer may come from the cache, and how old it may be.
+    pub cache: Option<CacheOrder>,
+    /// Where a copy of it goes.
+    pub mirror: Option<MirrorOrder>,
+}
+
+impl Directives {
+    /// Those of a statement that no rule and no hint says anything of.
+    pub(crate) fn of_settings(settings: &Settings) -> Self {
+        Self {
+            delay_ms: u32::try_from(settings.default_query_delay).unwrap_or(u32::MAX),
+            timeout_ms: settings.default_query_timeout,
+            ..Self::default()
+        }
+    }
+
+    /// Takes over what rules say.
+    pub(crate) fn take_effects(&mut self, effects: &Effects) {
+        // Every other effect is a matter of the route, or of what is not built yet.
+        self.delay_ms = self.delay_ms.saturating_add(effects.delay_ms.unwrap_or(0));
+        self.timeout_ms = effects.timeout_ms.map_or(self.timeout_ms, u64::from);
+        self.retries = effects.retries.or(self.retries);
+        self.multiplex = effects.multiplex.or(self.multiplex);
+        self.pipeline = effects.pipeline.or(self.pipeline);
+        self.is_logged = effects.log.unwrap_or(self.is_logged);
+        self.cache = CacheOrder::of_effects(effects).or(self.cache);
+        self.mirror = MirrorOrder::of_effects(effects);
+    }
+
+    /// Holds a session on its connection, or ends that, once its statement has run.
+    pub(crate) fn hold(&self, pins: &mut Pins) {
+        match self.multiplex {
+            Some(Multiplex::Off) => pins.pin(PinReason::Rule),
+            Some(Multiplex::On) => pins.unpin(PinReason::Rule),
+            // Only what gives a variable a value that can't follow holds a session here.
+            Some(Multiplex::IgnoreVariables) | None => {}
+        }
+    }
+
+    /// Takes over what comments say.
+    pub(crate) fn take_hints(&mut self, hints: &Hints) {
+        self.delay_ms = hints.delay_ms.unwrap_or(self.delay_ms).min(DELAY_MAX_MS);
+        self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
+        if let Some(ttl_ms) = hints.cache_ttl_ms {
+            self.cache = CacheOrder::hinted(self.cache, ttl_ms);
+        }
+        if let Some(hostgroup) = hints.mirror_hostgroup {
+            self.mirror = Some(MirrorOrder::hinted(self.mirror, hostgroup));
+        }
+        self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
+    }
+}
+
+impl Worker {
+    /// Logs a statement as a rule wants it: who, where and how, and never its text.
+    pub(crate) fn log_statement(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        error: Option<u16>,
+    ) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
+        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
+        let hostgroup = statement.hostgroup;
+        let took_us = self.env.now.us.saturating_sub(statement.begun_us);
+        self.log(false, || {
+            let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
+            format!(
+                "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
+                 {took_us} us",
+                number.unwrap_or_default(),
+                user.name,
+                trunkline_sql::digest::format(digest),
+            )
+        });
+    }
+}
+
+/// The longest that a client can have its own statement held back, ms.
+const DELAY_MAX_MS: u32 = 3_600_000;
+/// The most retries that a client can ask for.
+const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
+
+impl Statement {
+    /// Is carried out on this server and no other, if there is one: with nobody else on its
+    /// connection.
+    pub(crate) fn run_on(&mut self, server: Option<Box<ServerKey>>) {
+        self.never_share |= server.is_some();
+        self.pinned_server = server;
+    }
+
+    /// Is carried out with these.
+    pub(crate) fn obey(&mut self, orders: Directives) {
+        self.orders = orders;
+        self.retries_left = orders.retries.unwrap_or(self.retries_left);
+        self.never_share |=
+            orders.pipeline == Some(Pipeline::Off) || orders.multiplex == Some(Multiplex::Off);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_go_before_rules_and_rules_before_settings() {
+        let settings =
+            Settings { default_query_delay: 5, default_query_timeout: 100, ..Settings::default() };
+        let mut orders = Directives::of_settings(&settings);
+        assert_eq!((orders.delay_ms, orders.timeout_ms), (5, 100));
+        let effects = Effects {
+            delay_ms: Some(7),
+            timeout_ms: Some(0),
+            retries: Some(3),
+            log: Some(true),
+            ..Effects::default()
+        };
+        orders.take_effects(&effects);
+        assert_eq!((orders.delay_ms, orders.timeout_ms, orders.retries), (12, 0, Some(3)));
+        assert!(orders.is_logged);
+        orders.take_hints(&Hints::parse(b"query_delay=1;query_timeout=9;query_retries=5000"));
+        assert_eq!((orders.delay_ms, orders.timeout_ms, orders.retries), (1, 9, Some(1_000)));
+    }
+}

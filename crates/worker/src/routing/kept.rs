@@ -1,0 +1,194 @@
+//! Statements that stay on a connection which their session holds, though a rule, a hint or fast
+//! routing names another hostgroup: what the session has there they may see.
+//!
+//! As with the split, a session that is held on its user's own hostgroup stays there with all that
+//! the same servers answer. What is for other servers goes to them, unless it asks for what is
+//! held: a user variable, a temporary table. What may write stays on the user's own hostgroup only:
+//! nowhere else is it known that the servers may be written to.
+
+use trunkline_catalog::{Hidden, Proof};
+use trunkline_session::tracker::{PinReason, Pins};
+use trunkline_sql::{
+    analysis::{Analysis, Depends, Effect},
+    set::{Assignment, Scope},
+};
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    clients::client::{Lease, Session},
+    routing::read_only::only_looks,
+};
+
+/// What holds a session and is nothing that it has said of itself: transactions have a setting of
+/// their own (`transaction_persistent`), and what reads left is fetched from elsewhere.
+const NO_STATE: [PinReason; 5] = [
+    PinReason::Transaction,
+    PinReason::Warnings,
+    PinReason::FoundRows,
+    PinReason::Cursor,
+    PinReason::Rule,
+];
+
+/// Whether the session has something there that its statements may see.
+pub(crate) fn has_state(lease: &Lease) -> bool {
+    lease.pins.has_other_than(&NO_STATE)
+}
+
+/// The connection that a statement stays on though `decided` names another hostgroup.
+/// `is_same_group` says whether a hostgroup has the same servers' data as `decided`.
+pub(crate) fn keeping_lease<'a>(
+    session: &'a Session,
+    decided: HostgroupId,
+    (analysis, proof): (&Analysis, Proof),
+    is_same_group: impl Fn(HostgroupId) -> bool,
+) -> Option<&'a Lease> {
+    let mut held = session.leases.iter().filter(|lease| has_state(lease));
+    // What the session has there it has by rules like this one.
+    if held.clone().any(|lease| lease.hostgroup == decided) {
+        return None;
+    }
+    held.find(|lease| {
+        let is_own = lease.hostgroup == session.user.default_hostgroup;
+        let may_stay = is_own || only_looks(analysis, proof);
+        may_stay && (is_own && is_same_group(lease.hostgroup) || sees(&lease.pins, analysis, proof))
+    })
+}
+
+/// The hostgroup that has user variables of a session, where a statement that reads some goes to
+/// another one that has none: it would find `NULL`. One that assigns some reads its own, most
+/// often.
+pub(crate) fn variables_elsewhere(
+    session: &Session,
+    goes_to: HostgroupId,
+    analysis: &Analysis,
+) -> Option<HostgroupId> {
+    if analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_))) {
+        return None;
+    }
+    let mut held = session.leases.iter().filter(|it| it.pins.has(PinReason::UserVariable));
+    let first = held.clone().next()?.hostgroup;
+    held.all(|lease| lease.hostgroup != goes_to).then_some(first)
+}
+
+/// Whether a statement asks for something that is held.
+fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
+    pins.reasons().any(|reason| match reason {
+        PinReason::UserVariable
+        | PinReason::Routine
+        | PinReason::ServerState
+        | PinReason::Other => uses_variables(analysis) || proof.hidden.has(Hidden::READS_SESSION),
+        PinReason::TemporaryTable => names_one_of(pins, analysis),
+        PinReason::Sequence => analysis.depends.contains(Depends::SEQUENCE),
+        PinReason::NamedLock
+        | PinReason::TableLock
+        | PinReason::SqlPreparedStatement
+        | PinReason::Handler
+        | PinReason::BackupLock => analysis.effects.iter().any(|effect| is_of(reason, effect)),
+        PinReason::Transaction
+        | PinReason::NextTransaction
+        | PinReason::Cursor
+        | PinReason::FoundRows
+        | PinReason::Warnings
+        | PinReason::UnknownVariable
+        | PinReason::Xa
+        | PinReason::Role
+        | PinReason::Connection
+        | PinReason::Rule => false,
+    })
+}
+
+/// Whether a user variable is read, or gets a value.
+fn uses_variables(analysis: &Analysis) -> bool {
+    let assigns = |effect: &Effect| match effect {
+        Effect::UserVariableAssigned(_) => true,
+        Effect::Set(assignments) => assignments.iter().any(|assignment| {
+            matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
+        }),
+        _ => false,
+    };
+    analysis.depends.contains(Depends::USER_VARIABLE_READ) || analysis.effects.iter().any(assigns)
+}
+
+/// Whether a statement names a temporary table, in whatever schema, or may do so.
+fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
+    let mut names = pins.names(PinReason::TemporaryTable).peekable();
+    let references = &analysis.references;
+    if !references.is_whole || names.peek().is_none() {
+        return true;
+    }
+    names.any(|name| {
+        let table = name.rsplit(|byte| *byte == 0).next().unwrap_or_default();
+        references.tables.iter().any(|used| used.name.table.eq_ignore_ascii_case(table))
+    })
+}
+
+/// Whether an effect gives back, asks for or adds what holds the session for this reason.
+fn is_of(reason: PinReason, effect: &Effect) -> bool {
+    match reason {
+        PinReason::NamedLock => {
+            matches!(effect, Effect::GetLock(_) | Effect::ReleaseLock(_) | Effect::ReleaseAllLocks)
+        }
+        PinReason::TableLock => matches!(effect, Effect::LockTables | Effect::UnlockTables),
+        PinReason::SqlPreparedStatement => matches!(
+            effect,
+            Effect::PrepareStatement { .. }
+                | Effect::ExecuteStatement(_)
+                | Effect::DeallocateStatement(_)
+        ),
+        PinReason::Handler => matches!(effect, Effect::HandlerOpen(_) | Effect::HandlerClose(_)),
+        PinReason::BackupLock => {
+            matches!(effect, Effect::BackupLock(_) | Effect::BackupUnlock(_))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    use super::*;
+
+    fn asks_for(pins: &Pins, text: &str) -> bool {
+        let proof = Proof { reads: false, hidden: Hidden::empty() };
+        sees(pins, &analyse(text.as_bytes(), &Modes::default()), proof)
+    }
+
+    #[test]
+    fn what_asks_for_a_user_variable_is_known_by_its_text() {
+        let mut pins = Pins::default();
+        pins.pin_name(PinReason::UserVariable, b"a");
+        for text in ["SELECT @a", "INSERT INTO t VALUES (@a)", "SET @a = 1", "SELECT 1 INTO @a"] {
+            assert!(asks_for(&pins, text), "{text}");
+        }
+        for text in ["SELECT a FROM t", "INSERT INTO t VALUES (1)", "SET NAMES latin1"] {
+            assert!(!asks_for(&pins, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_a_temporary_table_is_known_by_its_name() {
+        let mut pins = Pins::default();
+        pins.pin_name(PinReason::TemporaryTable, b"shop\0mine");
+        for text in ["SELECT 1 FROM Mine", "INSERT INTO shop.mine VALUES (1)", "CHECKSUM TABLE x"] {
+            assert!(asks_for(&pins, text), "{text}");
+        }
+        assert!(!asks_for(&pins, "SELECT 1 FROM yours"));
+        // One that has no name may have any.
+        let mut pins = Pins::default();
+        pins.pin(PinReason::TemporaryTable);
+        assert!(asks_for(&pins, "SELECT 1 FROM yours"));
+    }
+
+    #[test]
+    fn what_gives_back_a_lock_asks_for_it() {
+        let mut pins = Pins::default();
+        pins.pin_name(PinReason::NamedLock, b"a");
+        assert!(asks_for(&pins, "SELECT RELEASE_LOCK('a')"));
+        assert!(!asks_for(&pins, "SELECT a FROM t"));
+        pins.unpin(PinReason::NamedLock);
+        pins.pin(PinReason::TableLock);
+        assert!(asks_for(&pins, "UNLOCK TABLES"));
+        assert!(!asks_for(&pins, "SELECT RELEASE_LOCK('a')"));
+    }
+}

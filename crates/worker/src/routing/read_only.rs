@@ -1,0 +1,234 @@
+//! Transactions that only read, on a reader: they stay there as long as all that is said in them is
+//! proven to read.
+//!
+//! What ends such a transaction for something that may write goes to the writer. What may act from
+//! within (a lock that is taken by name, a view that calls what is not known, an `INSERT` that is
+//! to be refused) takes the transaction with it: it begins anew on the writer, in the same write,
+//! and what is read from then on is what is there by then.
+
+use trunkline_catalog::{Hidden, Proof};
+use trunkline_pool::ConnId;
+use trunkline_protocol::packet::{greeting::Flavor, status};
+use trunkline_session::tracker::PinReason;
+use trunkline_sql::{
+    analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
+    set::{Assignment, Scope, Value},
+};
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Lease, Phase},
+    exchange::send::put_own_query,
+    routing::route::{Asking, is_of_reads},
+    servers::conn::{InFlight, Owner},
+    statement::analysis::Known,
+};
+
+const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
+
+impl Worker {
+    /// A transaction that only reads, on a reader, ends with what begins another that may write,
+    /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
+    /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
+    /// `decided` is the hostgroup that rules and hints name: what they send to the readers stays.
+    /// Where the session holds more there than the transaction, what ends it is refused with the
+    /// text that is returned: it would write there.
+    pub(crate) fn leave_reader(
+        &mut self,
+        id: ClientId,
+        (known, asking): (&Known, Asking<'_>),
+        proof: Proof,
+        decided: Option<HostgroupId>,
+    ) -> Option<String> {
+        let analysis = &known.analysis;
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = session?;
+        session.begins_read_only = false;
+        if !session.leases.iter().any(|lease| lease.only_reads) {
+            return None;
+        }
+        let may_end = ends_for_writer(analysis, session.flavor());
+        if !may_end && !may_act(analysis, proof) && !may_write_behind(analysis) {
+            return None;
+        }
+        // Of several statements one that comes before the end may fail: then it goes on. What is
+        // only prepared ends nothing yet.
+        let ends = may_end && analysis.statements == 1;
+        if may_end && asking == Asking::Prepare {
+            return None;
+        }
+        let home = session.user.default_hostgroup;
+        let is_there = |lease: &Lease| {
+            lease.hostgroup != home && lease.only_reads && lease.pins.has(PinReason::Transaction)
+        };
+        let place = session.leases.iter().position(is_there)?;
+        let lease = session.leases.get(place)?;
+        if decided == Some(lease.hostgroup) {
+            return None;
+        }
+        let is_own = |reason| reason == PinReason::Transaction || is_of_reads(reason);
+        let is_given_back = |reason: PinReason| is_own(reason) || ends && reason == PinReason::Rule;
+        let other = lease.pins.reasons().find(|reason| !is_given_back(*reason));
+        if let Some(held) = other.filter(|_| may_end) {
+            return Some(format!(
+                "this statement ends a transaction on a reader, where the session holds a {}: give \
+                 that back first",
+                held.name()
+            ));
+        }
+        if !ends {
+            // It goes on where it is until the writer has a connection. Where rules take statements
+            // out of transactions, the transaction stays where it is; and so does one beside which
+            // the session holds more.
+            session.begins_read_only =
+                other.is_none() && (decided.is_none() || session.user.transaction_persistent);
+            return None;
+        }
+        let lease = session.leases.remove(place);
+        session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
+        self.free_lease(&lease);
+        None
+    }
+
+    /// Begins the session's transaction anew before its statement on `conn_id`, which is the
+    /// writer's; where it was it is over.
+    pub(crate) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
+            return;
+        };
+        if !std::mem::take(&mut session.begins_read_only) {
+            return;
+        }
+        let is_left =
+            |lease: &Lease| lease.conn != conn_id && lease.pins.has(PinReason::Transaction);
+        let left = session.leases.iter().position(is_left);
+        let left = left.map(|place| session.leases.remove(place));
+        if let Some(lease) = session.lease_mut(conn_id) {
+            lease.pins.set(PinReason::Transaction, true);
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
+        let relay = conn.own_relay();
+        let owner = Owner::Sync(id, None);
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        let takes_attributes = conn.takes_attributes;
+        self.fx.stats.counters.transactions_moved += 1;
+        self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
+        if let Some(lease) = left {
+            self.free_lease(&lease);
+        }
+    }
+}
+
+/// Whether a statement may do something besides reading, also where data can't be changed, or
+/// leaves in the session what later writes may ask for: its place is the writer.
+fn may_act(analysis: &Analysis, proof: Proof) -> bool {
+    use StatementKind as Kind;
+    if proof.reads || analysis.transaction != TransactionEffect::None {
+        return false;
+    }
+    let acts = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::GetLock(_)
+                | Effect::ReleaseLock(_)
+                | Effect::ReleaseAllLocks
+                | Effect::SequenceAdvanced
+                | Effect::ExecuteStatement(_)
+                | Effect::BackupLock(_)
+                | Effect::Call
+                | Effect::LoadData { .. }
+                | Effect::UserVariableAssigned(_)
+                | Effect::LastInsertIdAssigned
+                | Effect::PrepareStatement { .. }
+                | Effect::CreateTemporaryTable(_)
+                | Effect::HandlerOpen(_)
+                | Effect::OtherSession(_)
+                | Effect::Savepoint
+        ) || matches!(effect, Effect::Set(assignments) if assignments.iter().any(is_computed))
+    };
+    let changes = matches!(
+        analysis.kind,
+        Kind::Insert
+            | Kind::Replace
+            | Kind::Update
+            | Kind::Delete
+            | Kind::SelectForUpdate
+            | Kind::Call
+    );
+    changes
+        || analysis.effects.iter().any(acts)
+        || analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
+        || analysis.locks_or_exports
+        || acts_behind_names(proof.hidden)
+}
+
+/// Whether a statement only looks at something, be it the server or the session that it runs in:
+/// no harm is done where it runs on a reader.
+pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
+    use StatementKind as Kind;
+    let looks = matches!(
+        analysis.kind,
+        Kind::Select | Kind::Show | Kind::ShowTableStatus | Kind::Explain | Kind::Describe
+    );
+    proof.reads
+        || looks
+            && analysis.statements == 1
+            && analysis.transaction == TransactionEffect::None
+            && !may_act(analysis, proof)
+}
+
+/// Whether what stands behind names may do so: a view that calls a function.
+fn acts_behind_names(hidden: Hidden) -> bool {
+    [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS].into_iter().any(|what| hidden.may(what))
+}
+
+/// Whether a variable gets a value that only the server knows, or one for all sessions.
+fn is_computed(assignment: &Assignment) -> bool {
+    matches!(assignment, Assignment::Variable { scope, value, .. }
+        if !matches!(value, Value::Literal(_))
+            || matches!(scope, Scope::Global | Scope::Persist | Scope::PersistOnly))
+}
+
+/// Whether one of several statements begins a transaction, so that others may write in it.
+fn may_write_behind(analysis: &Analysis) -> bool {
+    let begins =
+        |effect: &Effect| matches!(effect, Effect::Transaction(TransactionEffect::Begin { .. }));
+    analysis.statements > 1 && analysis.effects.iter().any(begins) && !only_names_reads(analysis)
+}
+
+/// Whether all tables of a text are known, and only read.
+fn only_names_reads(analysis: &Analysis) -> bool {
+    let references = &analysis.references;
+    references.is_whole && references.tables.iter().all(|table| table.access == TableAccess::Read)
+}
+
+/// Whether a text ends what is open, and what it does then may need the writer.
+fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
+    use TransactionEffect as Tx;
+    // Measured on MySQL 9.7: within a transaction that only reads, another one that does not say
+    // how it begins only reads too. On MariaDB 10.11 it may write.
+    let begins_to_write = |transaction: Tx| match transaction {
+        Tx::Begin { read_only, read_write, .. } => match flavor {
+            Flavor::MySql => read_write,
+            Flavor::MariaDb => !read_only,
+        },
+        _ => false,
+    };
+    if analysis.effects.contains(&Effect::LockTables) {
+        return true;
+    }
+    if analysis.statements == 1 {
+        let transaction = analysis.transaction;
+        return begins_to_write(transaction) || transaction == Tx::ImplicitCommit;
+    }
+    // Of several statements those behind the end may write, unless all are known to read.
+    let reads = only_names_reads(analysis);
+    analysis.effects.iter().any(|effect| match effect {
+        Effect::Transaction(begin @ Tx::Begin { .. }) => begins_to_write(*begin),
+        Effect::Transaction(Tx::ImplicitCommit | Tx::SetAutocommit(_)) => true,
+        Effect::Transaction(Tx::Commit { .. } | Tx::Rollback { .. }) => !reads,
+        _ => false,
+    })
+}

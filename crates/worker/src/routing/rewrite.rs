@@ -1,0 +1,71 @@
+//! Statements that rules rewrite.
+//!
+//! From here on the new text is the statement: it is analysed anew, as it is what runs, and its
+//! digest is the one that statistics show, as in ProxySQL.
+
+use std::rc::Rc;
+
+use trunkline_protocol::codec::frame::put_payload;
+use trunkline_sql::token::{Modes, TokenKind, Tokens};
+
+use crate::{Worker, statement::analysis::Known};
+
+/// A statement as it is sent in place of the one that came.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    pub text: Vec<u8>,
+    pub known: Rc<Known>,
+}
+
+impl Rewritten {
+    /// The command with this text, packet headers and all. `code` is the command's.
+    pub(crate) fn frames(&self, code: u8) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(self.text.len() + 1);
+        payload.push(code);
+        payload.extend_from_slice(&self.text);
+        let mut frames = Vec::with_capacity(payload.len() + 8);
+        put_payload(&mut frames, 0, &payload);
+        frames
+    }
+}
+
+impl Worker {
+    /// Takes over what rules made of a statement. `None` when it is to be sent as it came: for a
+    /// statement to be prepared the client's parameters must still fit.
+    pub(crate) fn take_rewrite(
+        &mut self,
+        before: &[u8],
+        text: Vec<u8>,
+        is_prepared: bool,
+        modes: &Modes,
+    ) -> Option<Rewritten> {
+        let fits = !is_prepared || parameters(before, modes) == parameters(&text, modes);
+        // The payload has the command's code too.
+        if !fits || text.len() >= self.env.snapshot.settings.max_allowed_packet {
+            self.fx.stats.counters.rewrites_skipped += 1;
+            return None;
+        }
+        self.fx.stats.counters.statements_rewritten += 1;
+        let known = self.statements.analyses.know(&text, modes);
+        Some(Rewritten { text, known })
+    }
+}
+
+/// How many parameters a text has.
+fn parameters(text: &[u8], modes: &Modes) -> usize {
+    Tokens::new(text, modes).filter(|token| token.kind == TokenKind::Parameter).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_parameters_count() {
+        let check = |text: &str, expected| {
+            assert_eq!(parameters(text.as_bytes(), &Modes::default()), expected, "{text}");
+        };
+        check("SELECT ? + ?, '?', `?`, \"?\" -- ?\n /* ? */ FROM t WHERE a=?", 3);
+        check("SELECT 1", 0);
+    }
+}

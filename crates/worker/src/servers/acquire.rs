@@ -1,0 +1,579 @@
+//! Step 7: a statement gets a connection, a place in the queue, or a refusal that says why.
+
+use std::sync::Arc;
+
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
+use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_topology::{HostgroupId, RefusalCause};
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Lease, Phase, Stage},
+    effects::Wake,
+    exchange::hidden::may_read_past,
+    servers::conn::{AccountKey, ConnPhase},
+    servers::dirt::Dirt,
+};
+
+/// A connection that rested longer than this is looked at before a statement is written to it,
+/// ms: its server may have closed it.
+const PROBE_AFTER_MS: u64 = 1_000;
+
+/// Who waits before a statement.
+#[derive(Debug, Clone, Copy, Default)]
+struct QueueAhead {
+    /// More than there are connections coming up.
+    is_long: bool,
+    /// Somebody of its account.
+    has_account: bool,
+}
+
+/// Whom [`Worker::pump`] could not serve.
+#[derive(Debug, Default)]
+struct Skipped {
+    /// How many, from the front of the queue.
+    waiters: usize,
+    /// The servers that they wait for; a hostgroup has few.
+    servers: Vec<Option<SlotId>>,
+    /// There would be a connection if another worker gave one.
+    is_at_cap: bool,
+}
+
+impl Worker {
+    /// Finds a connection for the statement that `id` has under way.
+    pub(crate) fn acquire(&mut self, id: ClientId) {
+        self.prove_again(id);
+        if self.drops_copy(id) || self.acquire_last(id) {
+            return;
+        }
+        let Some((hostgroup, account)) = self.wanted(id) else {
+            return;
+        };
+        // Whoever waits already is served first, unless a connection is coming up for each.
+        let ahead = self.ahead_of(id, hostgroup, account);
+        if !ahead.is_long && self.acquire_shared(id, hostgroup, account) {
+            return;
+        }
+        if ahead.has_account {
+            return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
+        }
+        match self.choose(id, hostgroup, account) {
+            Choice::Open(slot) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.open(slot, hostgroup, account, id);
+            }
+            Choice::ChangeUser(slot, conn) if self.may_change_user(conn, account) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.log_in_again(slot, conn, account, id);
+            }
+            Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                if !self.fetch_before_parting(conn) {
+                    self.replace(slot, conn, hostgroup, account, id);
+                }
+            }
+            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(id, conn),
+            Choice::Wait(RefusalCause::AllAtMaxConnections)
+                if has_plant!(self, CapOffByOne) && self.opens_beyond(id, hostgroup, account) => {}
+            Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
+        }
+    }
+
+    /// Who waits before this statement for what it wants. Who waits for another server than it may
+    /// run on, or for one alone where it may run on any, does not keep it.
+    fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> QueueAhead {
+        let mut ahead = QueueAhead::default();
+        if self.servers.pool.waiters(hostgroup).is_empty() {
+            return ahead;
+        }
+        let connecting = self.servers.pool.connecting(hostgroup);
+        let clients = &self.clients;
+        let named = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => statement.pinned_server.as_deref(),
+            _ => None,
+        };
+        let (own, mut count) = (named(id), 0);
+        for waiter in self.servers.pool.waiters(hostgroup).iter() {
+            if named(waiter.client).is_some_and(|server| Some(server) != own) {
+                continue;
+            }
+            count += 1;
+            ahead.is_long = count > connecting;
+            ahead.has_account |= waiter.account == account;
+            if ahead.is_long && ahead.has_account {
+                break;
+            }
+        }
+        ahead
+    }
+
+    /// One more than a server may have; only a planted bug asks for it.
+    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
+        let is_at_cap = |slot: &Slot| {
+            slot.server.key.hostgroup == hostgroup
+                && slot.server.health.connections() == slot.server.max_connections
+        };
+        let Some(slot) =
+            self.servers.pool.slots().find(|(_, slot)| is_at_cap(slot)).map(|(id, _)| id)
+        else {
+            return false;
+        };
+        if let Some(slot) = self.servers.pool.slot(slot) {
+            slot.server.health.take_connection_beyond();
+        }
+        self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+        self.open(slot, hostgroup, account, id);
+        true
+    }
+
+    /// Closes an idle connection, already off its list, and opens one in its place, unless
+    /// another worker was quicker to take that.
+    pub(crate) fn replace(
+        &mut self,
+        slot: SlotId,
+        idle: ConnId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        client: ClientId,
+    ) -> Option<ConnId> {
+        self.discard_idle(idle);
+        let server = &self.servers.pool.slot(slot)?.server;
+        if !server.health.try_take_connection(server.max_connections) {
+            return None;
+        }
+        self.open(slot, hostgroup, account, client)
+    }
+
+    /// Hostgroup and account that the statement under way needs.
+    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
+        let client = self.clients.get(id)?;
+        let Phase::Running(statement) = &client.phase else {
+            return None;
+        };
+        Some((statement.hostgroup, client.session.as_ref()?.account))
+    }
+
+    /// The server that the statement under way is to run on, if it is one alone.
+    fn named_server(&self, id: ClientId) -> Option<SlotId> {
+        let Phase::Running(statement) = &self.clients.get(id)?.phase else {
+            return None;
+        };
+        self.servers.pool.slot_of(statement.pinned_server.as_deref()?)
+    }
+
+    pub(crate) fn choose(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> Choice {
+        let named = self.named_server(id);
+        let (accounts, now_ms) = (&self.servers.accounts, self.env.now.ms());
+        let wanted = accounts.key(account).map(|key| key.behaviour);
+        let can_change = |other: AccountId| {
+            other != account && accounts.key(other).map(|key| key.behaviour) == wanted
+        };
+        let choice = match named {
+            Some(slot) => self.servers.pool.choose_on(slot, account, now_ms, can_change),
+            None => self.servers.pool.choose(hostgroup, account, now_ms, can_change),
+        };
+        self.servers.chosen(choice)
+    }
+
+    /// Whether nothing of a connection's account is left there when another one logs in on it. A
+    /// MariaDB keeps the default role of its user, and with it the rights; any server the client
+    /// certificate of whoever opened it.
+    fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
+        let Some(conn) = self.servers.conns.get(conn) else { return false };
+        let name = |account| self.servers.accounts.key(account).map(AccountKey::server_user);
+        let (Some(own), Some(other)) = (name(conn.account), name(account)) else { return false };
+        let tls = self.servers.pool.slot(conn.slot).map(|slot| &slot.server.tls);
+        let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
+        own == other || conn.flavor == Flavor::MySql && is_same_tls
+    }
+
+    /// A statement that reads what the last one left behind gets the same connection again, if
+    /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
+    fn acquire_last(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let Phase::Running(statement) = &client.phase else {
+            return false;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return false;
+        };
+        let finds_by_null = self.env.shared.finds_by_null();
+        let reads = may_read_past(statement, session, session.flavor(), finds_by_null);
+        let Some((conn_id, turn)) = reads.place(session) else {
+            return false;
+        };
+        let account = session.account;
+        let (is_read, hostgroup) = (statement.is_read, statement.hostgroup);
+        self.drop_outdated_of(id);
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return false;
+        };
+        let is_untouched = conn.turn == turn && conn.last_client == Some(id);
+        let may_run_there = is_read || conn.hostgroup == hostgroup;
+        if conn.list != ConnState::Idle
+            || !is_untouched
+            || !may_run_there
+            || conn.account != account
+        {
+            return false;
+        }
+        self.servers.set_state(conn_id, ConnState::Unlisted);
+        self.lease(id, conn_id);
+        true
+    }
+
+    pub(crate) fn enqueue(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        cause: RefusalCause,
+    ) {
+        let settings = &self.env.snapshot.settings;
+        if cause == RefusalCause::NoServer {
+            return self.refuse_statement(id, hostgroup, cause, 0);
+        }
+        let waiter = Waiter {
+            client: id,
+            account,
+            since_us: self.env.now.us,
+            deadline_ms: self.env.now.ms() + settings.connect_timeout_server_max,
+        };
+        let max = settings.queue_max;
+        if has_plant!(self, WaiterForgotten) && self.servers.pool.waiters(hostgroup).len() >= 2 {
+            return;
+        }
+        if !self.servers.pool.waiters(hostgroup).push(waiter, max) {
+            return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+        }
+        if cause == RefusalCause::AllAtMaxConnections {
+            self.ask_peers(hostgroup);
+        }
+    }
+
+    /// An idle connection, already off its list, becomes the session's; the statement goes out.
+    pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
+        if self.prove_again(id) {
+            self.requeue(id);
+            return self.freed(conn_id);
+        }
+        if self.drops_copy(id) {
+            return self.freed(conn_id);
+        }
+        self.lease_proven(id, conn_id);
+    }
+
+    /// Leases an idle connection, already off its list, to a session whose statement has been
+    /// proven just now.
+    pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
+        let is_shared =
+            self.servers.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
+        self.lease_as(id, conn_id, is_shared);
+    }
+
+    /// Leases an idle connection, already off its list, to one session or, as the first of several,
+    /// to a statement that others may follow.
+    pub(crate) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
+        let now_ms = self.env.now.ms();
+        // On a shared connection nothing is kept for anybody.
+        self.fetch_traces(conn_id, Some(id), !is_shared);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(matches!(conn.phase, ConnPhase::Ready));
+        let rested_ms = now_ms.saturating_sub(conn.since_ms);
+        if rested_ms > PROBE_AFTER_MS {
+            self.act(crate::Action::Probe(conn_id));
+        }
+        if is_shared {
+            return self.share(id, conn_id);
+        }
+        self.soil_with_names(id, conn_id);
+        self.soil_with_gtid(id, conn_id);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = Some(id);
+        if conn.last_client.replace(id) != Some(id) {
+            conn.turn += 1;
+        }
+        let hostgroup = conn.hostgroup;
+        self.servers.set_state(conn_id, ConnState::Leased);
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else {
+            return self.free_after_session(conn_id);
+        };
+        debug_assert!(session.lease_mut(conn_id).is_none());
+        session.leases.push(Lease {
+            hostgroup,
+            conn: conn_id,
+            pins: Default::default(),
+            is_in_trans: false,
+            only_reads: false,
+            pinned_by: None,
+        });
+        self.dispatch(id, conn_id);
+    }
+
+    /// A connection has become free. It rests, unless somebody waits for its like: who gets it then
+    /// is found when this event is over.
+    pub(crate) fn freed(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        conn.since_ms = self.env.now.ms();
+        let is_wanted =
+            !self.servers.peers.asked.is_empty() || self.servers.pool.is_waited_for(conn.hostgroup);
+        if is_wanted {
+            self.servers.set_state(conn_id, ConnState::Unlisted);
+            return self.fx.wake(Wake::Freed(conn_id));
+        }
+        if self.is_done_with(conn_id) {
+            return self.retire_conn(conn_id);
+        }
+        self.let_rest(conn_id);
+    }
+
+    /// Gives a connection that has become free to whoever waits longest for its like, or lets it
+    /// rest.
+    pub(crate) fn offer(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
+        if self.is_done_with(conn_id) {
+            self.retire_conn(conn_id);
+            // Its place under the cap is somebody else's now.
+            return self.pump(hostgroup);
+        }
+        if self.offer_to_peer(conn_id) {
+            return;
+        }
+        let has_room = self.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
+        let next = match has_room {
+            true => self.next_waiter(hostgroup, account, slot),
+            false => None,
+        };
+        if let Some(waiter) = next {
+            self.count_queue_time(waiter.since_us);
+            return self.lease(waiter.client, conn_id);
+        }
+        self.let_rest(conn_id);
+        // Somebody of another account may wait for room that this connection takes.
+        self.pump(hostgroup);
+    }
+
+    /// Whether nobody can use a connection any more.
+    fn is_done_with(&self, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return true;
+        };
+        // One that carried a `KILL` to a server that is out was opened all the same.
+        let is_of_use = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
+            let health = &slot.server.health;
+            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
+        });
+        !is_of_use
+            || conn.dirt == Some(Dirt::Ends)
+            || self.upkeep.stopping.is_some() && !self.anyone_waits()
+    }
+
+    /// A connection is for whoever comes, unless enough others rest.
+    fn let_rest(&mut self, conn_id: ConnId) {
+        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
+        if slot.is_some_and(|slot| self.rests_enough(slot)) {
+            return self.retire_conn(conn_id);
+        }
+        self.servers.set_state(conn_id, ConnState::Idle);
+    }
+
+    /// Takes whoever waits longest for a connection like this out of the queue.
+    fn next_waiter(
+        &mut self,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        slot: SlotId,
+    ) -> Option<Waiter<ClientId>> {
+        let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
+        let clients = &self.clients;
+        let suits = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => {
+                statement.pinned_server.as_deref().is_none_or(|named| *named == server.key)
+            }
+            _ => true,
+        };
+        let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
+        self.servers.pool.waiters(hostgroup).take(fits)
+    }
+
+    /// Whether as many connections rest as `idle_connections_max` allows.
+    fn rests_enough(&self, slot: SlotId) -> bool {
+        let max = self.env.snapshot.settings.idle_connections_max;
+        max != 0
+            && self
+                .servers
+                .pool
+                .slot(slot)
+                .is_some_and(|slot| slot.counts().of(ConnState::Idle) >= max)
+    }
+
+    fn anyone_waits(&self) -> bool {
+        self.servers.pool.waited_for().next().is_some()
+    }
+
+    /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
+    /// server alone keeps nobody behind from the others.
+    pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
+        let connecting = self.servers.pool.connecting(hostgroup);
+        let mut unserved = self.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
+        let mut passed = Skipped::default();
+        while unserved > 0 {
+            unserved -= 1;
+            let next = self.servers.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
+            let Some(waiter) = next else { break };
+            let (client, account) = (waiter.client, waiter.account);
+            let named = self.named_server(client);
+            if named.is_some() && passed.servers.contains(&named) {
+                passed.waiters += 1;
+                continue;
+            }
+            match self.choose(client, hostgroup, account) {
+                Choice::Join(_, conn) | Choice::Idle(_, conn) => {
+                    self.servers.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
+                    self.count_queue_time(waiter.since_us);
+                    self.lease(client, conn);
+                }
+                Choice::Open(slot) => {
+                    if self.open(slot, hostgroup, account, client).is_none() {
+                        break;
+                    }
+                }
+                Choice::ChangeUser(slot, conn) if self.may_change_user(conn, account) => {
+                    self.log_in_again(slot, conn, account, client);
+                }
+                Choice::ChangeUser(_, conn) | Choice::Replace(_, conn)
+                    if self.fetch_before_parting(conn) => {}
+                Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
+                    if self.replace(slot, conn, hostgroup, account, client).is_none() {
+                        break;
+                    }
+                }
+                Choice::Wait(cause) => {
+                    passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
+                    if named.is_none() {
+                        break;
+                    }
+                    passed.waiters += 1;
+                    passed.servers.push(named);
+                }
+            }
+        }
+        if passed.is_at_cap {
+            self.ask_peers(hostgroup);
+        }
+    }
+
+    pub(crate) fn count_queue_time(&mut self, since_us: u64) {
+        let counters = &mut self.fx.stats.counters;
+        counters.statements_queued += 1;
+        counters.queue_time_us += self.env.now.us.saturating_sub(since_us);
+    }
+
+    /// Gives up on a statement that waits, or would: tells the client why.
+    pub(crate) fn refuse_statement(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        cause: RefusalCause,
+        waited_ms: u64,
+    ) {
+        self.fx.stats.refused(cause);
+        let why = self.refusal_text(hostgroup, cause);
+        let text = match waited_ms {
+            0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
+            _ => format!(
+                "Max connect timeout reached while reaching hostgroup {hostgroup} after \
+                 {waited_ms}ms: {why}"
+            ),
+        };
+        self.fail_unsent(id, 9001, b"HY000", &text);
+    }
+
+    pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
+        let now_ms = self.env.now.ms();
+        let slots =
+            self.servers.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
+        let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();
+        let is_online = |slot: &&&trunkline_pool::Slot| {
+            slot.server.health.state(now_ms) == trunkline_topology::ServerState::Online
+        };
+        let online = slots.iter().filter(is_online).count();
+        let servers = slots.len();
+        match cause {
+            RefusalCause::NoServer => "the hostgroup has no server".to_owned(),
+            RefusalCause::NoneOnline => {
+                format!("none of its {servers} servers is online{}", self.last_failure(hostgroup))
+            }
+            RefusalCause::AllAtMaxConnections => {
+                format!("its {online} online servers are at max_connections")
+            }
+            RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
+            RefusalCause::QueueFull => {
+                format!("{} statements wait already", self.env.snapshot.settings.queue_max)
+            }
+            RefusalCause::ConnectTimeout => {
+                let why = self.last_failure(hostgroup);
+                format!("no connection to its {online} online servers came up in time{why}")
+            }
+            RefusalCause::AuthenticationFailed => "a server refused the account".to_owned(),
+            RefusalCause::Stopping => "the proxy is stopping".to_owned(),
+        }
+    }
+
+    /// Why the last connection to the hostgroup did not come up, if none did since.
+    fn last_failure(&self, hostgroup: HostgroupId) -> String {
+        let why = self.servers.last_failures.get(&hostgroup);
+        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
+    }
+
+    /// The cause that a session which has waited in vain is told.
+    pub(crate) fn cause_now(&mut self, hostgroup: HostgroupId) -> RefusalCause {
+        let now_ms = self.env.now.ms();
+        if !self.servers.pool.has_online(hostgroup, now_ms) {
+            return RefusalCause::NoneOnline;
+        }
+        let mut slots = self.servers.pool.slots().map(|(_, slot)| slot);
+        let has_room = slots.any(|slot| {
+            slot.server.key.hostgroup == hostgroup
+                && slot.server.health.connections() < slot.server.max_connections
+        });
+        match has_room {
+            true => RefusalCause::ConnectTimeout,
+            false => RefusalCause::AllAtMaxConnections,
+        }
+    }
+
+    /// The place of a connection in the pool, for its counters.
+    pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
+        self.servers.conns.get(conn).map(|conn| conn.slot)
+    }
+
+    /// Marks a statement as waiting again.
+    pub(crate) fn requeue(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.stage = Stage::Queued;
+            statement.runs_last = false;
+        }
+        self.acquire(id);
+    }
+}

@@ -1,0 +1,272 @@
+//! Connections that are not proven clean, and the reset before another session gets one.
+//!
+//! A connection goes from one session to another as it is only if everything that ran on it since
+//! its last reset is proven to leave nothing behind. Otherwise it is dirty: `COM_RESET_CONNECTION`
+//! goes before the next session's first bytes, in the same write; where a reset does not take
+//! back what may be there, the connection ends with its session.
+
+use std::sync::Arc;
+
+use trunkline_catalog::{Hidden, Proof};
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
+use trunkline_session::tracker::{Trust, has_others_names, runs_unseen_code};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
+use trunkline_stats::ResetReason;
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Phase, Purpose, Statement},
+    servers::conn::{Conn, InFlight, Owner},
+    servers::trackers::Behind,
+    session_past::runs_code,
+};
+
+/// `COM_RESET_CONNECTION`.
+pub(crate) const RESET: &[u8] = &[0x1F];
+
+/// In place of the hash of a `SET`, where a reset is waited for.
+pub(crate) const RESET_PROOF: u64 = 0x7265_7365_7400;
+
+/// Why a connection is not proven clean. What ends with the connection only is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Dirt {
+    /// A reset takes back whatever is there.
+    Reset(ResetReason),
+    /// There may be what a reset leaves in place: a role, profiles.
+    Ends,
+}
+
+/// What a statement that has run may have left on its connection that nobody can name.
+pub(crate) fn dirt_of(
+    analysis: &Analysis,
+    proof: Proof,
+    outcome: &Outcome,
+    trust: Trust,
+) -> Option<Dirt> {
+    let is_unseen = |effect: &Effect| {
+        matches!(effect, Effect::ExecuteStatement(_) | Effect::OtherSession(_) | Effect::Call)
+    };
+    let runs_unseen = runs_unseen_code(analysis) || analysis.effects.iter().any(is_unseen);
+    if runs_unseen && (trust == Trust::Nothing || outcome.error.is_some())
+        || proof.hidden.has(Hidden::STAYS)
+    {
+        return Some(Dirt::Ends);
+    }
+    if runs_unseen {
+        return Some(Dirt::Reset(ResetReason::Routine));
+    }
+    if proof.hidden.has(Hidden::LEAVES) {
+        return Some(Dirt::Reset(ResetReason::Hidden));
+    }
+    if proof.hidden.has(Hidden::UNKNOWN) || analysis.is_cut || !analysis.is_complete {
+        return Some(Dirt::Reset(ResetReason::Unknown));
+    }
+    // What plain statements of known tables leave, they leave whole or not at all.
+    let is_partial = outcome.error.is_some() && !analysis.effects.is_empty();
+    is_partial.then_some(Dirt::Reset(ResetReason::Failed))
+}
+
+/// Whether a statement of which no answer is heard may leave what a reset does not take back: a
+/// role, profiles, a trace. Nobody learns then what it did.
+pub(crate) fn may_last(statement: &Statement) -> bool {
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute | Purpose::Prepare);
+    if statement.is_read || !is_run {
+        return false;
+    }
+    let Some(known) = statement.known.as_deref() else { return true };
+    let analysis = &known.analysis;
+    analysis.statements != 1
+        || analysis.is_cut
+        || !analysis.is_complete
+        || statement.proof.hidden.may(Hidden::STAYS)
+        || runs_unseen_code(analysis)
+        || !analysis.effects.iter().all(ends_with_reset)
+}
+
+/// Whether a reset takes back all that this may leave.
+fn ends_with_reset(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::UserVariableAssigned(_)
+            | Effect::LastInsertIdAssigned
+            | Effect::CalcFoundRows
+            | Effect::UseSchema(_)
+            | Effect::Savepoint
+            | Effect::CreateTemporaryTable(_)
+            | Effect::DropTable { .. }
+            | Effect::LockTables
+            | Effect::UnlockTables
+            | Effect::GetLock(_)
+            | Effect::ReleaseLock(_)
+            | Effect::ReleaseAllLocks
+            | Effect::SequenceAdvanced
+            | Effect::HandlerOpen(_)
+            | Effect::HandlerClose(_)
+            | Effect::SchemaDefined
+            | Effect::AccountsDefined
+    )
+}
+
+/// Whether a statement, or what it prepares, may ask its server for `@@last_gtid`.
+fn may_ask_for_gtid(statement: &Statement) -> bool {
+    let Some(known) = statement.known.as_deref() else { return false };
+    let analysis = &known.analysis;
+    let names_it = analysis.depends.contains(Depends::LAST_GTID);
+    let is_answered = statement.is_recalled || statement.entry.is_some();
+    names_it && !is_answered
+        || !analysis.is_complete
+        || analysis.is_cut
+        || analysis.kind == StatementKind::Prepare
+        || runs_code(statement)
+}
+
+impl Conn {
+    /// Something may have been left on it in its present turn.
+    pub(crate) fn soil(&mut self, dirt: Dirt) {
+        self.dirt = self.dirt.max(Some(dirt));
+        self.soiled_turn = self.turn;
+    }
+
+    /// Whether it has to be reset before its present session gets anything sent on it.
+    pub(crate) fn has_others_dirt(&self) -> bool {
+        self.dirt.is_some() && self.soiled_turn != self.turn
+    }
+
+    /// It was reset, or logged in anew.
+    pub(crate) fn was_reset(&mut self) {
+        if self.dirt != Some(Dirt::Ends) {
+            self.dirt = None;
+        }
+    }
+}
+
+impl Worker {
+    /// A connection about to be the session's is dirty if it keeps names of user variables that
+    /// another session set.
+    pub(crate) fn soil_with_names(&mut self, id: ClientId, conn_id: ConnId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
+            return;
+        };
+        let is_others = conn.last_client != Some(id) && !Arc::ptr_eq(&conn.state, &session.state);
+        if is_others && has_others_names(&conn.state, &session.state) {
+            conn.soil(Dirt::Reset(ResetReason::UserVariables));
+        }
+    }
+
+    /// A MariaDB connection about to be the session's is dirty if its server keeps the GTID of
+    /// another session's write, and the statement may ask for it by other words than those that
+    /// the proxy answers.
+    pub(crate) fn soil_with_gtid(&mut self, id: ClientId, conn_id: ConnId) {
+        let (Some(client), Some(conn)) =
+            (self.clients.get(id), self.servers.conns.get_mut(conn_id))
+        else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let is_others = conn.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
+        if is_others && may_ask_for_gtid(statement) {
+            conn.soil(Dirt::Reset(ResetReason::Hidden));
+        }
+    }
+
+    /// Writes a reset before what the session of `id` is about to send. True when nothing but
+    /// reads may follow before its answer, as this server has never answered one.
+    pub(crate) fn reset_before(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return false;
+        };
+        debug_assert!(conn.dirt != Some(Dirt::Ends), "it is nobody else's");
+        if let Some(Dirt::Reset(reason)) = conn.dirt.take() {
+            self.fx.stats.counters.connection_reset(reason);
+        }
+        let is_known = self.servers.resetting.contains(&conn.slot);
+        if has_plant!(self, ResetForgotten) {
+            return false;
+        }
+        conn.conditions_turn = None;
+        // The server keeps the schema's name, and forgets what it knew of it.
+        conn.kept_schema = Some(conn.state.schema.name().into());
+        let relay = conn.own_relay();
+        let owner = Owner::Sync(id, Some(RESET_PROOF));
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        self.write_server(conn_id, |out| {
+            put_payload(out, 0, RESET);
+        });
+        self.forget_stmts(conn_id);
+        self.forget_conn_state(conn_id);
+        self.switch_trackers_on(conn_id, Behind::Reset);
+        !is_known
+    }
+
+    /// What a session left on connections that it does not hold any more, it does not leave to
+    /// stay there: its locks end with it.
+    pub(crate) fn reset_soiled(&mut self, id: ClientId, soiled: Vec<ConnId>) {
+        for conn_id in soiled {
+            let Some(conn) = self.servers.conns.get_mut(conn_id) else { continue };
+            if conn.last_client == Some(id)
+                && conn.dirt.is_some()
+                && self.servers.take_idle(conn_id)
+            {
+                self.reset_idle(conn_id);
+            }
+        }
+    }
+
+    /// Resets a connection that is off its list; then it is offered.
+    fn reset_idle(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.last_client = None;
+        let is_quiet = conn.in_flight.is_empty();
+        self.servers.set_state(conn_id, ConnState::Resetting);
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_protocol::response::ServerError;
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    use super::*;
+
+    fn dirt(text: &str, hidden: Hidden, fails: bool) -> Option<Dirt> {
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let error =
+            fails.then(|| ServerError { code: 1, sqlstate: *b"HY000", message: Box::default() });
+        let outcome = Outcome { error, ..Outcome::default() };
+        dirt_of(&analysis, Proof { reads: false, hidden }, &outcome, Trust::Nothing)
+    }
+
+    #[test]
+    fn what_is_proven_leaves_nothing_even_when_it_fails() {
+        assert_eq!(dirt("SELECT a FROM t", Hidden::empty(), false), None);
+        assert_eq!(dirt("INSERT INTO t VALUES (1)", Hidden::empty(), true), None);
+        assert_eq!(dirt("SET @a = 1, @b = c", Hidden::empty(), false), None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_reset_or_ends() {
+        let reset = |reason| Some(Dirt::Reset(reason));
+        let insert = "INSERT INTO t VALUES (1)";
+        assert_eq!(dirt(insert, Hidden::UNKNOWN, false), reset(ResetReason::Unknown));
+        assert_eq!(dirt(insert, Hidden::LEAVES, false), reset(ResetReason::Hidden));
+        assert_eq!(dirt(insert, Hidden::LEAVES | Hidden::STAYS, false), Some(Dirt::Ends));
+        assert_eq!(dirt("SET @a = 1, @b = c", Hidden::empty(), true), reset(ResetReason::Failed));
+        assert_eq!(dirt("CALL p()", Hidden::empty(), false), Some(Dirt::Ends));
+        for text in ["CREATE TABLE x AS VALUES (f())", "CREATE VIEW v AS SELECT 1", "REPAIR VIEW v"]
+        {
+            assert_eq!(dirt(text, Hidden::UNKNOWN, false), Some(Dirt::Ends), "{text}");
+        }
+        let plain = "CREATE TABLE x (a INT DEFAULT 1, KEY (a))";
+        assert_eq!(dirt(plain, Hidden::UNKNOWN, false), reset(ResetReason::Unknown));
+        assert!(Dirt::Ends > Dirt::Reset(ResetReason::Routine));
+    }
+}

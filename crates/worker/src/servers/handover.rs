@@ -1,0 +1,226 @@
+//! The cap on a server's connections is one for all workers: an idle connection moves to the
+//! worker that needs it.
+
+use std::sync::Arc;
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_topology::{HostgroupId, ServerKey};
+
+use crate::{
+    Action, MovedConn, Worker,
+    compressed::Packing,
+    outbox::Outbox,
+    prepared::ServerStmts,
+    servers::conn::{Conn, ConnPhase, OTHERS_TURN},
+    servers::credentials::PasswordTurn,
+};
+
+/// How often a worker asks the others for one server's connections, ms.
+const ASK_EVERY_MS: u64 = 20;
+/// How long a worker remembers that another one asked, ms.
+const ASKED_FOR_MS: u64 = 1_000;
+/// Questions remembered.
+const ASKED_MAX: usize = 1_024;
+
+/// Another worker's wish for a connection to a server.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    key: ServerKey,
+    from: usize,
+    /// When it asked first.
+    asked_ms: u64,
+    /// Until when it counts; later each time that it asks again.
+    until_ms: u64,
+}
+
+impl Worker {
+    /// Asks the other workers for connections to the servers of a hostgroup.
+    pub(crate) fn ask_peers(&mut self, hostgroup: HostgroupId) {
+        if self.env.options.workers < 2 {
+            return;
+        }
+        let now_ms = self.env.now.ms();
+        let keys: Vec<_> =
+            self.servers.pool.slots().map(|(_, slot)| slot.server.key.clone()).collect();
+        for key in keys.into_iter().filter(|key| key.hostgroup == hostgroup) {
+            let asked_ms = self.servers.peers.asked_ms.get(&key).copied();
+            if asked_ms.is_none_or(|at| now_ms.saturating_sub(at) >= ASK_EVERY_MS) {
+                self.servers.peers.asked_ms.insert(key.clone(), now_ms);
+                self.act(Action::AskPeers(key));
+            }
+        }
+    }
+
+    /// See [`Worker::peer_asks`].
+    pub(crate) fn on_peer_asks(&mut self, key: ServerKey, from: usize) {
+        let Some(slot) = self.servers.pool.slot_of(&key) else {
+            return;
+        };
+        match self.servers.take_oldest_idle(slot) {
+            // It is offered when what sessions left there has been fetched.
+            Some(conn) if self.fetch_before_parting(conn) => {}
+            Some(conn) => return self.give(conn, from),
+            None => {}
+        }
+        let now_ms = self.env.now.ms();
+        let until_ms = now_ms + ASKED_FOR_MS;
+        // One wish, however often it is said: a connection given for each would be given back.
+        let same =
+            self.servers.peers.asked.iter_mut().find(|ask| ask.from == from && ask.key == key);
+        if let Some(ask) = same {
+            ask.until_ms = until_ms;
+        } else if self.servers.peers.asked.len() < ASKED_MAX {
+            self.servers.peers.asked.push_back(Ask { key, from, asked_ms: now_ms, until_ms });
+        }
+    }
+
+    /// Gives a connection that just became free to a worker that asked, unless a session of this
+    /// worker's has waited longer. The connection is on no list.
+    pub(crate) fn offer_to_peer(&mut self, id: ConnId) -> bool {
+        let now_ms = self.env.now.ms();
+        self.servers.peers.asked.retain(|ask| ask.until_ms >= now_ms);
+        if self.servers.peers.asked.is_empty() {
+            return false;
+        }
+        let Some(conn) = self.servers.conns.get(id) else {
+            return false;
+        };
+        let hostgroup = conn.hostgroup;
+        let Some(key) = self.servers.pool.slot(conn.slot).map(|slot| slot.server.key.clone())
+        else {
+            return false;
+        };
+        let Some(place) = self.servers.peers.asked.iter().position(|ask| ask.key == key) else {
+            return false;
+        };
+        let asked_ms = self.servers.peers.asked.get(place).map_or(0, |ask| ask.asked_ms);
+        let waits_ms =
+            self.servers.pool.waiters(hostgroup).front().map(|waiter| waiter.since_us / 1_000);
+        if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
+            return false;
+        }
+        if self.fetch_before_parting(id) {
+            return true;
+        }
+        let is_quiet = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
+        match self.servers.peers.asked.remove(place).filter(|_| is_quiet) {
+            Some(ask) => {
+                self.give(id, ask.from);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
+    fn give(&mut self, id: ConnId, to: usize) {
+        let is_whole = self.servers.conns.get(id).is_some_and(|conn| {
+            let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
+            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty() && is_quiet
+        });
+        if !is_whole {
+            return self.discard_idle(id);
+        }
+        let Some(conn) = self.servers.conns.remove(id) else {
+            return;
+        };
+        let (Some(slot), Some(login)) =
+            (self.servers.pool.slot(conn.slot), self.servers.accounts.key(conn.account))
+        else {
+            return;
+        };
+        let moved = Box::new(MovedConn {
+            key: slot.server.key.clone(),
+            login: login.clone(),
+            state: (*conn.state).clone(),
+            stmts: conn.stmts.into_ids(),
+            dirt: conn.dirt,
+            identity: conn.identity,
+            flavor: conn.flavor,
+            names_changes: conn.names_changes,
+            last_gtid: conn.last_gtid,
+            format: conn.format,
+            takes_attributes: conn.takes_attributes,
+            packing: conn.packing.map(Packing::leave_list),
+            tls: conn.tls,
+            epoch: conn.epoch,
+            incarnation: conn.incarnation,
+            health: Arc::clone(&slot.server.health),
+            modes: self.statements.default_modes,
+        });
+        self.fx.stats.counters.server_connections_moved += 1;
+        self.act(Action::HandOver { conn: id, moved, to });
+    }
+
+    /// Takes in a connection of another worker's; `None` when this worker does not know its
+    /// server any more, and the driver closes it.
+    pub fn adopt(&mut self, moved: MovedConn) -> Option<ConnId> {
+        let Some(slot) = self.servers.pool.slot_of(&moved.key) else {
+            moved.give_up();
+            return None;
+        };
+        // One that came listed would never be listed here, and what waits never be unpacked.
+        debug_assert!(moved.packing.as_ref().is_none_or(|packing| !packing.is_listed()));
+        let mut modes = self.statements.default_modes;
+        modes.merge(moved.modes);
+        self.follow_modes(modes);
+        let account = self.servers.accounts.intern(moved.login);
+        let state = self.statements.states.intern(moved.state);
+        let since_ms = self.env.now.ms();
+        let id = self.servers.conns.insert_with(|_| Conn {
+            slot,
+            hostgroup: moved.key.hostgroup,
+            account,
+            password: PasswordTurn::default(),
+            list: ConnState::Unlisted,
+            phase: ConnPhase::Ready,
+            inbox: Vec::new(),
+            captured: Vec::new(),
+            unwanted: 0,
+            outbox: Outbox::default(),
+            packing: moved.packing,
+            tls: moved.tls,
+            is_paused: false,
+            identity: moved.identity,
+            flavor: moved.flavor,
+            format: moved.format,
+            takes_attributes: moved.takes_attributes,
+            state,
+            stmts: ServerStmts::to_close(moved.stmts),
+            in_flight: Default::default(),
+            owner: None,
+            tracks_transactions: false,
+            kills: 0,
+            was_killed: false,
+            close_on_release: false,
+            busy_since_us: 0,
+            last_client: None,
+            shared_version: 0,
+            copies: None,
+            may_last: false,
+            names_changes: moved.names_changes,
+            last_gtid: moved.last_gtid,
+            accepted_sets: Vec::new(),
+            dirt: moved.dirt,
+            soiled_turn: OTHERS_TURN,
+            kept_schema: None,
+            conditions_turn: Some(OTHERS_TURN),
+            turn: 0,
+            // Its schema is chosen anew, unless none was ever defined.
+            schemas_defined: 0,
+            epoch: moved.epoch,
+            last_thread: 0,
+            incarnation: moved.incarnation,
+            since_ms,
+            login_us: 0,
+            paused_us: 0,
+            forwards: None,
+        });
+        Some(id)
+    }
+
+    /// See [`Worker::adopted`].
+    pub(crate) fn on_adopted(&mut self, id: ConnId) {
+        self.freed(id);
+    }
+}

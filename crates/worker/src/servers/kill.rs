@@ -1,0 +1,476 @@
+//! `KILL` and `COM_PROCESS_KILL`: a client ends a statement or a session, perhaps one of another
+//! worker.
+//!
+//! The numbers are those that clients were greeted with. A number says which worker has its
+//! client, so a question goes to one worker and comes back as one answer. What has to be told to
+//! a server is `side`'s.
+
+pub(crate) mod carriers;
+
+use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
+use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
+
+use crate::{
+    Action, ClientId, Worker,
+    clients::client::{AwaitKill, Ending, Phase, Purpose, Stage},
+    effects::Wake,
+    servers::conn::{ConnPhase, Owner},
+};
+
+/// How long a client waits for the answer to its `KILL`, ms. Whoever carries it out gives up
+/// before that.
+const ANSWER_MS_MAX: u64 = 20_000;
+
+/// What ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillScope {
+    /// The statement that the client has under way.
+    Statement,
+    /// The client's session.
+    Session,
+}
+
+/// A question to the worker that has the client to be ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KillRequest {
+    /// The number that the client was greeted with.
+    pub number: u32,
+    /// What ends.
+    pub scope: KillScope,
+    /// The user that asks: only a user's own sessions may be ended. `None` for an administrator,
+    /// who may end anybody's.
+    pub user: Option<Box<str>>,
+    /// Who is told what came of it.
+    pub asker: KillAsker,
+}
+
+/// Who waits for what came of a `KILL`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KillAsker {
+    /// The worker that is told.
+    pub worker: usize,
+    /// Its client; `None` for an administrator, who asks through that worker.
+    pub client: Option<ClientId>,
+    /// Tells this `KILL` from others of who asks.
+    pub ticket: u64,
+}
+
+/// What came of a `KILL`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KillAnswer {
+    /// It is ended, or had ended by itself.
+    Done,
+    /// No client has this number.
+    Unknown,
+    /// The client is another user's.
+    NotOwner,
+    /// It could not be carried out.
+    Failed {
+        /// Error code.
+        code: u16,
+        /// SQLSTATE.
+        sqlstate: [u8; 5],
+        /// Why.
+        text: String,
+    },
+}
+
+impl KillAnswer {
+    pub(crate) fn failed(text: String) -> Self {
+        Self::Failed { code: 9001, sqlstate: *b"HY000", text }
+    }
+}
+
+/// What a text says about ending others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KillText {
+    /// Nothing.
+    None,
+    /// End this of the client with the number; `None` for the client itself.
+    One(KillScope, Option<u64>),
+    /// Something that would hit a server's own numbers or users, or may do so, in words.
+    Refused(&'static str),
+}
+
+/// Looks for `KILL` in a text. None of it may reach a server: the number is one of the proxy's,
+/// and a server would take it for one of its own.
+pub(crate) fn kill_of(analysis: &Analysis) -> KillText {
+    if analysis.is_cut {
+        return KillText::Refused("more than 100000 effects on the session in one text");
+    }
+    let kill = analysis.effects.iter().find_map(|effect| match effect {
+        Effect::Kill { target, id } => Some((*target, *id)),
+        _ => None,
+    });
+    let Some((target, id)) = kill else {
+        return KillText::None;
+    };
+    if analysis.statements != 1 || analysis.effects.len() != 1 {
+        return KillText::Refused("KILL among other statements");
+    }
+    let scope = match target {
+        KillTarget::Connection => KillScope::Session,
+        KillTarget::Query => KillScope::Statement,
+        KillTarget::Other => return KillText::Refused("KILL USER and KILL QUERY ID"),
+    };
+    match id {
+        KillId::Number(number) => KillText::One(scope, Some(number)),
+        KillId::Own => KillText::One(scope, None),
+        KillId::Other => KillText::Refused("KILL of an expression"),
+    }
+}
+
+/// The worker that gave this number to a client.
+pub(crate) fn worker_of(number: u32, workers: usize) -> usize {
+    let number = usize::try_from(number).unwrap_or_default();
+    number.saturating_sub(1) % workers.max(1)
+}
+
+impl Worker {
+    /// A number for a new client: never 0, of this worker's share of all numbers, and no other
+    /// client's that is here.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        let step = u32::try_from(self.env.options.workers.max(1)).unwrap_or(1);
+        let first = u32::try_from(self.env.options.index).unwrap_or_default() + 1;
+        loop {
+            self.clients.last_number = match self.clients.last_number {
+                0 => first,
+                last => last.checked_add(step).unwrap_or(first),
+            };
+            // Numbers come again after 4 billion clients; some of the first may still be here.
+            let number = self.clients.last_number;
+            if !self.clients.numbers.contains_key(&number)
+                && !self.clients.away.contains_key(&number)
+            {
+                return self.clients.last_number;
+            }
+        }
+    }
+
+    /// A client asks to end something.
+    pub(crate) fn kill(&mut self, id: ClientId, scope: KillScope, number: Option<u64>) {
+        let ticket = self.env.now.us.wrapping_add(self.fx.stats.counters.commands);
+        let deadline_ms = self.env.now.ms() + ANSWER_MS_MAX;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let wanted = number.unwrap_or_else(|| u64::from(client.number));
+        let Ok(number) = u32::try_from(wanted) else {
+            return self.answer_error(id, 1094, b"HY000", &unknown(wanted));
+        };
+        if number == client.number {
+            return self.kill_oneself(id, scope);
+        }
+        let user = Some(session.user.key().into());
+        client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
+        let asker = KillAsker { worker: self.env.options.index, client: Some(id), ticket };
+        let request = KillRequest { number, scope, user, asker };
+        let to = worker_of(number, self.env.options.workers);
+        match to == self.env.options.index {
+            true => self.on_kill_asked(request),
+            false => self.act(Action::Kill { to, request: Box::new(request) }),
+        }
+    }
+
+    /// A statement that ends itself is interrupted; a session that ends itself is told so.
+    fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
+        match scope {
+            KillScope::Statement => self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED),
+            KillScope::Session => {
+                let (code, text) = match self.env.greeting.flavor() {
+                    Flavor::MariaDb => (1927, "Connection was killed"),
+                    Flavor::MySql => (1317, INTERRUPTED),
+                };
+                self.refuse(id, 1, code, INTERRUPTED_STATE, text);
+            }
+        }
+    }
+
+    /// See [`Worker::kill_asked`].
+    pub(crate) fn on_kill_asked(&mut self, request: KillRequest) {
+        let KillRequest { number, scope, user, asker } = request;
+        let step = if has_plant!(self, KillHitsNeighbour) { self.env.options.workers } else { 0 };
+        let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
+        let victim = self.clients.numbers.get(&number).copied();
+        let Some((id, client)) = victim.and_then(|id| Some((id, self.clients.get(id)?))) else {
+            return self.forward_kill(KillRequest { number, scope, user, asker });
+        };
+        if matches!(client.phase, Phase::Closing) {
+            // It is as good as gone.
+            return self.answer_kill(asker, KillAnswer::Unknown);
+        }
+        let session = client.session.as_ref();
+        let may_end = user.as_deref().is_none_or(|user| {
+            // Who has not logged in yet is nobody's.
+            session.is_some_and(|session| *session.user.key() == *user)
+        });
+        if !may_end {
+            return self.answer_kill(asker, KillAnswer::NotOwner);
+        }
+        self.fx.stats.counters.clients_killed += u64::from(scope == KillScope::Session);
+        self.fx.stats.counters.statements_killed += u64::from(scope == KillScope::Statement);
+        match scope {
+            KillScope::Statement => self.kill_statement(id, asker),
+            KillScope::Session => self.kill_session(id, asker),
+        }
+    }
+
+    /// The client is not here: its home knows where it is, or that there is none. A client tells
+    /// its home before it leaves for another place, so no request goes round twice.
+    fn forward_kill(&mut self, request: KillRequest) {
+        let home = worker_of(request.number, self.env.options.workers);
+        let place = match home == self.env.options.index {
+            true => self.clients.away.get(&request.number).copied(),
+            false => Some(home),
+        };
+        match place {
+            Some(to) => self.act(Action::Kill { to, request: Box::new(request) }),
+            None => self.answer_kill(request.asker, KillAnswer::Unknown),
+        }
+    }
+
+    /// See [`Worker::kill_undelivered`].
+    pub(crate) fn on_kill_undelivered(&mut self, asker: KillAsker) {
+        let text = "the worker that knows this session has stopped".to_owned();
+        self.answer_kill(asker, KillAnswer::failed(text));
+    }
+
+    /// Whoever asked is told when this event is over.
+    pub(crate) fn answer_kill(&mut self, asker: KillAsker, answer: KillAnswer) {
+        self.fx.wake(Wake::KillAnswered(asker, answer));
+    }
+
+    /// Tells the one who asked, wherever that is.
+    pub(crate) fn deliver_kill_answer(&mut self, asker: KillAsker, answer: KillAnswer) {
+        match asker.worker == self.env.options.index {
+            true => self.on_kill_answered(asker, answer),
+            false => self.act(Action::Killed { asker, answer }),
+        }
+    }
+
+    /// See [`Worker::kill_answered`].
+    pub(crate) fn on_kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
+        let Some(id) = asker.client else {
+            return self.act(Action::TellAdministrator { ticket: asker.ticket, answer });
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let number = match &client.phase {
+            Phase::AwaitKill(wait) if wait.ticket == asker.ticket => wait.number,
+            _ => return,
+        };
+        client.phase = Phase::Idle;
+        match answer {
+            KillAnswer::Done => {
+                self.ran_itself(id);
+                self.answer_ok(id);
+            }
+            KillAnswer::Unknown => {
+                self.answer_error(id, 1094, b"HY000", &unknown(number.into()));
+            }
+            KillAnswer::NotOwner => {
+                let text = format!("You are not owner of thread {number}");
+                self.answer_error(id, 1095, b"HY000", &text);
+            }
+            KillAnswer::Failed { code, sqlstate, text } => {
+                self.answer_error(id, code, &sqlstate, &text);
+            }
+        }
+        self.after_statement(id);
+    }
+
+    /// Clients whose `KILL` nobody answers are told so.
+    pub(crate) fn expire_kills(&mut self) {
+        let now_ms = self.env.now.ms();
+        let late = self.clients.table.keys_where(|client| match &client.phase {
+            Phase::AwaitKill(wait) => wait.deadline_ms <= now_ms,
+            _ => false,
+        });
+        for id in late {
+            let Some(Phase::AwaitKill(wait)) = self.clients.get(id).map(|client| &client.phase)
+            else {
+                continue;
+            };
+            let (worker, ticket) = (self.env.options.index, wait.ticket);
+            let asker = KillAsker { worker, client: Some(id), ticket };
+            let text = "what came of the KILL is not known".to_owned();
+            self.on_kill_answered(asker, KillAnswer::failed(text));
+        }
+        self.drop_late_carriers();
+    }
+
+    fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let (conn, sent_at) = match &mut client.phase {
+            Phase::Running(statement) => match statement.stage {
+                Stage::Queued => {
+                    self.pool_leave(id);
+                    self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                    return self.answer_kill(asker, KillAnswer::Done);
+                }
+                Stage::Synchronising(_) | Stage::Preparing(_) => {
+                    statement.ending = Some(Ending::Killed);
+                    return self.answer_kill(asker, KillAnswer::Done);
+                }
+                Stage::Sent(conn) => (conn, Some(statement.sent_at)),
+                Stage::Shared(conn) => {
+                    let sent_at = statement.sent_at;
+                    if !self.single_out(id, conn) {
+                        self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                        return self.answer_kill(asker, KillAnswer::Done);
+                    }
+                    (conn, Some(sent_at))
+                }
+            },
+            Phase::Forward(conn) => (*conn, None),
+            Phase::AwaitNames(_) => {
+                self.set_timer(id, 0);
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.phase = Phase::Idle;
+                }
+                self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                self.answer_kill(asker, KillAnswer::Done);
+                return self.wake_commands(id);
+            }
+            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
+                return self.answer_kill(asker, KillAnswer::Done);
+            }
+        };
+        self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
+    }
+
+    /// Takes a statement out of its hostgroup's queue.
+    pub(crate) fn pool_leave(&mut self, id: ClientId) {
+        if let Some((hostgroup, _)) = self.wanted(id) {
+            self.servers.pool.waiters(hostgroup).remove(id);
+        }
+    }
+
+    /// Ends a session; what it has under way on a server ends there too. Its connection is never
+    /// used again, so nobody else's statement can be hit.
+    fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        // The number of the packet that a statement without a reply is answered with.
+        let running_seq = match &client.phase {
+            Phase::Running(statement) => match statement.purpose {
+                Purpose::LoginSchema(_, seq) => Some(seq),
+                _ => Some(1),
+            },
+            _ => None,
+        };
+        // What runs at a server may be over when the KILL arrives; of a read it does not matter.
+        let may_be_done = match &client.phase {
+            Phase::Running(statement) => {
+                matches!(statement.stage, Stage::Sent(_)) && !statement.is_read
+            }
+            _ => false,
+        };
+        let is_shared = matches!(&client.phase,
+            Phase::Running(statement) if matches!(statement.stage, Stage::Shared(_)));
+        let logs_in = running_seq.filter(|seq| *seq != 1);
+        let conn = match &client.phase {
+            Phase::Running(statement) => match statement.stage {
+                Stage::Sent(conn) => Some(conn),
+                // Behind others it is read and thrown away.
+                Stage::Shared(conn) => self.single_out(id, conn).then_some(conn),
+                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => None,
+            },
+            Phase::Forward(conn) => Some(*conn),
+            Phase::Login(_)
+            | Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::Closing => None,
+        };
+        let seq = match conn {
+            Some(conn) => logs_in.or_else(|| self.break_off_seq(conn, id)),
+            None => running_seq,
+        };
+        match conn {
+            Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),
+            None => self.answer_kill(asker, KillAnswer::Done),
+        }
+        if let Some(seq) = seq {
+            self.write_client(id, |out| {
+                match may_be_done {
+                    true => put_err(out, seq, 2013, b"HY000", KILLED),
+                    false => put_err(out, seq, 1317, INTERRUPTED_STATE, INTERRUPTED),
+                };
+            });
+        }
+        if let Some(conn) = conn {
+            self.take_lease(id, conn);
+            match is_shared {
+                // Those behind it that may not be sent elsewhere wait there still.
+                true => {
+                    self.leave_shared(id, conn);
+                    self.lose_conn(conn, "a session that shared it was killed");
+                }
+                false => self.drop_conn(conn),
+            }
+        }
+        self.close_client(id);
+    }
+
+    /// How to number an error that breaks off the reply that comes in on this connection.
+    fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
+        let conn = self.servers.conns.get(conn)?;
+        if !matches!(conn.phase, ConnPhase::Ready) {
+            return None;
+        }
+        let entry = conn.in_flight.iter().find(|entry| entry.owner == Owner::Client(id))?;
+        entry.relay.break_off_seq()
+    }
+}
+
+/// What a statement is answered with whose session was ended while it ran.
+const KILLED: &str = "Lost connection to MySQL server during query (the session was killed)";
+/// What an interrupted statement is answered with.
+pub(crate) const INTERRUPTED: &str = "Query execution was interrupted";
+/// SQLSTATE of [`INTERRUPTED`].
+pub(crate) const INTERRUPTED_STATE: &[u8; 5] = b"70100";
+
+fn unknown(number: u64) -> String {
+    format!("Unknown thread id: {number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    fn of(text: &str) -> KillText {
+        kill_of(&analyse(text.as_bytes(), &Modes::default()))
+    }
+
+    #[test]
+    fn only_one_number_alone_is_taken() {
+        let one = |scope, number| KillText::One(scope, number);
+        assert_eq!(of("KILL 5"), one(KillScope::Session, Some(5)));
+        assert_eq!(of("kill /* now */ query 7;"), one(KillScope::Statement, Some(7)));
+        assert_eq!(of("KILL SOFT CONNECTION 9"), one(KillScope::Session, Some(9)));
+        assert_eq!(of("KILL QUERY CONNECTION_ID()"), one(KillScope::Statement, None));
+        assert_eq!(of("SELECT 5"), KillText::None);
+        let texts =
+            ["KILL 5; SELECT 1", "SELECT 1; KILL 5", "KILL @a", "KILL USER app", "KILL '5'"];
+        for text in texts.into_iter().chain(["KILL QUERY ID 5", "KILL 1; KILL 2", "KILL 5 + 1"]) {
+            assert!(matches!(of(text), KillText::Refused(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_says_which_worker_gave_it() {
+        let numbers = [(1, 0), (2, 1), (3, 2), (4, 0), (6, 2), (0, 0)];
+        for (number, worker) in numbers {
+            assert_eq!(worker_of(number, 3), worker, "{number}");
+        }
+    }
+}

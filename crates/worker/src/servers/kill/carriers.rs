@@ -1,0 +1,487 @@
+//! `KILL` for a statement that runs on a server connection, carried by another one.
+//!
+//! The server's `KILL QUERY` hits whatever its connection runs when it arrives. So from the
+//! moment that one is on its way until it was answered, the connection to be hit gets no new
+//! statement: one that nothing holds rests in `AwaitingKill` and is reset before anybody else gets
+//! it; one that its session holds awaits the answer, and a `COM_PING` takes an interruption that
+//! came late. One whose fate is not known is closed. While something of the proxy's own runs there
+//! in front of the statement, the `KILL` waits.
+
+use std::collections::HashSet;
+
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    response::{Outcome, Relay, ResponseShape},
+};
+use trunkline_topology::ServerKey;
+
+use crate::{
+    Action, ClientId, Worker,
+    clients::client::{Ending, Phase, Stage},
+    exchange::send::put_own_query,
+    servers::conn::{ConnPhase, InFlight, Owner},
+    servers::kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
+};
+
+/// `KILL`s under way at a time; more are refused.
+const KILLS_MAX: usize = 256;
+/// How long one may take, ms.
+const KILL_MS_MAX: u64 = 10_000;
+/// How often one is tried again when the connection for it turns out to be closed.
+const RETRIES: u8 = 2;
+/// What the server says when the connection to be hit has gone already.
+const NO_SUCH_THREAD: u16 = 1094;
+
+/// One `KILL` on its way to a server.
+#[derive(Debug)]
+pub(crate) struct KillCommand {
+    /// Its number, for the connection that carries it.
+    id: u64,
+    scope: KillScope,
+    /// The connection to be hit, and the server's number for it.
+    target: ConnId,
+    thread: u32,
+    /// The statement to be hit: whose, and its place in the connection's stream. `None`: whatever
+    /// runs there.
+    statement: Option<(ClientId, u64)>,
+    asker: KillAsker,
+    /// The connection that carries it, or will.
+    via: ConnId,
+    /// Its place in the stream of `via`, once it was written there.
+    sent_at: Option<u64>,
+    /// How often it may be tried on another connection when the server never got it.
+    retries_left: u8,
+    victim: ClientId,
+    deadline_ms: u64,
+}
+
+impl Worker {
+    /// Connections that carry a `KILL` to this server, or will: one for each account, perhaps
+    /// beyond the server's `max_connections`.
+    pub fn kill_carriers(&self, server: &ServerKey) -> usize {
+        let is_there = |via: &ConnId| {
+            let slot = self.slot_of(*via).and_then(|slot| self.servers.pool.slot(slot));
+            slot.is_some_and(|slot| slot.server.key == *server)
+        };
+        let carriers =
+            self.servers.kills.commands.iter().map(|command| command.via).filter(is_there);
+        carriers.collect::<HashSet<_>>().len()
+    }
+
+    /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
+    pub(crate) fn kill_on_server(
+        &mut self,
+        victim: ClientId,
+        target: ConnId,
+        sent_at: Option<u64>,
+        scope: KillScope,
+        asker: KillAsker,
+    ) {
+        let is_full = self.servers.kills.commands.len() >= KILLS_MAX;
+        let Some(conn) = self.servers.conns.get_mut(target) else {
+            return self.answer_kill(asker, KillAnswer::Done);
+        };
+        let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
+            (&conn.phase, &conn.identity)
+        else {
+            // Nothing runs there yet.
+            return self.answer_kill(asker, KillAnswer::Done);
+        };
+        let thread = identity.greeting.connection_id;
+        let (slot, account) = (conn.slot, conn.account);
+        let via = match is_full {
+            true => Err("too many KILLs are under way".to_owned()),
+            false => self.kill_carrier(&[Some(victim), asker.client], slot, account),
+        };
+        let via = match via {
+            Ok(via) => via,
+            Err(why) => return self.answer_kill(asker, KillAnswer::failed(why)),
+        };
+        if let Some(conn) = self.servers.conns.get_mut(target) {
+            conn.kills += 1;
+        }
+        let id = self.servers.kills.next;
+        self.servers.kills.next += 1;
+        self.servers.kills.commands.push(KillCommand {
+            id,
+            scope,
+            target,
+            thread,
+            statement: sent_at.map(|at| (victim, at)),
+            asker,
+            via,
+            sent_at: None,
+            retries_left: RETRIES,
+            victim,
+            deadline_ms: self.env.now.ms() + KILL_MS_MAX,
+        });
+        let is_ready =
+            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill);
+        if is_ready {
+            self.send_kills(via);
+        }
+    }
+
+    /// A connection of the same account to the same server, to carry `KILL`s: an idle one, or
+    /// one that is opened. When the server's cap is reached, each worker may have one beyond it for
+    /// each account, as that is when statements most need to be ended.
+    fn kill_carrier(
+        &mut self,
+        logins: &[Option<ClientId>],
+        slot_id: SlotId,
+        account: AccountId,
+    ) -> Result<ConnId, String> {
+        if let Some(idle) = self.servers.pop_idle(slot_id, account) {
+            self.servers.set_state(idle, ConnState::CarryingKill);
+            self.fetch_traces(idle, None, false);
+            if let Some(conn) = self.servers.conns.get_mut(idle) {
+                // What a session left on it for a later statement is overwritten.
+                conn.last_client = None;
+                conn.turn += 1;
+            }
+            return Ok(idle);
+        }
+        let Some(slot) = self.servers.pool.slot(slot_id) else {
+            return Err("the server has gone".to_owned());
+        };
+        let (health, max) = (&slot.server.health, slot.server.max_connections);
+        let hostgroup = slot.server.key.hostgroup;
+        if !health.try_take_connection(max) {
+            let others = self.servers.kills.commands.iter().map(|command| command.via);
+            // One that carries others, or will, carries this one behind them.
+            let carries = |via: &ConnId| {
+                self.servers.conns.get(*via).is_some_and(|conn| {
+                    conn.slot == slot_id
+                        && conn.account == account
+                        && matches!(conn.list, ConnState::Connecting | ConnState::CarryingKill)
+                })
+            };
+            if let Some(via) = others.into_iter().find(carries) {
+                return Ok(via);
+            }
+            health.take_connection_beyond();
+        }
+        let has_session = |id: &&ClientId| {
+            let session = self.clients.get(**id).and_then(|client| client.session.as_ref());
+            session.is_some_and(|session| session.account == account)
+        };
+        // Any client of the account can log in; the one to be ended may have gone.
+        let login = logins.iter().flatten().find(has_session).copied();
+        let opened = login.and_then(|login| self.open(slot_id, hostgroup, account, login));
+        if login.is_none()
+            && let Some(slot) = self.servers.pool.slot(slot_id)
+        {
+            slot.server.health.give_back_connection();
+        }
+        opened.ok_or_else(|| "nobody of the account is connected any more".to_owned())
+    }
+
+    /// A connection that was opened to carry `KILL`s is logged in; false when it was not.
+    pub(crate) fn kill_carrier_ready(&mut self, via: ConnId) -> bool {
+        if !self.is_kill_carrier(via) {
+            return false;
+        }
+        self.servers.set_state(via, ConnState::CarryingKill);
+        self.send_kills(via);
+        true
+    }
+
+    /// Writes what waits for this connection, as far as it is still wanted.
+    fn send_kills(&mut self, via: ConnId) {
+        let is_unsent = |it: &&KillCommand| it.via == via && it.sent_at.is_none();
+        let waiting =
+            self.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
+        for id in waiting.collect::<Vec<_>>() {
+            let Some(command) = self.servers.kills.commands.iter().find(|command| command.id == id)
+            else {
+                continue;
+            };
+            if !self.is_still_wanted(command) {
+                self.end_kill(id, KillAnswer::Done);
+                continue;
+            }
+            if self.is_early(command) {
+                continue;
+            }
+            let verb = match command.scope {
+                KillScope::Statement => "KILL QUERY",
+                KillScope::Session => "KILL",
+            };
+            let (text, target) = (format!("{verb} {}", command.thread), command.target);
+            if let Some(conn) = self.servers.conns.get_mut(target) {
+                conn.was_killed = true;
+            }
+            self.write_kill(via, id, text.as_bytes());
+        }
+        self.kill_carrier_done(via);
+    }
+
+    fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
+        let Some(conn) = self.servers.conns.get_mut(via) else {
+            return;
+        };
+        let sent_at = conn.outbox.position();
+        let takes_attributes = conn.takes_attributes;
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight { owner: Owner::Kill(id), relay, is_statement: false });
+        self.write_server(via, |out| {
+            put_own_query(out, text, takes_attributes);
+        });
+        if let Some(command) =
+            self.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        {
+            command.sent_at = Some(sent_at);
+        }
+        // It may have rested until its server closed it.
+        self.act(Action::Probe(via));
+    }
+
+    /// Whether what is to be hit runs still. In a server that was started again the number is
+    /// somebody else's.
+    fn is_still_wanted(&self, command: &KillCommand) -> bool {
+        let incarnation_of = |id| self.servers.conns.get(id).map(|conn| conn.incarnation);
+        if incarnation_of(command.target) != incarnation_of(command.via) {
+            return false;
+        }
+        let Some((client, sent_at)) = command.statement else {
+            return true;
+        };
+        self.clients.get(client).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if matches!(statement.stage, Stage::Sent(conn) | Stage::Shared(conn)
+                    if conn == command.target)
+                    && statement.sent_at == sent_at)
+        })
+    }
+
+    /// Whether what goes before the statement that is to be hit has not been answered yet, such as
+    /// the state that it needs. The server would interrupt that instead, and run the statement
+    /// without it.
+    fn is_early(&self, command: &KillCommand) -> bool {
+        let Some((client, _)) = command.statement else {
+            return false;
+        };
+        let front = self.servers.conns.get(command.target).and_then(|conn| conn.in_flight.front());
+        front.is_some_and(|front| front.owner != Owner::Client(client))
+    }
+
+    /// Something before the statement on this connection has been answered: a `KILL` that waited
+    /// for it goes out.
+    pub(crate) fn kills_go_on(&mut self, target: ConnId) {
+        if self.servers.kills.commands.is_empty() {
+            return;
+        }
+        let is_waiting = |it: &&KillCommand| it.target == target && it.sent_at.is_none();
+        let waiting =
+            self.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
+        for via in waiting.collect::<HashSet<_>>() {
+            if self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill)
+            {
+                self.send_kills(via);
+            }
+        }
+    }
+
+    /// A server has answered a `KILL`.
+    pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+        if let (Some(_), Some(conn)) = (&outcome.error, self.servers.conns.get_mut(via)) {
+            conn.conditions_turn = Some(conn.turn);
+        }
+        let answer = match outcome.error {
+            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed {
+                code: error.code,
+                sqlstate: error.sqlstate,
+                text: String::from_utf8_lossy(&error.message).into_owned(),
+            },
+            Some(_) | None => KillAnswer::Done,
+        };
+        self.end_kill(id, answer);
+        self.kill_carrier_done(via);
+    }
+
+    /// Whether a connection carries a `KILL`, or will.
+    pub(crate) fn is_kill_carrier(&self, via: ConnId) -> bool {
+        self.servers.kills.commands.iter().any(|command| command.via == via)
+    }
+
+    /// The connection that carried `KILL`s is free again when the last was answered.
+    fn kill_carrier_done(&mut self, via: ConnId) {
+        let Some(conn) = self.servers.conns.get(via) else {
+            return;
+        };
+        let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Kill(_)));
+        if carries || self.is_kill_carrier(via) || conn.list != ConnState::CarryingKill {
+            return;
+        }
+        let Some(slot) = self.servers.pool.slot(conn.slot) else {
+            return;
+        };
+        if slot.server.health.connections() > slot.server.max_connections {
+            return self.drop_conn(via);
+        }
+        self.freed(via);
+    }
+
+    /// Tells what came of a `KILL`, and lets the connection that it was to hit go on.
+    fn end_kill(&mut self, id: u64, answer: KillAnswer) {
+        let Some(place) = self.servers.kills.commands.iter().position(|command| command.id == id)
+        else {
+            return;
+        };
+        let command = self.servers.kills.commands.swap_remove(place);
+        self.answer_kill(command.asker, answer);
+        let Some(conn) = self.servers.conns.get_mut(command.target) else {
+            return;
+        };
+        conn.kills = conn.kills.saturating_sub(1);
+        let (owner, rests) = (conn.owner, conn.list.is_resetting());
+        if rests {
+            self.free_if_quiet(command.target);
+        }
+        if let Some(owner) = owner {
+            self.go_on_synchronised(owner, command.target);
+        }
+    }
+
+    /// A connection that carries `KILL`s has ended, after the kernel took so many bytes for
+    /// it. What was not sent is told to have failed; what was may still arrive.
+    pub(crate) fn kill_carrier_lost(&mut self, via: ConnId, written: u64, reason: &str) {
+        if self.servers.kills.commands.is_empty() {
+            return;
+        }
+        let carried = self.servers.kills.commands.iter().filter(|command| command.via == via);
+        let carried: Vec<_> =
+            carried.map(|command| (command.id, command.target, command.sent_at)).collect();
+        for (id, target, sent_at) in carried {
+            let was_sent = sent_at.is_some_and(|at| written > at);
+            if was_sent && let Some(conn) = self.servers.conns.get_mut(target) {
+                conn.close_on_release = true;
+            }
+            if !was_sent && sent_at.is_some() && self.try_again(id) {
+                continue;
+            }
+            let text = format!("the KILL did not reach the server: {reason}");
+            self.end_kill(id, KillAnswer::failed(text));
+        }
+    }
+
+    /// Has another connection carry a `KILL` that its server never got: an idle one had been
+    /// closed long ago. False when nothing is left to try.
+    fn try_again(&mut self, id: u64) -> bool {
+        let Some(command) = self.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        else {
+            return false;
+        };
+        let Some(left) = command.retries_left.checked_sub(1) else {
+            return false;
+        };
+        (command.retries_left, command.sent_at) = (left, None);
+        let (logins, target) = ([Some(command.victim), command.asker.client], command.target);
+        let place = self.servers.conns.get(target).map(|conn| (conn.slot, conn.account));
+        let Some(Ok(via)) = place.map(|(slot, account)| self.kill_carrier(&logins, slot, account))
+        else {
+            return false;
+        };
+        if let Some(command) =
+            self.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        {
+            command.via = via;
+        }
+        let is_ready =
+            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill);
+        if is_ready {
+            self.send_kills(via);
+        }
+        true
+    }
+
+    /// Gives up on `KILL`s that take too long.
+    pub(crate) fn drop_late_carriers(&mut self) {
+        let now_ms = self.env.now.ms();
+        let late =
+            self.servers.kills.commands.iter().filter(|command| command.deadline_ms <= now_ms);
+        let late: Vec<ConnId> = late.map(|command| command.via).collect();
+        for via in late {
+            self.drop_conn(via);
+        }
+    }
+
+    /// A session's next statement waits while the connection that it goes to may still be hit by
+    /// a `KILL` for the last one. True when it does.
+    pub(crate) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return false;
+        };
+        if conn.kills == 0 && !conn.was_killed {
+            return false;
+        }
+        if conn.kills == 0 {
+            conn.was_killed = false;
+            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+            conn.in_flight.push_back(InFlight {
+                owner: Owner::Cleanse,
+                relay,
+                is_statement: false,
+            });
+            self.write_server(conn_id, |out| {
+                put_payload(out, 0, &[0x0E]);
+            });
+        }
+        self.set_stage(id, Stage::Synchronising(conn_id));
+        true
+    }
+
+    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
+    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
+        let conn = self.servers.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.close_on_release)
+    }
+
+    /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
+    pub(crate) fn park_until_kills_done(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.since_ms = self.env.now.ms();
+        self.servers.set_state(conn_id, ConnState::AwaitingKill);
+        self.free_if_quiet(conn_id);
+    }
+
+    /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
+    /// ends here.
+    pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let ending = self.clients.get(id).and_then(|client| match &client.phase {
+            Phase::Running(statement) => statement.ending,
+            _ => None,
+        });
+        match ending {
+            None => return false,
+            Some(Ending::Killed) => {
+                self.settle_lease(id, conn_id);
+                self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+            }
+            Some(Ending::TimedOut | Ending::Withheld) => {
+                self.settle_lease(id, conn_id);
+                self.fail_timed_out(id);
+            }
+        }
+        true
+    }
+
+    /// What the session's statement waited for on this connection has come.
+    pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
+        let is_free = self
+            .servers
+            .conns
+            .get(conn_id)
+            .is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
+        let waits = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(conn_id))
+        });
+        if is_free && waits {
+            self.dispatch(id, conn_id);
+        }
+    }
+}

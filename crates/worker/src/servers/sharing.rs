@@ -1,0 +1,450 @@
+//! Step 7, the cheap way: reads of several sessions follow each other on one connection.
+//!
+//! A server answers commands in the order in which they come, so a statement may be sent while
+//! others are in flight: several leave in one write, and their answers come back in one read.
+//! Only statements share a connection that read, leave nothing behind, depend on nothing that a
+//! session left there, and have been short lately: whoever is behind waits for them. When one of
+//! them takes long after all, those behind it are answered elsewhere, as they are reads, and the
+//! late answers are thrown away. `docs/decisions/0010`.
+
+pub(crate) mod coalesce;
+
+use std::sync::Arc;
+
+use trunkline_catalog::Catalog;
+use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
+use trunkline_sql::analysis::Depends;
+use trunkline_stats::ResetReason;
+use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
+
+use crate::{
+    ClientId, Side, Worker,
+    clients::Clients,
+    clients::client::{Phase, Purpose, Stage},
+    exchange::send::LOST,
+    prepared::runs_among_others,
+    servers::conn::{Conn, Owner},
+    servers::dirt::Dirt,
+    session_past::FoundRows,
+};
+
+/// A longer command has a connection of its own, bytes.
+const COMMAND_LEN_MAX: usize = 16 * 1024;
+/// A client that has this much of its answers yet to take holds nobody else up, bytes.
+pub(crate) const BEHIND_LEN_MAX: usize = 64 * 1024;
+/// A statement that takes longer than this holds nobody else up, µs. More while the server is so
+/// busy that many would be sent again.
+pub(crate) const STUCK_US_MIN: u64 = 20_000;
+const STUCK_US_MAX: u64 = 320_000;
+
+/// How long statements behind a slow one wait, and what came of it in the last second.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    stuck_us: u64,
+    shared: u64,
+    resent: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { stuck_us: STUCK_US_MIN, shared: 0, resent: 0 }
+    }
+}
+
+impl Patience {
+    /// A second is over: when one in a hundred was sent again the servers are busy, not stuck.
+    fn adapt(&mut self) {
+        let is_impatient = self.resent > 8 && self.resent * 100 > self.shared;
+        self.stuck_us = match is_impatient {
+            true => (self.stuck_us * 2).min(STUCK_US_MAX),
+            false => (self.stuck_us / 2).max(STUCK_US_MIN),
+        };
+        (self.shared, self.resent) = (0, 0);
+    }
+}
+
+impl Worker {
+    /// How many may be in flight on the connection that the statement of `id` shares; `None` when
+    /// it has to be alone.
+    fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
+        let client = self.clients.get(id)?;
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return None;
+        };
+        let known = statement.known.as_ref()?;
+        let fits = (statement.is_read || has_plant!(self, WriteShared))
+            && !statement.never_share
+            && (statement.purpose == Purpose::Query
+                || statement.purpose == Purpose::Execute
+                    && runs_among_others(&self.clients, id, None))
+            && known.analysis.statements == 1
+            && known.analysis.depends == Depends::empty()
+            && known.found_rows != FoundRows::AnswerOnMySql
+            && session.leases.is_empty()
+            && !session.state.is_autocommit_off()
+            && !session.state.finds_inserted_by_null(self.env.shared.finds_by_null())
+            && statement.frames.len() <= COMMAND_LEN_MAX
+            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX);
+        if !fits {
+            return None;
+        }
+        let of_hostgroup = || self.env.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
+        let depth = match statement.orders.pipeline.or_else(of_hostgroup).unwrap_or_default() {
+            Pipeline::Auto if known.pace.is_short() => {
+                self.env.snapshot.settings.pipeline_depth_max
+            }
+            Pipeline::Auto | Pipeline::Off => return None,
+            Pipeline::Depth(depth) => usize::from(depth.get()),
+        };
+        (depth > 1).then_some(depth)
+    }
+
+    /// Finds a place for a statement behind others, or a connection that others will follow on.
+    /// False when it has to be alone.
+    pub(crate) fn acquire_shared(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
+        let Some(depth_max) = self.depth_max(id, hostgroup) else {
+            return false;
+        };
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
+            return false;
+        };
+        let wants_stmt = self.executes(id);
+        let defined = self.env.shared.schemas_defined();
+        let (clients, conns, pool) = (&self.clients, &self.servers.conns, &mut self.servers.pool);
+        let depth = |conn: ConnId| {
+            let conn = conns.get(conn)?;
+            let fits = conn.account == account
+                && conn.dirt.is_none()
+                && Arc::ptr_eq(&conn.state, &state)
+                && conn.schemas_defined == defined
+                && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
+            fits.then_some(conn.in_flight.len())
+        };
+        let choice = pool.choose_shared(hostgroup, account, self.env.now.ms(), depth_max, depth);
+        match choice.map(|choice| self.servers.chosen(choice)) {
+            Some(Choice::Join(slot, conn)) => {
+                let epoch = self.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
+                if epoch != self.servers.conns.get(conn).map(|conn| conn.epoch) {
+                    return false;
+                }
+                self.join(id, conn);
+            }
+            Some(Choice::Idle(_, conn_id)) => {
+                let conn = self.servers.conns.get(conn_id);
+                let is_shared = conn.is_some_and(|conn| self.has_room_for(id, conn, depth_max));
+                self.lease_as(id, conn_id, is_shared);
+            }
+            Some(Choice::Open(slot)) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.open(slot, hostgroup, account, id);
+            }
+            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the statement of `id` can follow what is in flight on a shared connection, or be
+    /// the first on one that is shared from now on.
+    pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
+        let depth_max = self.depth_max(id, conn.hostgroup);
+        depth_max.is_some_and(|depth_max| self.has_room_for(id, conn, depth_max))
+    }
+
+    /// Whether a statement that need not be alone fits on this connection: in its session's state,
+    /// with fewer than `depth_max` in flight.
+    fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        conn.dirt.is_none()
+            && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
+            && conn.schemas_defined == self.env.shared.schemas_defined()
+            && conn.in_flight.len() < depth_max
+            && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
+    }
+
+    /// A connection off its list runs this statement first, and others behind it.
+    pub(crate) fn share(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        conn.last_client = None;
+        conn.turn += 1;
+        conn.shared_version = self.env.shared.catalog().version();
+        self.servers.set_state(conn_id, ConnState::Shared);
+        self.join(id, conn_id);
+        self.fill(conn_id);
+    }
+
+    fn executes(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Execute)
+        })
+    }
+
+    fn join(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
+            // What it leaves behind others overwrite.
+            session.last_conn = None;
+        }
+        if self.executes(id) {
+            self.take_stmt(id, conn_id);
+        }
+        let depth = self.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
+        self.servers.sharing.patience.shared += 1;
+        self.servers.sharing.coalescing.sent();
+        self.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.fx.stats.counters.shared_depth += depth as u64;
+        self.send_statement(id, conn_id, Stage::Shared(conn_id));
+        if has_plant!(self, ReplyToNeighbour)
+            && let Some(conn) = self.servers.conns.get_mut(conn_id)
+            && let [.., last, own] = conn.in_flight.make_contiguous()
+            && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))
+        {
+            std::mem::swap(&mut last.owner, &mut own.owner);
+        }
+    }
+
+    /// Those who wait longest follow on this connection, as far as they fit.
+    fn fill(&mut self, conn_id: ConnId) {
+        loop {
+            let Some(conn) = self.servers.conns.get(conn_id) else { return };
+            let takes_more = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
+                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
+            });
+            if !takes_more {
+                return;
+            }
+            let (hostgroup, account) = (conn.hostgroup, conn.account);
+            let Some(waiter) = self.servers.pool.waiters(hostgroup).front().copied() else {
+                return;
+            };
+            if self.prove_again(waiter.client) {
+                self.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+                self.requeue(waiter.client);
+                continue;
+            }
+            let Some(conn) = self.servers.conns.get(conn_id) else { return };
+            if waiter.account != account || !self.fits_to_share(waiter.client, conn) {
+                return;
+            }
+            self.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+            self.count_queue_time(waiter.since_us);
+            self.join(waiter.client, conn_id);
+        }
+    }
+
+    /// A statement on a shared connection has been answered: with the last one it is free.
+    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        let depth = conn.in_flight.len();
+        if let Some(took_us) = took_us
+            && let Some(slot) = self.servers.pool.slot_mut(slot)
+        {
+            slot.shared_width().answered(self.env.now.us, took_us);
+            let in_flight = (slot.shared().len() * depth) as u64;
+            self.servers.sharing.coalescing.answered(took_us, in_flight);
+        }
+        if is_quiet {
+            self.end_copies(conn_id);
+            self.soil_outdated(conn_id);
+        }
+        if is_quiet && self.may_be_hit(conn_id) {
+            self.park_until_kills_done(conn_id);
+        } else if is_quiet {
+            self.freed(conn_id);
+        } else if !self.servers.pool.waiters(hostgroup).is_empty() {
+            self.fill(conn_id);
+        }
+    }
+
+    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
+    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some())
+        {
+            debug_assert!(conn.in_flight.is_empty());
+            conn.copies = None;
+        }
+    }
+
+    /// The same for a connection that may not be shared.
+    pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
+        let conn = self.servers.conns.get(conn_id);
+        if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
+            self.leave_front_alone(conn_id);
+        }
+    }
+
+    /// What ran on a shared connection, heard of or not, may have been something else than it was
+    /// proven to be: names have been defined anew meanwhile.
+    fn soil_outdated(&mut self, conn_id: ConnId) {
+        let version = self.env.shared.catalog().version();
+        if let Some(conn) =
+            self.servers.conns.get_mut(conn_id).filter(|it| it.shared_version != version)
+        {
+            conn.soil(Dirt::Reset(ResetReason::Unknown));
+        }
+    }
+
+    /// The statement in front takes long, or its client takes its answer slowly: those behind it
+    /// are answered elsewhere, and nobody joins any more.
+    pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
+        let is_delivered = has_plant!(self, OvertakenReplyDelivered);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
+        let now_ms = self.env.now.ms();
+        let ticket = catalog.begin_copies();
+        let mut behind = Vec::new();
+        for entry in conn.in_flight.iter_mut().skip(1) {
+            if let Owner::Client(client) = entry.owner
+                && may_be_sent_twice(clients, (catalog, now_ms), client)
+            {
+                debug_assert!(!entry.relay.has_begun());
+                if !is_delivered {
+                    entry.owner = Owner::Nobody;
+                    entry.relay.set_discard();
+                }
+                behind.push(client);
+            }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
+        }
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
+            slot.close_shared(conn_id);
+        }
+        for client in behind {
+            self.servers.sharing.patience.resent += 1;
+            self.fx.stats.counters.statements_overtaken += 1;
+            self.send_elsewhere(client);
+        }
+    }
+
+    /// A read has changed its connection's state all the same, by a function that a view hides:
+    /// those behind it are answered elsewhere, and the connection is reset.
+    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        conn.since_ms = self.env.now.ms();
+        let is_quiet = conn.in_flight.is_empty();
+        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
+        let now_ms = self.env.now.ms();
+        let ticket = catalog.begin_copies();
+        let (mut behind, mut lost) = (Vec::new(), Vec::new());
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                match may_be_sent_twice(clients, (catalog, now_ms), client) {
+                    true => behind.push(client),
+                    false => lost.push(client),
+                }
+            }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
+        }
+        self.servers.set_state(conn_id, ConnState::Resetting);
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+        for client in behind {
+            self.send_elsewhere(client);
+        }
+        for client in lost {
+            self.fail_statement(client, 2013, b"HY000", LOST);
+        }
+    }
+
+    /// A read that shared a connection goes to one of its own.
+    fn send_elsewhere(&mut self, id: ClientId) {
+        if let Some(Phase::Running(statement)) =
+            self.clients.get_mut(id).map(|client| &mut client.phase)
+        {
+            debug_assert!(statement.is_read);
+            statement.never_share = true;
+            self.requeue(id);
+        }
+    }
+
+    /// The client of a statement on a shared connection goes: its answer is for nobody.
+    pub(crate) fn leave_shared(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        for entry in &mut conn.in_flight {
+            if entry.owner == Owner::Client(id) {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+            }
+        }
+        if std::mem::take(&mut conn.is_paused) {
+            self.resume(Side::Server(conn_id));
+        }
+    }
+
+    /// A statement on a shared connection is to be ended. In front it is left alone there, and its
+    /// server can be told to end it: true. Behind others its answer is for nobody: false.
+    pub(crate) fn single_out(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(id));
+        match is_front {
+            true => self.leave_front_alone(conn_id),
+            false => self.leave_shared(id, conn_id),
+        }
+        is_front
+    }
+
+    /// Looks at the statements in front of shared connections.
+    pub(crate) fn overtake_slow(&mut self) {
+        let since_us = self.env.now.us.saturating_sub(self.servers.sharing.patience.stuck_us);
+        let shared = self.servers.pool.slots().flat_map(|(_, slot)| slot.shared());
+        let is_stuck = |id: &&ConnId| {
+            self.servers.conns.get(**id).is_some_and(|conn| {
+                conn.in_flight.len() > 1 && (1..since_us).contains(&conn.busy_since_us)
+            })
+        };
+        let stuck: Vec<ConnId> = shared.filter(is_stuck).copied().collect();
+        for conn in stuck {
+            self.leave_front_alone(conn);
+        }
+    }
+
+    /// Once a second.
+    pub(crate) fn adapt_patience(&mut self) {
+        self.servers.sharing.patience.adapt();
+    }
+}
+
+/// Whether the statement that a client has under way may be sent once more.
+fn may_be_sent_twice(
+    clients: &Clients,
+    (catalog, now_ms): (&Catalog, u64),
+    client: ClientId,
+) -> bool {
+    clients.get(client).is_some_and(|client| {
+        matches!(&client.phase, Phase::Running(statement)
+            if statement.may_be_sent_twice(catalog, now_ms))
+    })
+}
+
+#[cfg(test)]
+mod tests;

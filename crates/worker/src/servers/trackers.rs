@@ -1,0 +1,275 @@
+//! Session trackers: what servers are asked to report, and what clients ask to be told.
+//!
+//! The proxy has every connection report all that changes. A client may set the same trackers for
+//! itself, as some drivers do when they connect: then it is told what it asked for, and the
+//! proxy's are switched on again behind its statement (decision 0029).
+
+use std::sync::Arc;
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    packet::{
+        greeting::Flavor,
+        told::{Asked, Told},
+        track::{Change, Changes},
+    },
+    response::{Outcome, Relay, ResponseShape, ServerError},
+};
+use trunkline_session::tracker::{SessionState, apply_report, report_text};
+use trunkline_sql::{
+    analysis::{Analysis, Effect},
+    set::{Assignment, Scope, Value},
+};
+
+use crate::{
+    ClientId, Worker,
+    clients::client::Phase,
+    exchange::send::put_own_query,
+    servers::conn::{Conn, InFlight, Owner},
+    statement::sql_modes::DefaultModes,
+};
+
+/// Says what changes in a session beyond what a statement's text shows.
+const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
+    @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
+/// On a connection without a session: also has the server tell what new sessions have, of what
+/// decides how texts are read and what they find.
+const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
+    @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
+/// A server that keeps profiles or traces of everybody's statements would keep one list for all
+/// sessions of a connection, which a reset may leave. Whoever wants one says so, and has the
+/// connection alone. With the variables' names; MySQL warns of the first one.
+const LISTS_OFF: [(&str, &[u8]); 2] = [
+    ("profiling", b",@@SESSION.profiling=0"),
+    ("optimizer_trace", b",@@SESSION.optimizer_trace='enabled=off'"),
+];
+/// Which of them are in use: not those that some server lacks.
+pub(crate) type Lists = [bool; LISTS_OFF.len()];
+/// Whatever a server's sessions begin with by now: it is off where a session's record says so.
+const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
+/// Before that: has MySQL tell what its sessions begin with.
+const AUTOCOMMIT_TOLD: &[u8] = b"SET @@SESSION.session_track_system_variables='autocommit',\
+    @@SESSION.autocommit=@@SESSION.autocommit";
+/// Behind a login: it has the server tell whether it reads texts in the character set that the
+/// login has named.
+const CLIENT_CHARSET: &[u8] = b",@@SESSION.character_set_client=@@SESSION.character_set_client";
+
+/// What a connection has gone through that is to be as new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// A login, the first one or another.
+    Login,
+    /// A reset, which leaves it with another character set than its login named, or not.
+    Reset,
+}
+
+/// The error of a server that does not know a variable.
+const UNKNOWN_VARIABLE: u16 = 1193;
+
+const TRANSACTION_TRACKER_ON: &[u8] =
+    b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+
+impl Worker {
+    /// Written with the first statement. Of its answer, only the SQL mode is of interest.
+    pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
+        let Some(conn) = self.servers.conns.get_mut(id) else { return };
+        if !conn.format.session_track {
+            return self.follow_modes(self.statements.default_modes.told());
+        }
+        conn.tracks_transactions = false;
+        let flavor = conn.flavor;
+        let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
+        let lists = LISTS_OFF.iter().zip(self.servers.lists_off);
+        let lists = lists.filter(|(_, is_known)| *is_known).map(|((_, text), _)| *text);
+        let lists: Vec<u8> = lists.flatten().copied().collect();
+        let within = match flavor {
+            // What is set behind clears its warning.
+            Flavor::MySql => {
+                self.set_up(id, Owner::Defaults, &[AUTOCOMMIT_TOLD, &*lists].concat());
+                Vec::new()
+            }
+            Flavor::MariaDb => lists,
+        };
+        let text = [TRACKERS_ON, FRESH, AUTOCOMMIT_ON, charset, &*within].concat();
+        self.set_up(id, Owner::Setup, &text);
+    }
+
+    /// A server does not take the trackers' `SET`. One that has no profiles or traces at all is not
+    /// asked again to keep none.
+    pub(crate) fn trackers_refused(&mut self, id: ConnId, error: &ServerError) {
+        let text = String::from_utf8_lossy(&error.message).into_owned();
+        self.log(true, || format!("a server refused session trackers: {text}"));
+        let mut lacks = false;
+        for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.servers.lists_off) {
+            let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);
+            *is_known &= !is_it;
+            lacks |= is_it;
+        }
+        if let Some(conn) = self.servers.conns.get_mut(id).filter(|_| lacks) {
+            // It lacks the rest of the `SET` too.
+            conn.close_on_release = true;
+            self.set_up(id, Owner::Setup, TRACKERS_ON);
+        }
+    }
+
+    /// Takes over what a connection tells of how its server reads texts.
+    pub(crate) fn learn_modes(&mut self, id: ConnId, changes: &[u8]) {
+        let conn = self.servers.conns.get(id);
+        let identity = conn.and_then(|conn| Some((conn.flavor, conn.identity.as_ref()?.collation)));
+        let mut modes = self.statements.default_modes;
+        modes.learn(changes, identity);
+        self.follow_modes(modes);
+    }
+
+    /// What servers have by default is known better: sessions are read accordingly.
+    pub(crate) fn follow_modes(&mut self, modes: DefaultModes) {
+        if std::mem::replace(&mut self.statements.default_modes, modes) == modes {
+            return;
+        }
+        let flavor = self.env.greeting.flavor();
+        self.clients.table.for_each_mut(|_, client| {
+            if let Some(session) = client.session.as_mut() {
+                session.modes = modes.follow(session.modes, &session.state, flavor);
+            }
+        });
+    }
+
+    /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
+    /// of every connection, as servers then report the progress of every transaction.
+    pub(crate) fn track_transactions(&mut self, id: ConnId) {
+        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.format.session_track)
+            && !std::mem::replace(&mut conn.tracks_transactions, true)
+        {
+            self.set_up(id, Owner::Setup, TRANSACTION_TRACKER_ON);
+        }
+    }
+
+    fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
+            return;
+        };
+        let mut relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        if conn.packing.is_none() {
+            relay = relay.numbered_from(1);
+        }
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        let takes_attributes = conn.takes_attributes;
+        self.write_server(id, |out| {
+            put_own_query(out, text, takes_attributes);
+        });
+    }
+
+    /// A new or reset connection reports what new sessions have.
+    pub(crate) fn trackers_are_on(&mut self, outcome: &Outcome) {
+        for change in Changes::new(&outcome.changes) {
+            let Ok(Change::SystemVariable { name, value }) = change else { continue };
+            if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
+                self.env.shared.find_by_null();
+            }
+        }
+    }
+
+    /// A server that was asked what its sessions begin with has answered.
+    pub(crate) fn defaults_told(&mut self, id: ConnId, outcome: &Outcome) {
+        if let Some(error) = &outcome.error {
+            self.trackers_refused(id, error);
+        }
+        for change in Changes::new(&outcome.changes) {
+            if let Ok(Change::SystemVariable { name: b"autocommit", value }) = change {
+                self.believe_autocommit(id, value.eq_ignore_ascii_case(b"on") || value == b"1");
+            }
+        }
+    }
+
+    /// A session has set the trackers of its connection: it is told what it asked for, and the
+    /// connection reports everything again. The values of `unreported` variables are asked for.
+    pub(crate) fn renew_trackers(&mut self, id: ClientId, conn_id: ConnId, unreported: &[String]) {
+        let Some(conn) =
+            self.servers.conns.get_mut(conn_id).filter(|conn| conn.format.session_track)
+        else {
+            return;
+        };
+        conn.tracks_transactions = false;
+        let flavor = conn.flavor;
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            // The proxy's own statement is the connection's last one.
+            session.last_conn = None;
+            // Until it is known, as with a value that is computed.
+            let is_unknown = unreported.iter().any(|name| name == "sql_mode");
+            session.modes.ansi_quotes |= is_unknown;
+            session.modes.guesses_quotes |= is_unknown;
+        }
+        self.set_up(conn_id, Owner::Setup, TRACKERS_ON);
+        if !unreported.is_empty() {
+            self.set_up(conn_id, Owner::Values(id), &report_text(unreported, flavor));
+        }
+    }
+
+    /// The server was asked for the values of variables that a session has set unseen. What it
+    /// does not tell goes on holding the session.
+    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+        self.take_values(conn_id, id, outcome);
+        let is_busy = self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage.conn() == Some(conn_id))
+        });
+        let is_leased = self.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
+        if is_leased && !is_busy {
+            self.settle_lease(id, conn_id);
+        }
+        self.free_if_quiet(conn_id);
+        self.dump_when_quiet(conn_id);
+    }
+
+    fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
+            return;
+        };
+        // Elsewhere the session may have set the same anew.
+        let is_same = Arc::ptr_eq(&conn.state, &session.state);
+        let lease = session.leases.iter_mut().find(|lease| lease.conn == conn_id);
+        let Some(lease) = lease.filter(|_| is_same && outcome.error.is_none()) else {
+            return;
+        };
+        if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
+            let state = self.statements.states.intern(state);
+            let escapes = session.modes.escapes();
+            session.modes = self.statements.default_modes.of_session(&state, conn.flavor, escapes);
+            conn.state = Arc::clone(&state);
+            session.state = state;
+        }
+    }
+}
+
+impl Conn {
+    /// It comes to a session's state, by a `SET` of the proxy's or the session's own.
+    pub(crate) fn follow_transaction_tracker(&mut self, state: &SessionState) {
+        let name = "session_track_transaction_info";
+        if self.state.variable(name) != state.variable(name) {
+            self.tracks_transactions = false;
+        }
+    }
+}
+
+/// Takes over what a session asks to be told.
+pub(crate) fn ask_trackers(told: &mut Told, analysis: &Analysis) {
+    for effect in &analysis.effects {
+        let Effect::Set(assignments) = effect else { continue };
+        for assignment in assignments {
+            let Assignment::Variable { scope: Scope::LocalDefault | Scope::Session, name, value } =
+                assignment
+            else {
+                continue;
+            };
+            match value {
+                Value::Literal(_) => {
+                    told.ask(name, Asked::Value(&value.literal().unwrap_or_default()));
+                }
+                Value::Default => told.ask(name, Asked::Default),
+                Value::Expression(_) => told.ask(name, Asked::Unknown),
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Warnings of a read that shared its connection. The statements behind it were sent before it was
+//! known that it has any, and they clear them. It only reads: it is run again, right in front of
+//! the statement that asks for its warnings, and its answer is thrown away.
+
+use std::sync::Arc;
+
+use trunkline_catalog::Catalog;
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    response::{Outcome, Relay, ResponseShape},
+};
+use trunkline_session::tracker::SessionState;
+use trunkline_sql::analysis::Depends;
+
+use super::{Again, LastStatement};
+use crate::{
+    ClientId, Worker,
+    clients::client::{Phase, Purpose, Statement},
+    exchange::send::put_own_query,
+    servers::conn::{InFlight, Owner},
+};
+
+impl LastStatement {
+    /// The text of what left the warnings, if it can be run again: the proof that it reads still
+    /// holds, and its session's `state` is as it was.
+    pub(super) fn run_again(
+        &self,
+        state: &Arc<SessionState>,
+        catalog: &Catalog,
+        now_ms: u64,
+    ) -> Option<&[u8]> {
+        let again = self.again.as_ref()?;
+        let holds = again.validity.is_none_or(|validity| validity.holds(catalog, now_ms));
+        (holds && again.state == *state).then_some(&again.text)
+    }
+}
+
+impl Worker {
+    /// A read on a shared connection has been answered, with warnings.
+    pub(crate) fn keep_warnings_of_shared(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
+        if outcome.warnings == 0 || outcome.error.is_some() || !statement.is_read {
+            return;
+        }
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
+            return;
+        };
+        let uses_table = || {
+            let references = statement.known.as_ref().map(|known| &known.analysis.references);
+            references.is_some_and(|references| !references.tables.is_empty())
+        };
+        if statement.purpose == Purpose::Query {
+            let text = statement.frames.get(HEADER_LEN + 1..).map(Box::from);
+            let validity = statement.validity;
+            session.past.again =
+                text.map(|text| Again { text, validity, state: Arc::clone(&session.state) });
+        } else if conn.in_flight.is_empty() && uses_table() {
+            // Nobody is behind it, and it has cleared what was there before.
+            conn.last_client = Some(id);
+            session.last_conn = Some((conn_id, conn.turn));
+        }
+    }
+
+    /// In front of a statement that asks for warnings: runs again what left them, if they went with
+    /// a shared connection.
+    pub(crate) fn run_again(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let known = statement.known.as_ref();
+        let asks = known.is_some_and(|known| known.analysis.depends.contains(Depends::DIAGNOSTICS));
+        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        if !asks || !is_run {
+            return;
+        }
+        let again =
+            session.past.run_again(&session.state, self.env.shared.catalog(), self.env.now.ms());
+        let Some(text) = again.map(<[u8]>::to_vec) else { return };
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
+        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
+        let takes_attributes = conn.takes_attributes;
+        self.fx.stats.counters.traces_fetched += 1;
+        self.write_server(conn_id, |out| put_own_query(out, &text, takes_attributes));
+    }
+}

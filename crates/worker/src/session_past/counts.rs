@@ -1,0 +1,568 @@
+//! What statements do to `FOUND_ROWS()`, and which of them may fail with a last insert id left.
+//!
+//! Measured on MariaDB 10.11 and MySQL 9.7: it is what the last `SELECT` of a session found, on
+//! MariaDB also one within another statement, but for stored routines and triggers. What selects
+//! nothing leaves it as it is, and on MySQL so does what fails. MySQL's `UPDATE` counts the rows
+//! that it matched, its `DO` is a `SELECT` of one row.
+
+use std::rc::Rc;
+
+use trunkline_catalog::Hidden;
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    packet::greeting::Flavor,
+    response::{Outcome, Relay, ResponseShape},
+};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
+
+use super::LastStatement;
+use crate::{
+    ClientId, Worker,
+    clients::client::{Phase, Purpose, Statement},
+    exchange::hidden::may_read_past,
+    exchange::send::{put_own_query, runs_a_routine},
+    servers::conn::{InFlight, Owner},
+    statement::analysis::Known,
+};
+
+/// More rows than these are not given to a connection for `FOUND_ROWS()`: making a thousand takes a
+/// server as long as the statement itself.
+const FOUND_ROWS_PUT_MAX: u64 = 100;
+
+/// What becomes of `FOUND_ROWS()` by statements of one digest that succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoundRows {
+    /// It is the number of rows in the answer, or of those that went `INTO` something.
+    Answer,
+    /// The same on MySQL; on MariaDB the server alone knows.
+    AnswerOnMySql,
+    /// It stays.
+    Stays,
+    /// It stays on MariaDB; on MySQL it is the number of rows that matched.
+    Matched,
+    /// It stays on MariaDB; on MySQL it is 1.
+    One,
+    /// It stays on MySQL; on MariaDB the server alone knows.
+    StaysOnMySql,
+    /// It changes, to what the server alone knows.
+    Counted,
+    /// MySQL changes it; on MariaDB it changes or stays.
+    CountedOnMySql,
+    /// It changes or stays: the server alone knows. So no other session's may be there before.
+    Untold,
+}
+
+impl FoundRows {
+    /// Whether only the server knows if it stays.
+    pub(crate) fn may_stay(self, flavor: Flavor) -> bool {
+        match self {
+            Self::Untold => true,
+            Self::CountedOnMySql | Self::StaysOnMySql => flavor == Flavor::MariaDb,
+            Self::Answer
+            | Self::AnswerOnMySql
+            | Self::Stays
+            | Self::Matched
+            | Self::One
+            | Self::Counted => false,
+        }
+    }
+
+    /// Whether it has been something else behind a statement that failed with this error on a
+    /// MariaDB, whatever it was before.
+    fn changes_by_error(self, code: u16) -> bool {
+        let selects = !matches!(self, Self::Stays | Self::Matched | Self::One);
+        // More rows than one: of a subquery, or for `INTO`. A row that `INSERT … SELECT` found is
+        // there already.
+        selects && matches!(code, 1172 | 1242) || self == Self::Counted && code == 1062
+    }
+
+    /// By what a statement is. `digest_text` is `None` when it is not the whole text.
+    pub(crate) fn of(analysis: &Analysis, digest_text: Option<&[u8]>) -> Self {
+        use StatementKind as Kind;
+        let says = |words: &[&[u8]]| digest_text.is_none_or(|text| has_word(text, words));
+        let selects = || says(&[b"SELECT", b"TABLE", b"WITH"]);
+        if analysis.statements != 1 || !analysis.is_complete {
+            return Self::Untold;
+        }
+        match analysis.kind {
+            Kind::Select | Kind::SelectForUpdate
+                if analysis.effects.contains(&Effect::CalcFoundRows) =>
+            {
+                Self::Counted
+            }
+            // On MariaDB 0 without a table, and what was put there with one.
+            Kind::Select if says(&[b"INTO"]) && !says(&[b"FROM"]) => Self::Counted,
+            // MariaDB counts what is beyond the limit of all, where it comes by it.
+            Kind::Select if says(&COMBINES) && says(&LIMITS) => Self::AnswerOnMySql,
+            Kind::Select | Kind::SelectForUpdate | Kind::Describe | Kind::ShowTableStatus => {
+                Self::Answer
+            }
+            Kind::Show if digest_text.is_some_and(counts_conditions) => Self::Answer,
+            Kind::Show if says(&SHOWN_WITHOUT_ROWS) => Self::Stays,
+            Kind::Show => Self::Answer,
+            // `ANALYZE` runs what it explains.
+            Kind::Explain if says(&[b"ANALYZE"]) => Self::Untold,
+            // MariaDB runs what is selected from: a subquery, or what a view hides.
+            Kind::Explain => Self::StaysOnMySql,
+            Kind::Set if !analysis.set_for_statement.is_empty() => {
+                match digest_text.is_some_and(sets_for_select) {
+                    true => Self::Answer,
+                    false => Self::Untold,
+                }
+            }
+            Kind::Set if selects() => Self::StaysOnMySql,
+            Kind::Set => Self::Stays,
+            Kind::Insert | Kind::Replace if !selects() => Self::Stays,
+            Kind::Insert | Kind::Replace => Self::Counted,
+            Kind::Update if analysis.references.tables.len() != 1 && !selects() => Self::Counted,
+            Kind::Update if !selects() => Self::Matched,
+            Kind::Update => Self::CountedOnMySql,
+            Kind::Delete if digest_text.is_some_and(deletes_from_one) => match selects() {
+                true => Self::Untold,
+                false => Self::Stays,
+            },
+            Kind::Delete => Self::Counted,
+            Kind::Unknown if digest_text.is_some_and(|text| has_first(text, b"DO")) => {
+                match selects() {
+                    true => Self::CountedOnMySql,
+                    false => Self::One,
+                }
+            }
+            Kind::Unknown if digest_text.is_some_and(|text| has_first_of(text, &ANSWERS)) => {
+                Self::Answer
+            }
+            Kind::Unknown
+                if digest_text.is_some_and(|text| has_first_of(text, &SELECTS_NOTHING)) =>
+            {
+                Self::Stays
+            }
+            Kind::CreateTable | Kind::CreateTemporary if selects() => Self::StaysOnMySql,
+            Kind::AnalyzeTable if selects() => Self::Untold,
+            Kind::Begin
+            | Kind::StartTransaction
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::Savepoint
+            | Kind::ReleaseSavepoint
+            | Kind::RollbackSavepoint
+            | Kind::Use
+            | Kind::Prepare
+            | Kind::Deallocate
+            | Kind::LockTable
+            | Kind::UnlockTables
+            | Kind::AlterTable
+            | Kind::AlterView
+            | Kind::AnalyzeTable
+            | Kind::ChangeMaster
+            | Kind::CreateDatabase
+            | Kind::CreateIndex
+            | Kind::CreateTable
+            | Kind::CreateTemporary
+            | Kind::CreateTrigger
+            | Kind::CreateUser
+            | Kind::CreateView
+            | Kind::DropDatabase
+            | Kind::DropIndex
+            | Kind::DropTable
+            | Kind::DropTrigger
+            | Kind::DropUser
+            | Kind::DropView
+            | Kind::Grant
+            | Kind::Flush
+            | Kind::Kill
+            | Kind::Optimize
+            | Kind::Purge
+            | Kind::RenameTable
+            | Kind::ResetMaster
+            | Kind::ResetSlave
+            | Kind::Revoke
+            | Kind::TruncateTable => Self::Stays,
+            Kind::Call | Kind::Execute | Kind::Load | Kind::Unknown => Self::Untold,
+        }
+    }
+}
+
+/// Whether a statement that succeeds leaves the conditions of the one before. On MariaDB so does
+/// whatever asks for them; MySQL's `SELECT @@warning_count` is one like others.
+#[inline]
+pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
+    let asks = |known: &Rc<Known>| known.analysis.depends.contains(Depends::DIAGNOSTICS);
+    let shows = |known: &Rc<Known>| known.analysis.kind == StatementKind::Show;
+    match (&statement.known, flavor) {
+        (Some(known), Flavor::MariaDb) => asks(known),
+        (Some(known), Flavor::MySql) => {
+            asks(known) && (shows(known) || gets_diagnostics(statement))
+        }
+        (None, Flavor::MySql) => {
+            matches!(statement.purpose, Purpose::InitDb(_)) || has_code(statement, STATISTICS)
+        }
+        (None, Flavor::MariaDb) => false,
+    }
+}
+
+/// Whether it is a `GET DIAGNOSTICS`.
+fn gets_diagnostics(statement: &Statement) -> bool {
+    statement.known.as_ref().is_some_and(|known| {
+        known.analysis.kind == StatementKind::Unknown
+            && known.analysis.depends.contains(Depends::DIAGNOSTICS)
+            && has_first(&known.digest_text, b"GET")
+    })
+}
+
+/// What makes one answer of several.
+const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
+
+/// What leaves rows out of an answer.
+const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
+
+/// Statements that answer with the rows that they find.
+const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
+
+/// Statements that select nothing, nor do what is in them.
+const SELECTS_NOTHING: [&[u8]; 12] = [
+    b"ALTER",
+    b"CHECK",
+    b"CHECKSUM",
+    b"CREATE",
+    b"DROP",
+    b"GET",
+    b"HANDLER",
+    b"HELP",
+    b"REPAIR",
+    b"RESIGNAL",
+    b"SIGNAL",
+    b"XA",
+];
+
+/// What is shown without the rows of a table of `information_schema`.
+const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
+    b"CREATE",
+    b"GRANTS",
+    b"PROCESSLIST",
+    b"PRIVILEGES",
+    b"ENGINE",
+    b"PROFILE",
+    b"PROFILES",
+    b"WARNINGS",
+    b"ERRORS",
+    b"BINARY",
+    b"MASTER",
+    b"SLAVE",
+    b"REPLICA",
+    b"BINLOG",
+];
+
+/// Whether it is a `SHOW COUNT(*) WARNINGS` or `ERRORS`, which is a `SELECT` in other words.
+fn counts_conditions(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.nth(1).is_some_and(|word| has_word(word, &[b"COUNT"]))
+}
+
+/// Whether a `DELETE` is of the form for one table.
+fn deletes_from_one(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(b"FROM"))
+        && !has_word(text, &[b"USING"])
+}
+
+/// Whether a `SET STATEMENT` is one for a `SELECT`.
+fn sets_for_select(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let is_for = words.any(|word| word.eq_ignore_ascii_case(b"FOR"));
+    let rest = words.next().unwrap_or_default();
+    is_for && (rest.eq_ignore_ascii_case(b"SELECT") || rest.eq_ignore_ascii_case(b"WITH"))
+}
+
+/// Whether a text begins with one of these words.
+fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|word| has_first(text, word))
+}
+
+/// Whether a text begins with this word.
+fn has_first(text: &[u8], word: &[u8]) -> bool {
+    let first = text.split(u8::is_ascii_whitespace).find(|part| !part.is_empty());
+    first.is_some_and(|first| first.eq_ignore_ascii_case(word))
+}
+
+/// Whether one of these words is in a text.
+fn has_word(text: &[u8], words: &[&[u8]]) -> bool {
+    let is_end = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    text.split(is_end).any(|part| words.iter().any(|word| part.eq_ignore_ascii_case(word)))
+}
+
+/// Whether it is an `INSERT` or its like of several rows: when a later one fails, the first ones
+/// have generated ids. `digest_text` is `None` when it is not the whole text.
+pub(crate) fn may_fail_half_way(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
+    match analysis.kind {
+        StatementKind::Insert | StatementKind::Replace => digest_text.is_none_or(|text| {
+            let text: Vec<u8> =
+                text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            text.windows(3).any(|part| part == b"),(" || part == b"...") || {
+                has_word(digest_text.unwrap_or_default(), &[b"SELECT", b"TABLE", b"WITH", b"ROW"])
+            }
+        }),
+        StatementKind::Load => true,
+        _ => false,
+    }
+}
+
+/// The code of `COM_STATISTICS`.
+const STATISTICS: u8 = 0x09;
+
+/// The code of `COM_STMT_BULK_EXECUTE`.
+const BULK_EXECUTE: u8 = 0xFA;
+
+fn has_code(statement: &Statement, code: u8) -> bool {
+    statement.frames.get(HEADER_LEN) == Some(&code)
+}
+
+/// Whether it may leave an id though it fails, so that its connection needs its session's own
+/// before.
+pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
+    let is_bulk = || statement.purpose == Purpose::Execute && has_code(statement, BULK_EXECUTE);
+    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    statement.known.as_ref().is_some_and(|known| is_run && (known.may_fail_half_way || is_bulk()))
+}
+
+impl LastStatement {
+    /// Takes over what a statement did to `ROW_COUNT()` and `FOUND_ROWS()`. `here` as for
+    /// [`LastStatement::learn`]. False where it leaves the row count.
+    pub(crate) fn learn_counts(
+        &mut self,
+        statement: &Statement,
+        outcome: &Outcome,
+        flavor: Flavor,
+        here: Option<(ConnId, u64)>,
+    ) -> bool {
+        // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
+        let leaves_count = statement.purpose == Purpose::Prepare
+            || gets_diagnostics(statement)
+            || has_code(statement, STATISTICS);
+        match &outcome.error {
+            Some(_) => self.row_count = -1,
+            None if leaves_count => {}
+            None => self.row_count = outcome.row_count,
+        }
+        self.learn_found_rows(statement, outcome, flavor, here);
+        outcome.error.is_some() || !leaves_count
+    }
+
+    /// Takes over what a statement did to `FOUND_ROWS()`. `here` is the connection that ran it, if
+    /// the session had that to itself, and its turn.
+    pub(super) fn learn_found_rows(
+        &mut self,
+        statement: &Statement,
+        outcome: &Outcome,
+        flavor: Flavor,
+        here: Option<(ConnId, u64)>,
+    ) {
+        let Some(known) = statement
+            .known
+            .as_ref()
+            .filter(|_| matches!(statement.purpose, Purpose::Query | Purpose::Execute))
+        else {
+            return;
+        };
+        let rule = match &outcome.error {
+            None => known.found_rows,
+            Some(error) => self.rule_of_failed(known, error.code, flavor, here),
+        };
+        let is_mariadb = flavor == Flavor::MariaDb;
+        self.found_rows = match rule {
+            FoundRows::Stays => return,
+            FoundRows::Matched | FoundRows::One if is_mariadb => return,
+            FoundRows::StaysOnMySql if !is_mariadb => return,
+            FoundRows::Matched => Some(outcome.matched_rows.into()),
+            FoundRows::One => Some(1),
+            FoundRows::AnswerOnMySql if is_mariadb => None,
+            FoundRows::Answer | FoundRows::AnswerOnMySql if outcome.result_sets > 0 => {
+                Some(outcome.rows)
+            }
+            FoundRows::Answer | FoundRows::AnswerOnMySql => Some(outcome.affected_rows),
+            FoundRows::StaysOnMySql
+            | FoundRows::Counted
+            | FoundRows::CountedOnMySql
+            | FoundRows::Untold => None,
+        };
+        self.found_conn = here;
+        self.awaits_found_rows = None;
+    }
+
+    /// What becomes of it by a statement that failed.
+    fn rule_of_failed(
+        &self,
+        known: &Known,
+        code: u16,
+        flavor: Flavor,
+        here: Option<(ConnId, u64)>,
+    ) -> FoundRows {
+        let rule = known.found_rows;
+        if known.analysis.statements != 1 || rule == FoundRows::Untold {
+            return FoundRows::Untold;
+        }
+        let selects = !matches!(rule, FoundRows::Stays | FoundRows::Matched | FoundRows::One);
+        let is_own = here.is_some() && self.found_conn == here;
+        match flavor {
+            Flavor::MariaDb if rule.changes_by_error(code) => FoundRows::Counted,
+            // The server says what it is: on another connection that might be another session's.
+            Flavor::MariaDb if selects && is_own => FoundRows::Untold,
+            Flavor::MariaDb | Flavor::MySql => FoundRows::Stays,
+        }
+    }
+
+    /// The statements that give a connection what `FOUND_ROWS()` and `ROW_COUNT()` are for this
+    /// session, as far as any without effects can. Of `FOUND_ROWS()` no more than `max`.
+    fn counting(&self, max: u64) -> Vec<Vec<u8>> {
+        let count = self.found_rows.unwrap_or_default().min(max);
+        let mut texts = Vec::new();
+        texts.push(match count {
+            0 => b"SELECT 1 FROM (SELECT 1) AS t WHERE 0".to_vec(),
+            _ => b"SELECT 1 FROM (SELECT 1) AS t".to_vec(),
+        });
+        if count > 1 {
+            let more = count - 1;
+            let text = format!(
+                "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE(CONCAT('[1',REPEAT(',1',{more}),']'),\
+                 '$[*]' COLUMNS(x INT PATH '$')) AS t LIMIT 0"
+            );
+            texts.push(text.into_bytes());
+        }
+        if max > 1 && self.row_count != -1 {
+            // It leaves the rows found, and 0 as the row count: another number takes a change.
+            texts.push(b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()".to_vec());
+        }
+        texts
+    }
+
+    /// The proxy is about to run a `SET` there, which leaves 0 as the row count: a `SELECT` behind
+    /// it makes it -1 again.
+    pub(crate) fn row_count_overwritten(&mut self, here: (ConnId, u64)) {
+        if self.row_count == -1 && self.found_conn == Some(here) && self.found_rows.is_some() {
+            self.found_conn = None;
+        }
+    }
+
+    /// The proxy has asked there, by a statement that selects, and was told `number`.
+    pub(super) fn take_found_rows(&mut self, here: (ConnId, u64), number: Option<u64>) {
+        if self.found_conn == Some(here) {
+            self.found_conn = None;
+            self.found_rows = self.found_rows.or(number);
+        }
+    }
+
+    /// The proxy has run a statement there that selects.
+    pub(crate) fn found_rows_overwritten(&mut self, here: (ConnId, u64)) {
+        if self.found_conn == Some(here) {
+            self.found_conn = None;
+        }
+    }
+}
+
+impl Worker {
+    /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
+    /// text that can't have the answer in it, or leave it as it is: gives the connection the
+    /// session's, in place of another's.
+    pub(crate) fn put_counts(&mut self, id: ClientId, conn_id: ConnId) {
+        let finds_by_null = self.env.shared.finds_by_null();
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_mut())
+        else {
+            return;
+        };
+        if !matches!(statement.purpose, Purpose::Query | Purpose::Execute) {
+            return;
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
+        let reads = may_read_past(statement, session, conn.flavor, finds_by_null);
+        let here = Some((conn_id, conn.turn));
+        let known = statement.known.as_ref();
+        let names_it = known.is_some_and(|it| it.analysis.depends.contains(Depends::FOUND_ROWS))
+            && !statement.is_recalled;
+        if !(reads.runs_code || reads.may_leave_found_rows || names_it)
+            || session.past.found_conn == here
+        {
+            return;
+        }
+        let asks = reads.may_leave_found_rows
+            || names_it
+            || known.is_some_and(|known| runs_a_routine(&known.analysis))
+            || statement.proof.hidden.has(Hidden::READS_SESSION);
+        // A trigger that nobody may see hardly asks: it is kept from another session's number.
+        let max = if asks { FOUND_ROWS_PUT_MAX } else { 1 };
+        let is_whole = session.past.found_rows.is_none_or(|count| count <= max);
+        // One that no reply told and nobody has asked for is where it was left.
+        let is_left = session.past.found_rows.is_none() && session.past.found_conn.is_some();
+        if !is_left {
+            session.past.found_conn = here.filter(|_| is_whole);
+        }
+        let takes_attributes = conn.takes_attributes;
+        self.fx.stats.counters.counts_given += 1;
+        for text in session.past.counting(max) {
+            let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+            conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
+            let out = conn.outbox.buf(&mut self.fx.buffers);
+            put_own_query(out, &text, takes_attributes);
+        }
+        self.touch_server(conn_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    use super::*;
+
+    fn of(text: &str) -> FoundRows {
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        FoundRows::of(&analysis, Some(text.as_bytes()))
+    }
+
+    #[test]
+    fn what_selects_changes_what_was_found() {
+        for text in ["SELECT 1", "SELECT a INTO @x FROM t", "SHOW TABLES", "DESCRIBE t"] {
+            assert_eq!(of(text), FoundRows::Answer, "{text}");
+        }
+        assert_eq!(of("SELECT 1 UNION SELECT 2 LIMIT 1"), FoundRows::AnswerOnMySql);
+        assert_eq!(of("SELECT 1 UNION SELECT 2"), FoundRows::Answer);
+        for text in ["INSERT INTO t VALUES (1)", "SET @x = 1", "SHOW CREATE TABLE t", "COMMIT"] {
+            assert_eq!(of(text), FoundRows::Stays, "{text}");
+        }
+        assert_eq!(of("SHOW COUNT ( * ) WARNINGS"), FoundRows::Answer);
+        assert_eq!(of("SHOW WARNINGS"), FoundRows::Stays);
+        assert_eq!(of("SELECT @@warning_count INTO @a"), FoundRows::Counted);
+        assert_eq!(of("SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"), FoundRows::Counted);
+        for text in ["DROP TABLE t", "SIGNAL SQLSTATE '45000'", "CREATE VIEW v AS SELECT 1"] {
+            assert_eq!(of(text), FoundRows::Stays, "{text}");
+        }
+        assert_eq!(of("SET @x = (SELECT 1)"), FoundRows::StaysOnMySql);
+        assert_eq!(of("CREATE TABLE t SELECT 1"), FoundRows::StaysOnMySql);
+        assert_eq!(of("EXPLAIN SELECT * FROM (SELECT 1) AS t"), FoundRows::StaysOnMySql);
+        assert_eq!(of("VALUES ROW(1), ROW(2)"), FoundRows::Answer);
+        assert_eq!(of("SET STATEMENT timestamp = 1 FOR SELECT NOW()"), FoundRows::Answer);
+        for text in ["DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()", "SELECT 1; SELECT 2"] {
+            assert_eq!(of(text), FoundRows::Untold, "{text}");
+        }
+        assert_eq!(of("INSERT INTO t SELECT 1"), FoundRows::Counted);
+        assert_eq!(of("UPDATE t SET a = 1"), FoundRows::Matched);
+        assert_eq!(of("UPDATE t, u SET t.a = u.a"), FoundRows::Counted);
+        assert_eq!(of("DO 1"), FoundRows::One);
+        assert_eq!(of("DO (SELECT 1)"), FoundRows::CountedOnMySql);
+        assert_eq!(of("UPDATE t SET a = (SELECT 1)"), FoundRows::CountedOnMySql);
+        assert_eq!(of("DELETE FROM t"), FoundRows::Stays);
+        assert_eq!(of("DELETE t FROM t, u"), FoundRows::Counted);
+    }
+
+    #[test]
+    fn several_rows_may_fail_half_way() {
+        let may = |text: &str| {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            may_fail_half_way(&analysis, Some(text.as_bytes()))
+        };
+        assert!(may("INSERT INTO t VALUES (?,?) , (?,?)"));
+        assert!(may("INSERT INTO t SELECT * FROM u"));
+        assert!(!may("INSERT INTO t (a, b) VALUES (?, ?)"));
+        assert!(!may("UPDATE t SET a = 1"));
+    }
+}

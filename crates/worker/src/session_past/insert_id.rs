@@ -1,0 +1,265 @@
+//! What `LAST_INSERT_ID()` is, as far as replies tell.
+//!
+//! Replies report ids that statements generated and ids that statements gave, alike; some report
+//! none. What is not told is asked for where it was left, before anybody else gets that connection
+//! and before the session reads it elsewhere. Where the connection has gone with it, nothing is
+//! told: an older id would be taken for the new one.
+
+use trunkline_catalog::Hidden;
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{
+    packet::track::{Change, Changes},
+    response::Outcome,
+};
+use trunkline_sql::{
+    analysis::{Depends, StatementKind},
+    recall,
+};
+
+use super::{
+    LastStatement, Trace,
+    ask::{goes_to, runs_code},
+};
+use crate::{
+    ClientId, Worker,
+    clients::client::{Phase, Purpose, Session, Stage, Statement},
+    routing::route::Route,
+};
+
+/// What is known of the value that `LAST_INSERT_ID()` gives.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum InsertId {
+    /// It is the session's `last_insert_id`.
+    #[default]
+    Sure,
+    /// Replies reported these, the newest last. A value that a statement gave, instead of having
+    /// it generated, is reported as well; then it is what it was before, `base`.
+    Reported { base: u64, reported: Vec<u64> },
+    /// It is what the connection has: what was there before the statement was the session's own.
+    OnConnection,
+}
+
+/// Reported values that are told apart; older ones are taken for given ones.
+const REPORTED_MAX: usize = 8;
+
+/// What a statement is told that reads an id which was lost with its connection.
+const INSERT_ID_LOST: &str =
+    "LAST_INSERT_ID() is unknown: the server connection of the statement that set it was lost";
+
+/// How a statement that may read the last insert id goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// As it is.
+    GoesOn,
+    /// When the id has been fetched.
+    Waits,
+    /// Not at all: nobody knows the id any more.
+    Lost,
+}
+
+impl Session {
+    /// Takes over what a statement says of the last insert id. `is_here`: the session's last one
+    /// was left on the same connection. True when it may have changed.
+    pub(crate) fn learn_insert_id(
+        &mut self,
+        is_here: bool,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) -> bool {
+        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let Some(known) = statement.known.as_ref().filter(|_| is_run) else {
+            return false;
+        };
+        let id = outcome.last_insert_id;
+        // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
+        let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
+        let insert_id = if known.may_leave_insert_id || is_half_way {
+            InsertId::OnConnection
+        } else if id == 0 {
+            return false;
+        } else if known.computes_values || self.may_be_given(statement, id) {
+            self.reported(is_here, id)
+        } else {
+            InsertId::Sure
+        };
+        self.past.insert_id = insert_id;
+        if id != 0 {
+            self.last_insert_id = id;
+        }
+        self.past.awaits_insert_id = None;
+        true
+    }
+
+    /// What is known behind a reply with an id that its statement may have given.
+    fn reported(&mut self, is_here: bool, id: u64) -> InsertId {
+        let (base, mut reported) = match std::mem::take(&mut self.past.insert_id) {
+            InsertId::Sure | InsertId::OnConnection if is_here => return InsertId::OnConnection,
+            InsertId::Reported { base, reported } if is_here => (base, reported),
+            InsertId::Reported { .. } | InsertId::Sure | InsertId::OnConnection => {
+                (self.last_insert_id, Vec::new())
+            }
+        };
+        if reported.len() >= REPORTED_MAX {
+            reported.remove(0);
+        }
+        reported.push(id);
+        InsertId::Reported { base, reported }
+    }
+
+    /// Whether a statement's text, its parameters, or a trigger may have given the id that its
+    /// reply reports.
+    fn may_be_given(&self, statement: &Statement, id: u64) -> bool {
+        if statement.proof.hidden.may(Hidden::GIVES_VALUES) {
+            return true;
+        }
+        if statement.purpose != Purpose::Execute {
+            return recall::text_may_give(&statement.frames, id);
+        }
+        let Some(stmt) = statement.stmt_id.and_then(|stmt_id| self.prepared.get(stmt_id)) else {
+            return true;
+        };
+        let types = stmt.types.as_deref().unwrap_or_default();
+        stmt.long.is_some()
+            || recall::text_may_give(&statement.entry(stmt).text, id)
+            || recall::parameters_may_give(&statement.frames, types, id)
+    }
+}
+
+impl LastStatement {
+    /// The session's own last insert id was set on its connection.
+    pub(crate) fn insert_id_is_set(&mut self) {
+        self.insert_id = InsertId::Sure;
+    }
+
+    /// Whether the session's last insert id is what it has down for it.
+    pub(crate) fn knows_insert_id(&self) -> bool {
+        self.insert_id == InsertId::Sure
+    }
+
+    /// Whether the last insert id must be asked for before it is read.
+    pub(super) fn is_insert_id_reported(&self) -> bool {
+        matches!(self.insert_id, InsertId::Reported { .. })
+    }
+}
+
+impl Worker {
+    /// Sees to it that the last insert id is known before a statement reads it on another
+    /// connection than the one that has it.
+    pub(super) fn settle_insert_id(
+        &mut self,
+        id: ClientId,
+        route: &Route,
+        statement: &Statement,
+    ) -> Settled {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session.filter(|session| !session.past.knows_insert_id()) else {
+            return Settled::GoesOn;
+        };
+        let names_it = names_insert_id(statement);
+        // What is to have an id may leave the one that was there.
+        let kind = statement.known.as_ref().map(|known| known.analysis.kind);
+        let may_read = names_it || runs_code(statement) || kind.is_some_and(gives_values);
+        if !may_read || session.past.awaits_insert_id.is_some() {
+            return Settled::GoesOn;
+        }
+        let left = session.insert_conn;
+        let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
+        let own = conn.filter(|conn| {
+            left.is_some_and(|(_, turn)| turn == conn.turn) && conn.last_client == Some(id)
+        });
+        let Some((conn, (conn_id, _))) = own.zip(left) else {
+            // What may read it by code of its own is not kept from running for that.
+            return if names_it { Settled::Lost } else { Settled::GoesOn };
+        };
+        if goes_to(route, statement, conn_id, conn) || !conn.format.session_track {
+            return Settled::GoesOn;
+        }
+        if conn.list == ConnState::Idle {
+            self.fetch_from_idle(conn_id);
+        } else {
+            session.past.awaits_insert_id = Some(conn_id);
+            self.fetch_trace(conn_id, id, Trace::InsertId);
+        }
+        Settled::Waits
+    }
+
+    /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
+    pub(super) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
+        self.fx.buffers.give(statement.frames);
+        self.answer_error(id, 2013, b"HY000", INSERT_ID_LOST);
+    }
+
+    /// Refuses a statement that has a connection already, if it reads an id which was lost with
+    /// another one meanwhile. True when it has.
+    pub(crate) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        // What is only prepared does not read it.
+        let is_prepared = statement.purpose == Purpose::Prepare;
+        if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
+            return false;
+        }
+        self.fail_statement(id, 2013, b"HY000", INSERT_ID_LOST);
+        true
+    }
+
+    /// Before a statement that reads the last insert id: asks the connection for it, where the
+    /// replies do not tell. True when the statement waits for the answer.
+    pub(crate) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
+            return false;
+        };
+        if !self.servers.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
+            session.past.insert_id_is_set();
+            return false;
+        }
+        session.past.awaits_insert_id = Some(conn_id);
+        self.fetch_trace(conn_id, id, Trace::InsertId);
+        self.set_stage(id, Stage::Synchronising(conn_id));
+        true
+    }
+}
+
+/// Whether a statement's own text reads the last insert id.
+fn names_insert_id(statement: &Statement) -> bool {
+    let depends = statement.known.as_ref().map(|known| known.analysis.depends);
+    depends.is_some_and(|depends| depends.contains(Depends::LAST_INSERT_ID))
+}
+
+/// Whether statements of this kind generate ids.
+pub(super) fn gives_values(kind: StatementKind) -> bool {
+    matches!(kind, StatementKind::Insert | StatementKind::Replace | StatementKind::Load)
+}
+
+/// Takes over what a connection gave as the last insert id.
+pub(super) fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
+    let insert_id = std::mem::take(&mut session.past.insert_id);
+    let own = match (insert_id, given) {
+        // Another session may have left what is there: only what was reported to this one counts.
+        (InsertId::Reported { base, reported }, Some(given)) => {
+            Some(if reported.contains(&given) { given } else { base })
+        }
+        (InsertId::OnConnection, given) => given,
+        (InsertId::Reported { .. }, None) | (InsertId::Sure, _) => None,
+    };
+    if let Some(own) = own {
+        session.last_insert_id = own;
+    }
+    let is_there = given == Some(session.last_insert_id);
+    if !is_there && session.insert_conn.is_some_and(|(conn, _)| conn == conn_id) {
+        session.insert_conn = None;
+    }
+}
+
+/// The value that a `SET last_insert_id` reports.
+pub(super) fn reported_insert_id(outcome: &Outcome) -> Option<u64> {
+    Changes::new(&outcome.changes).find_map(|change| match change {
+        Ok(Change::SystemVariable { name: b"last_insert_id", value }) => {
+            std::str::from_utf8(value).ok()?.parse().ok()
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,211 @@
+//! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
+
+use trunkline_pool::{Choice, ConnId, ConnState};
+use trunkline_protocol::capability::{Capabilities, Compression};
+use trunkline_topology::{HostgroupId, RefusalCause};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    action::Peer,
+    clients::client::{Phase, Session},
+    servers::conn::ConnPhase,
+    servers::open::as_sent,
+};
+
+/// Flags that both ends must have alike when bytes go through as they are.
+const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .union(Capabilities::QUERY_ATTRIBUTES)
+    .union(Capabilities::EXTENDED);
+
+impl Worker {
+    /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
+    pub(crate) fn begin_forward(&mut self, id: ClientId) {
+        if self.is_forward_denied(id) {
+            let text = self.env.snapshot.settings.firewall_whitelist_errormsg.clone();
+            return self.refuse(id, 1, 1148, b"42000", &text);
+        }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return };
+        let (hostgroup, account) = (session.user.default_hostgroup, session.account);
+        let choice = self.servers.pool.choose_dedicated(hostgroup, self.env.now.ms());
+        let opened = match self.servers.chosen(choice) {
+            Choice::Open(slot) => self.open(slot, hostgroup, account, id),
+            Choice::Replace(slot, conn) => self.replace(slot, conn, hostgroup, account, id),
+            Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
+            Choice::Wait(cause) => return self.refuse_forward(id, hostgroup, cause),
+        };
+        let Some(conn_id) = opened else {
+            return self.refuse_forward(id, hostgroup, RefusalCause::AllAtMaxConnections);
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.phase = Phase::Forward(conn_id);
+        let Some(client) = self.clients.get(id) else { return };
+        let Some(session) = client.session.as_ref() else { return };
+        let schema = session.state.schema.name();
+        let schema = (!schema.is_empty()).then(|| schema.to_vec());
+        let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
+        let attributes = told_of(session, &client.peer);
+        let collation = self.collation_of(session);
+        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
+        let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
+        if let Some(mut login) = login {
+            // The connection is this client's alone, so it is the client that is told of.
+            login.attributes = attributes;
+            login.collation = collation;
+            // The client speaks to the server itself, so they must have agreed on the same.
+            login.capabilities =
+                login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);
+            if capabilities.compression() == Some(Compression::Zlib) {
+                login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
+            }
+            // A change of user names none.
+            login.zstd_level = zstd_level.clamp(1, 22);
+            if let Some(conn) = self.servers.conns.get_mut(conn_id) {
+                conn.phase = ConnPhase::Connecting(Box::new(
+                    trunkline_session::backend::ServerHandshake::new(login),
+                ));
+                conn.forwards = Some(id);
+            }
+        }
+    }
+
+    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
+        self.fx.stats.refused(cause);
+        let why = self.refusal_text(hostgroup, cause);
+        let text = format!(
+            "Max connect timeout reached while reaching hostgroup {hostgroup} for \
+             'fast_forward' session: {why}"
+        );
+        self.refuse(id, 1, 9001, b"HY000", &text);
+    }
+
+    /// The dedicated connection is logged in.
+    pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return self.discard_idle(conn_id);
+        };
+        let session = client.session.as_ref();
+        let capabilities = session.map(|session| session.capabilities);
+        let compression = capabilities.and_then(Capabilities::compression);
+        let is_paused = std::mem::take(&mut client.is_paused);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
+        if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
+            self.discard_idle(conn_id);
+            let text = "the server does not have the capabilities that the greeting promised";
+            return self.refuse(id, 1, 9001, b"HY000", text);
+        }
+        conn.phase = ConnPhase::Forward(id);
+        conn.owner = Some(id);
+        let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
+        self.servers.set_state(conn_id, ConnState::Forwarding);
+        let mut waiting = Vec::new();
+        if agreed == compression {
+            // Compressed or not, bytes go through as they are.
+            let Some(packed) = self.end_client_packing(id) else {
+                // It sent ahead of its login's end, and that is unpacked already.
+                self.drop_conn(conn_id);
+                return self.close_client(id);
+            };
+            waiting = packed;
+        }
+        let inbox = self.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
+        waiting.extend(inbox.unwrap_or_default());
+        if !waiting.is_empty() {
+            self.write_server(conn_id, |out| out.extend_from_slice(&waiting));
+        }
+        if is_paused {
+            self.act(Action::Resume(Side::Client(id)));
+        }
+        self.unpack_soon(Side::Client(id));
+    }
+
+    /// Bytes of the client.
+    pub(crate) fn forward_to_server(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return self.close_client(id);
+        };
+        if conn.sends_binlog() {
+            return self.replica_read(id, conn_id, bytes);
+        }
+        let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
+        let waiting = match is_ready {
+            true => {
+                conn.outbox.buf(&mut self.fx.buffers).extend_from_slice(bytes);
+                conn.outbox.len()
+            }
+            false => {
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
+                client.inbox.extend_from_slice(bytes);
+                client.inbox.len()
+            }
+        };
+        if is_ready {
+            self.touch_server(conn_id);
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if waiting > max && !client.is_paused {
+            client.is_paused = true;
+            self.act(Action::Pause(Side::Client(id)));
+        }
+    }
+
+    /// Bytes of the server.
+    pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
+        self.write_client(id, |out| out.extend_from_slice(bytes));
+        self.count_waiting(id);
+        let max = self.buffer_max();
+        let is_full = self.clients.get(id).is_some_and(|client| client.outbox.len() > max);
+        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
+            return;
+        };
+        if !conn.is_paused {
+            conn.is_paused = true;
+            self.act(Action::Pause(Side::Server(conn_id)));
+        }
+    }
+
+    /// The server took bytes: its client may be read again.
+    pub(crate) fn after_server_write(&mut self, conn_id: ConnId) {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        let ConnPhase::Forward(id) = conn.phase else {
+            return self.after_upload_write(conn_id);
+        };
+        if conn.outbox.len() > max / 2 {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.is_paused {
+            client.is_paused = false;
+            self.resume(Side::Client(id));
+        }
+    }
+}
+
+/// The attribute that tells a server where a client comes from whose connection it is alone.
+const CLIENT_ADDR: &[u8] = b"client_addr";
+
+/// What a server is told of a client: what the client tells of itself, and where it comes from,
+/// which it does not say itself.
+fn told_of(session: &Session, peer: &Peer) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut told = as_sent(&session.attributes);
+    told.retain(|(name, _)| name != CLIENT_ADDR);
+    told.push((CLIENT_ADDR.to_vec(), peer.host().into_bytes()));
+    told
+}

@@ -1,0 +1,189 @@
+//! `LOAD DATA LOCAL INFILE`: the server asks for a file of the client's, and the client's packets
+//! go to it, numbered as it counts. The proxy opens no file.
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::{
+    capability::Capabilities,
+    codec::frame::{HEADER_LEN, Header},
+    packet::greeting::Flavor,
+};
+use trunkline_sql::analysis::{Analysis, Effect};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    clients::client::{Phase, Stage},
+    servers::conn::{ConnPhase, Owner},
+};
+
+/// How far a client's file has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Upload {
+    /// The server has not asked for one.
+    #[default]
+    None,
+    /// The client sends it.
+    Sending {
+        /// Bytes to come of the packet that has begun.
+        left: usize,
+        /// The next packet goes on with the payload of the last one.
+        is_continued: bool,
+        /// The server's number for the next packet.
+        seq: u8,
+    },
+    /// The packet that ends it has been sent on.
+    Done,
+}
+
+/// Why those are lost whose statements are behind one that a server asks a file for.
+const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
+
+/// Whether a text may have the server ask for a file.
+pub(crate) fn loads_local_file(analysis: &Analysis) -> bool {
+    analysis.effects.iter().any(|effect| matches!(effect, Effect::LoadData { local: true }))
+}
+
+impl Worker {
+    /// Whether the client never said that it answers requests for files: servers refuse then.
+    /// Answers so.
+    pub(crate) fn refuses_local_file(&mut self, id: ClientId, analysis: &Analysis) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let is_offered =
+            session.is_some_and(|session| session.capabilities.contains(Capabilities::LOCAL_FILES));
+        if is_offered || !loads_local_file(analysis) {
+            return false;
+        }
+        match self.env.greeting.flavor() {
+            Flavor::MariaDb => {
+                let text = "The used command is not allowed because the MariaDB server or client \
+                            has disabled the local infile capability";
+                self.answer_error(id, 4166, b"HY000", text);
+            }
+            Flavor::MySql => {
+                let text = "Loading local data is disabled; this must be enabled on both the \
+                            client and server sides";
+                self.answer_error(id, 3948, b"42000", text);
+            }
+        }
+        true
+    }
+
+    /// The reply in front asks for the client's file, in packets that are numbered from `seq` on.
+    pub(crate) fn file_asked(&mut self, conn_id: ConnId, seq: u8) {
+        let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
+            // Nobody is there to send it, and without it the connection is of no use. To say that
+            // the file is empty would have the server take what it never got for complete.
+            return self.lose_conn(conn_id, NOBODYS_FILE);
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return self.lose_conn(conn_id, NOBODYS_FILE);
+        };
+        let is_offered = client
+            .session
+            .as_ref()
+            .is_some_and(|session| session.capabilities.contains(Capabilities::LOCAL_FILES));
+        let Phase::Running(statement) = &mut client.phase else {
+            return;
+        };
+        if !is_offered {
+            return self.server_broke(conn_id, "asked for a file that nobody offered");
+        }
+        if matches!(statement.upload, Upload::Sending { .. }) {
+            return self.server_broke(conn_id, "asked for a file while it reads another");
+        }
+        // One of several statements may ask behind another.
+        statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
+        self.upload(id);
+        self.unpack_soon(Side::Client(id));
+    }
+
+    /// Whether bytes of this client are those of a file.
+    pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if matches!(statement.upload, Upload::Sending { .. }))
+        })
+    }
+
+    /// Sends on what has come of the file, renumbered as the server counts.
+    pub(crate) fn upload(&mut self, id: ClientId) {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Phase::Running(statement) = &mut client.phase else {
+            return;
+        };
+        let (Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued, mut seq }) =
+            (statement.stage, statement.upload)
+        else {
+            return;
+        };
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        // Packets inside compressed ones have no number that counts, but for 0: a new command.
+        let is_counted = conn.packing.is_none();
+        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let mut rest = client.inbox.as_slice();
+        let mut is_done = false;
+        while !is_done {
+            if left > 0 {
+                let part = rest.get(..left).unwrap_or(rest);
+                out.extend_from_slice(part);
+                left -= part.len();
+                rest = rest.get(part.len()..).unwrap_or_default();
+                if left > 0 {
+                    break;
+                }
+            }
+            let Some(header) = Header::read(rest) else { break };
+            rest = rest.get(HEADER_LEN..).unwrap_or_default();
+            let number = if is_counted { seq } else { 1 };
+            out.extend_from_slice(&Header { seq: number, ..header }.bytes());
+            seq = seq.wrapping_add(1);
+            left = header.payload_len;
+            is_done = left == 0 && !is_continued;
+            is_continued = header.is_continued();
+        }
+        let consumed = client.inbox.len() - rest.len();
+        client.inbox.drain(..consumed);
+        statement.upload = match is_done {
+            true => Upload::Done,
+            false => Upload::Sending { left, is_continued, seq },
+        };
+        if let (true, Some(front)) = (is_done, conn.in_flight.front_mut()) {
+            front.relay.file_sent(seq);
+        }
+        let is_full = !is_done && conn.outbox.len() > max;
+        if is_full != client.is_paused {
+            client.is_paused = is_full;
+            let side = Side::Client(id);
+            match is_full {
+                true => self.act(Action::Pause(side)),
+                false => self.resume(side),
+            }
+        }
+        self.fx.stats.counters.client_files_bytes += consumed as u64;
+        self.touch_server(conn_id);
+    }
+
+    /// The server took bytes of a file: its client may be read again.
+    pub(crate) fn after_upload_write(&mut self, conn_id: ConnId) {
+        let max = self.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        let Some(owner) = conn.owner.filter(|_| matches!(conn.phase, ConnPhase::Ready)) else {
+            return;
+        };
+        if conn.outbox.len() > max / 2 || !self.is_uploading(owner) {
+            return;
+        }
+        if let Some(client) = self.clients.get_mut(owner)
+            && std::mem::take(&mut client.is_paused)
+        {
+            self.resume(Side::Client(owner));
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Step 4: what a statement is. The digest finds an analysis made before.
+
+use std::{collections::HashMap, rc::Rc};
+
+use foldhash::fast::FixedState;
+use trunkline_catalog::{Proof, prove_nameless};
+use trunkline_config::Settings;
+use trunkline_sql::{
+    analysis::{Analysis, Effect, StatementKind, analyse_knowing, may_ask_sequence},
+    digest::{self, Digester},
+    hint::Hints,
+    recall::computes_values,
+    routine::Routines,
+    set::Assignment,
+    token::{Encoding, Modes},
+    version::ServerVersion,
+};
+
+use crate::{
+    exchange::hidden::looks_at_nothing,
+    session_past::{FoundRows, may_fail_half_way},
+    statement::pace::Pace,
+    statement::proof::Proofs,
+};
+
+/// A statement's digest and analysis; one for all statements that differ only in literals.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub digest: u64,
+    pub digest_text: Box<[u8]>,
+    /// Of which settings and servers' version it is ([`Analyses::edition`]).
+    pub edition: u32,
+    /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
+    reading: u16,
+    /// The digest text that says all of the structure; `None` where `digest_text` does.
+    structure: Option<Box<[u8]>>,
+    pub analysis: Analysis,
+    /// What is proven of it where it names no table.
+    pub nameless: Proof,
+    /// What was proven of it where it names tables.
+    pub proofs: Proofs,
+    /// How long its statements take; a statement that is not remembered knows of none.
+    pub pace: Pace,
+    /// For an `INSERT` or `REPLACE`: a value may be given to an AUTO_INCREMENT column that is not
+    /// in the text.
+    pub computes_values: bool,
+    /// Neither the proxy itself answers it, nor refuses it.
+    pub is_ordinary: bool,
+    /// It may leave a last insert id that its reply does not report.
+    pub may_leave_insert_id: bool,
+    /// Its text looks at nothing of its session's past.
+    pub looks_at_nothing: bool,
+    /// An error may leave a last insert id of its first rows.
+    pub may_fail_half_way: bool,
+    /// What becomes of `FOUND_ROWS()` by it.
+    pub found_rows: FoundRows,
+    /// What its comments ask for, if anything.
+    pub hints: Option<Box<Hints>>,
+}
+
+impl Known {
+    /// Whether it is the analysis of every plain text with this structure that is read so.
+    fn is_of(&self, structure: &[u8], reading: u16) -> bool {
+        let known = self.structure.as_deref().unwrap_or(&self.digest_text);
+        self.reading == reading && *known == *structure
+    }
+
+    /// Whether a server that reads the text as `other` says may do what is known here, and nothing
+    /// else: it only reads or writes what both name.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.is_ordinary && self.analysis == other.analysis
+    }
+
+    /// What is known of a text that a server may read as is known here, or as `other` says.
+    pub(crate) fn or_otherwise(&self, other: &Self) -> Self {
+        let analysis = self.analysis.clone().or_otherwise(other.analysis.clone());
+        Self {
+            digest: self.digest,
+            digest_text: self.digest_text.clone(),
+            edition: self.edition,
+            reading: self.reading,
+            structure: self.structure.clone(),
+            nameless: prove_nameless(&analysis),
+            proofs: Proofs::default(),
+            pace: Pace::default(),
+            computes_values: true,
+            is_ordinary: false,
+            may_leave_insert_id: true,
+            looks_at_nothing: false,
+            may_fail_half_way: true,
+            found_rows: FoundRows::Untold,
+            hints: self.hints.clone(),
+            analysis,
+        }
+    }
+}
+
+/// Analyses by digest. Two generations: when the young one is full it becomes the old one, and
+/// what is not asked for again goes with the next turn.
+pub(crate) struct Analyses {
+    digester: Digester,
+    settings: digest::Settings,
+    /// Makes digests that keep what the settings leave out, where they leave something out.
+    exact: Option<(Digester, digest::Settings)>,
+    /// What is declared to read only.
+    routines: Routines,
+    /// The version of all servers, as far as they have one in common.
+    version: ServerVersion,
+    /// Counts the changes of settings and version that make other analyses.
+    edition: u32,
+    young: HashMap<u64, Rc<Known>, FixedState>,
+    old: HashMap<u64, Rc<Known>, FixedState>,
+}
+
+/// Analyses in one generation.
+const GENERATION_MAX: usize = 8_192;
+
+impl Analyses {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            digester: Digester::new(),
+            settings: digest_settings(settings),
+            exact: exact(&digest_settings(settings)),
+            routines: settings.reading_routines.clone(),
+            version: ServerVersion::UNKNOWN,
+            edition: 0,
+            young: HashMap::with_hasher(FixedState::default()),
+            old: HashMap::with_hasher(FixedState::default()),
+        }
+    }
+
+    /// Takes over changed settings; digests made under other settings are not comparable, and
+    /// other routines make other analyses.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let routines = &settings.reading_routines;
+        let digests = digest_settings(settings);
+        if digests != self.settings || *routines != self.routines {
+            self.routines.clone_from(routines);
+            self.exact = exact(&digests);
+            self.settings = digests;
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        self.edition = self.edition.wrapping_add(1);
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// Which analyses are those of now: others were made under other settings, or for another
+    /// version of the servers.
+    pub(crate) fn edition(&self) -> u32 {
+        self.edition
+    }
+
+    /// The version of all servers; functions belong to versions.
+    pub(crate) fn version(&self) -> ServerVersion {
+        self.version
+    }
+
+    /// Takes over the version that all servers have in common.
+    pub(crate) fn learn_version(&mut self, version: ServerVersion) {
+        if version != self.version {
+            self.version = version;
+            self.renew();
+        }
+    }
+
+    /// The digest and analysis of a text under a session's SQL modes.
+    ///
+    /// An analysis is remembered only for a text whose digest says all of its structure, under
+    /// the modes that the digest assumes, and found again only by the whole digest text and for
+    /// the same modes.
+    pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
+        let digest = self.digester.digest(text, &self.settings);
+        let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));
+        let whole = exact.as_ref().unwrap_or(&digest);
+        // What the modes leave open must not be in what the digest leaves out.
+        let is_open = modes.guesses_quotes
+            && (whole.has_double_quotes || modes.flavor_mariadb && may_ask_sequence(whole.text))
+            || modes.guesses_escapes && text.contains(&b'\\');
+        let is_known_text = match modes.encoding {
+            Encoding::Utf8 => true,
+            Encoding::Unknown => text.is_ascii(),
+            encoding => encoding.is_plain() && whole.text.is_ascii(),
+        };
+        let is_plain = whole.is_clean
+            && is_known_text
+            && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle);
+        let reading = reading_of(modes);
+        let key = whole.hash ^ u64::from(reading).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        if is_plain {
+            if let Some(known) = self.young.get(&key)
+                && known.is_of(whole.text, reading)
+            {
+                return Rc::clone(known);
+            }
+            if let Some(known) = self.old.remove(&key)
+                && known.is_of(whole.text, reading)
+            {
+                self.young.insert(key, Rc::clone(&known));
+                return known;
+            }
+        }
+        let mut modes = Modes { version: self.version, ..*modes };
+        if is_plain {
+            // What is open has no part in it.
+            (modes.guesses_quotes, modes.guesses_escapes) = (false, false);
+        }
+        let modes = &modes;
+        let analysis = analyse_knowing(text, modes, &self.routines);
+        // A clean text has no comments.
+        let hints = match digest.is_clean {
+            true => Hints::default(),
+            false => Hints::find(text, digest.first_comment, modes),
+        };
+        // Effects carry names and values, which a digest leaves out.
+        let is_remembered = is_plain && !analysis.depends_on_literals();
+        let pace = Pace::default();
+        let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
+        let whole = (digest.text.len() < self.settings.max_digest_length
+            && text.len() <= self.settings.max_query_length)
+            .then_some(digest.text);
+        let computes_values = !gives_values || whole.is_none_or(computes_values);
+        let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
+        let found_rows = FoundRows::of(&analysis, whole);
+        let known = Rc::new(Known {
+            digest: digest.hash,
+            digest_text: digest.text.into(),
+            edition: self.edition,
+            reading,
+            structure: exact.map(|exact| exact.text.into()),
+            is_ordinary: is_ordinary(&analysis),
+            may_leave_insert_id,
+            looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
+            nameless: prove_nameless(&analysis),
+            proofs: Proofs::default(),
+            may_fail_half_way: may_fail_half_way(&analysis, whole),
+            found_rows,
+            analysis,
+            computes_values,
+            pace,
+            hints: (!hints.is_empty()).then(|| Box::new(hints)),
+        });
+        if is_remembered {
+            if self.young.len() >= GENERATION_MAX {
+                self.old = std::mem::take(&mut self.young);
+            }
+            self.young.insert(key, Rc::clone(&known));
+        }
+        known
+    }
+}
+
+/// A number that tells the ways apart in which a plain text is read: what is open has no part in
+/// one, and the version is everybody's. Analyses of different ones are remembered side by side.
+fn reading_of(modes: &Modes) -> u16 {
+    let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
+    flags << 8 | modes.encoding as u16
+}
+
+/// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of
+/// its client's, nothing that is not understood.
+fn is_ordinary(analysis: &Analysis) -> bool {
+    analysis.is_without_effects()
+        && !matches!(analysis.kind, StatementKind::Explain | StatementKind::Unknown)
+}
+
+/// A digester for what these settings leave out of a digest, but for literals.
+fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
+    let leaves_out = settings.lowercase || settings.replace_null || settings.no_digits;
+    leaves_out.then(|| {
+        let settings = digest::Settings {
+            lowercase: false,
+            replace_null: false,
+            no_digits: false,
+            ..settings.clone()
+        };
+        (Digester::new(), settings)
+    })
+}
+
+/// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, a file that is loaded, an
+/// `INSERT` that answers with rows, and one of several statements. `digest_text` is `None` when it
+/// is not the whole text.
+fn may_leave_insert_id(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
+    let leaves = |effect: &Effect| match effect {
+        Effect::LastInsertIdAssigned | Effect::Call | Effect::ExecuteStatement(_) => true,
+        Effect::OtherSession(_) => true,
+        Effect::Set(assignments) => assignments.iter().any(|assignment| {
+            matches!(assignment, Assignment::Variable { name, .. }
+                if matches!(&**name, b"last_insert_id" | b"identity"))
+        }),
+        _ => false,
+    };
+    let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
+    let returns = |text: &[u8]| text.windows(9).any(|it| it.eq_ignore_ascii_case(b"RETURNING"));
+    analysis.statements > 1
+        || analysis.kind == StatementKind::Load
+        || analysis.effects.iter().any(leaves)
+        || gives_values && digest_text.is_none_or(returns)
+}
+
+/// How the settings want digests to be made.
+pub fn digest_settings(settings: &Settings) -> digest::Settings {
+    digest::Settings {
+        lowercase: settings.query_digests_lowercase,
+        replace_null: settings.query_digests_replace_null,
+        no_digits: settings.query_digests_no_digits,
+        keep_comment: settings.query_digests_keep_comment,
+        grouping_limit: limit(settings.query_digests_grouping_limit),
+        groups_grouping_limit: limit(settings.query_digests_groups_grouping_limit),
+        max_digest_length: settings.query_digests_max_digest_length,
+        max_query_length: settings.query_digests_max_query_length,
+    }
+}
+
+fn limit(value: u32) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,766 @@
+//! Step 3: bytes from a client become commands, and each command begins its way.
+
+use trunkline_catalog::{Hidden, Proof};
+use trunkline_protocol::{
+    capability::Capabilities,
+    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+    command::{Command, attributes::Query},
+    packet::{
+        eof::{EofPacket, put_eof},
+        err::put_err,
+        greeting::Flavor,
+        ok::{OkPacket, put_ok, put_result_end},
+        told::Told,
+    },
+    response::ResponseShape,
+};
+use trunkline_session::tracker::{Charset, SessionState};
+use trunkline_sql::{analysis::StatementKind, token::Modes};
+
+use crate::{
+    Action, ClientId, Side, Worker,
+    clients::client::{Phase, Purpose, Session, Stage, Statement},
+    compressed::answer_seq,
+    effects::Wake,
+    login::ignore_spaces,
+    prepared::{ClientStmts, Run, is_unanswered},
+    routing::directives::Directives,
+    routing::route::{Asking, Route, Routed, hostgroup_of},
+    servers::kill::{KillScope, KillText, kill_of},
+    special::local_infile::Upload,
+    statement::analysis::Known,
+    upkeep::internal_session::asks_for_session,
+};
+
+/// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
+pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
+
+/// What the server's global variables say, as no server has this collation.
+pub(crate) const SERVERS_CHARSET: Charset = Charset::Collation(0);
+
+/// Where the first command in `bytes` ends.
+#[derive(Debug, PartialEq, Eq)]
+enum CommandEnd {
+    /// More bytes are needed.
+    Partial,
+    /// After this many bytes; the flag says that its payload is in several packets.
+    At(usize, bool),
+    /// Its payload is longer than allowed.
+    TooLong,
+    /// Its sequence numbers are not 0, 1, 2, …
+    OutOfOrder,
+}
+
+fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
+    let mut end = 0;
+    let mut payload_len = 0;
+    let mut seq = 0_u8;
+    loop {
+        let Some(header) = bytes.get(end..).and_then(Header::read) else {
+            return CommandEnd::Partial;
+        };
+        if header.seq != seq {
+            return CommandEnd::OutOfOrder;
+        }
+        payload_len += header.payload_len;
+        if payload_len > payload_max {
+            return CommandEnd::TooLong;
+        }
+        end += HEADER_LEN + header.payload_len;
+        if end > bytes.len() {
+            return CommandEnd::Partial;
+        }
+        if !header.is_continued() {
+            return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
+        }
+        seq = seq.wrapping_add(1);
+    }
+}
+
+/// Whether a command came in several packets.
+pub(crate) fn is_split(frames: &[u8]) -> bool {
+    Header::read(frames).is_some_and(Header::is_continued)
+}
+
+/// The payload of a command that may have come in several packets.
+pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(frames.len());
+    while let Some(header) = Header::read(frames) {
+        let Some((head, rest)) = frames.split_at_checked(HEADER_LEN + header.payload_len) else {
+            break;
+        };
+        payload.extend_from_slice(head.get(HEADER_LEN..).unwrap_or_default());
+        frames = rest;
+    }
+    payload
+}
+
+/// Appends a `COM_QUERY` without attributes.
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    if text.len() + 1 < PAYLOAD_MAX {
+        let start = begin_packet(out, 0);
+        out.push(0x03);
+        out.extend_from_slice(text);
+        end_packet(out, start);
+    } else {
+        put_payload(out, 0, &[&[0x03], text].concat());
+    }
+}
+
+impl Worker {
+    /// Bytes of an idle client.
+    pub(crate) fn commands_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.inbox.is_empty() {
+            // The usual case: one whole command, read straight from the driver's buffer.
+            let consumed = self.commands_in(id, bytes);
+            let Some(rest) = bytes.get(consumed..) else {
+                return;
+            };
+            if let (false, Some(client)) = (rest.is_empty(), self.clients.get_mut(id)) {
+                client.inbox.extend_from_slice(rest);
+                self.read_behind_dump(id);
+                self.pause_if_full(id);
+            }
+        } else {
+            client.inbox.extend_from_slice(bytes);
+            self.drain_inbox(id);
+            self.pause_if_full(id);
+        }
+    }
+
+    /// A client may begin its next command: if it has sent some ahead, it does when this event is
+    /// over.
+    pub(crate) fn wake_commands(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
+            self.fx.wake(Wake::Commands(id));
+        }
+    }
+
+    /// Goes on with commands that came while another one ran.
+    pub(crate) fn drain_inbox(&mut self, id: ClientId) {
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.packing.is_some() {
+            self.unpack_soon(Side::Client(id));
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut client.inbox);
+        let consumed = self.commands_in(id, &inbox);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if matches!(client.phase, Phase::Closing) {
+            return;
+        }
+        if consumed == inbox.len() {
+            inbox = Vec::new();
+        } else {
+            inbox.drain(..consumed);
+        }
+        debug_assert!(client.inbox.is_empty());
+        client.inbox = inbox;
+        self.read_behind_dump(id);
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        // The rest of a long command may be all that is missing.
+        let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
+        let stays_paused = has_plant!(self, PausedForever);
+        let Some(client) = self.clients.get_mut(id).filter(|_| !stays_paused) else {
+            return;
+        };
+        if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
+            client.is_paused = false;
+            self.resume(Side::Client(id));
+        }
+    }
+
+    /// Stops reading from a client that sends ahead of its replies.
+    pub(crate) fn pause_if_full(&mut self, id: ClientId) {
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let is_busy = !matches!(client.phase, Phase::Idle) || client.outbox.len() > waiting_max;
+        if is_busy && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
+            client.is_paused = true;
+            self.act(Action::Pause(Side::Client(id)));
+        }
+    }
+
+    /// Runs whole commands while the client is idle; returns how many bytes they took.
+    fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
+        let payload_max = self.env.snapshot.settings.max_allowed_packet;
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
+        let mut consumed = 0;
+        while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
+            match self.clients.get(id) {
+                // One that does not take its answers gets no more of them to pile up.
+                Some(client)
+                    if matches!(client.phase, Phase::Idle)
+                        && client.outbox.len() <= waiting_max => {}
+                _ => break,
+            }
+            match command_end(rest, payload_max) {
+                CommandEnd::Partial => break,
+                CommandEnd::TooLong => {
+                    let text = "Got a packet bigger than 'max_allowed_packet' bytes";
+                    self.refuse(id, 1, 1153, b"08S01", text);
+                    break;
+                }
+                CommandEnd::OutOfOrder => {
+                    self.refuse(id, 1, 1156, b"08S01", "Got packets out of order");
+                    break;
+                }
+                CommandEnd::At(end, is_split) => {
+                    consumed += end;
+                    let Some(frames) = rest.get(..end) else { break };
+                    match is_split {
+                        true => self.command(id, frames, &joined_payload(frames)),
+                        false => self.command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+                    }
+                }
+            }
+        }
+        consumed
+    }
+
+    /// One whole command of an idle client.
+    fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.recent_commands = client.recent_commands.saturating_add(1);
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        if session.lost.is_some() && is_unanswered(payload) {
+            return;
+        }
+        if let Some(cause) = session.lost.take() {
+            self.refuse(id, 1, 2013, b"HY000", &cause);
+            return;
+        }
+        self.fx.stats.counters.commands += 1;
+        self.run_command(id, frames, payload);
+    }
+
+    /// A command that has waited begins its way anew.
+    pub(crate) fn command_again(&mut self, id: ClientId, frames: &[u8]) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(cause) = session.and_then(|session| session.lost.take()) {
+            // What it was to be a part of has gone while it waited.
+            self.refuse(id, 1, 2013, b"HY000", &cause);
+            return;
+        }
+        match is_split(frames) {
+            true => self.run_command(id, frames, &joined_payload(frames)),
+            false => self.run_command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+        }
+    }
+
+    fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+        let command = match Command::decode(payload) {
+            Ok(command) => command,
+            Err(_) => {
+                return self.answer_error(id, 1835, b"HY000", "Malformed communication packet");
+            }
+        };
+        if self.env.shared.globals_set() != self.statements.modes_seen {
+            self.follow_set_modes();
+        }
+        match command {
+            Command::Query(text) => self.query(id, frames, text),
+            Command::Quit => self.quit(id),
+            Command::Ping => self.answer_ping(id),
+            Command::InitDb(schema) => {
+                self.run_init_db(id, schema, Purpose::InitDb(schema.into()));
+            }
+            Command::ResetConnection => self.reset_session(id, frames),
+            Command::ChangeUser(body) => self.change_user(id, body),
+            Command::SetOption(option) => self.set_option(id, option),
+            Command::StmtPrepare(text) => self.prepare(id, frames, text),
+            Command::StmtExecute { stmt_id, .. } => {
+                self.execute(id, frames, payload, stmt_id, Run::Once);
+            }
+            Command::StmtBulkExecute { stmt_id, .. } => {
+                self.execute(id, frames, payload, stmt_id, Run::Bulk);
+            }
+            Command::StmtFetch { stmt_id, .. } => self.fetch(id, frames, stmt_id),
+            Command::StmtReset { stmt_id } => self.reset_stmt(id, stmt_id),
+            Command::StmtSendLongData { stmt_id, parameter, .. } => {
+                self.long_data(id, frames, stmt_id, parameter);
+            }
+            Command::StmtClose { stmt_id } => self.close_stmt(id, stmt_id),
+            Command::Statistics => self.plain(id, frames, ResponseShape::Text),
+            Command::FieldList { table, .. } => {
+                let proof = self.proof_of_description(id, table, frames);
+                proof.into_iter().for_each(|proof| self.describe(id, frames, proof));
+            }
+            Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
+            Command::ProcessKill(number) => {
+                self.kill(id, KillScope::Session, Some(number.into()));
+            }
+            Command::RegisterSlave(_) => self.register_replica(id, frames),
+            Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => self.dump_binlog(id, frames),
+            Command::Debug
+            | Command::Shutdown
+            | Command::Refresh(_)
+            | Command::CreateDb(_)
+            | Command::DropDb(_)
+            | Command::TableDump(_)
+            | Command::Unknown(_) => self.answer_error(id, 1047, b"08S01", "Unknown command"),
+        }
+    }
+
+    /// A new statement under way.
+    pub(crate) fn statement(
+        &mut self,
+        frames: &[u8],
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Box<Statement> {
+        let mut copy = self.fx.buffers.take();
+        copy.extend_from_slice(frames);
+        let statement = Statement {
+            answer_seq: match is_split(&copy) {
+                true => answer_seq(&copy),
+                false => 1,
+            },
+            frames: copy,
+            attributes: None,
+            shape,
+            purpose,
+            known: None,
+            stmt_id: None,
+            entry: None,
+            server_stmt: 0,
+            runs_last: false,
+            prepare_error: None,
+            definition: None,
+            is_read: false,
+            proof: Proof::NOTHING,
+            validity: None,
+            ending: None,
+            orders: Directives::default(),
+            deadline_ms: 0,
+            held_back: None,
+            fill: None,
+            mirrored: None,
+            copy_of: None,
+            may_leave_reader: false,
+            is_recalled: false,
+            hostgroup: trunkline_topology::HostgroupId::default(),
+            pinned_server: None,
+            stage: Stage::Queued,
+            never_share: false,
+            waiting: None,
+            upload: Upload::None,
+            retries_left: self.env.snapshot.settings.query_retries_on_failure,
+            begun_us: self.env.now.us,
+            sent_us: 0,
+            sent_at: 0,
+        };
+        match self.statements.spare.pop() {
+            Some(mut spare) => {
+                *spare = statement;
+                spare
+            }
+            None => Box::new(statement),
+        }
+    }
+
+    /// `COM_QUERY`.
+    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
+        let (text, attributes) = match self.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
+            false => (body, None),
+            true => match Query::parse(body) {
+                Ok(Query { attributes, text }) => (text, Some(attributes)),
+                Err(_) => {
+                    let text = "Malformed communication packet.";
+                    return self.answer_error(id, 1835, b"HY000", text);
+                }
+            },
+        };
+        let Some(modes) = self.modes(id) else { return };
+        let known = self.statements.analyses.know(text, &modes);
+        if !known.is_ordinary && self.answer_itself(id, &known, text) {
+            return;
+        }
+        let Some(own) = self.prove_at_home(id, &known, Asking::Query, frames) else { return };
+        let routed = self.route_text(id, &known, text, Asking::Query, &modes, own);
+        let Routed { route, orders, rewritten, server, proven } = routed;
+        let mut text_len = text.len();
+        let mut rewritten_text = None;
+        let (statement, known) = match rewritten {
+            None => {
+                let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
+                if attributes.is_some() {
+                    statement.frames.clear();
+                    put_text(&mut statement.frames, text);
+                }
+                (statement, known)
+            }
+            Some(rewritten) => {
+                let frames = rewritten.frames(0x03);
+                text_len = rewritten.text.len();
+                if kill_of(&rewritten.known.analysis) != KillText::None {
+                    return self.not_supported(id, "a rule that makes a KILL of a statement");
+                }
+                if self.refuses_local_file(id, &rewritten.known.analysis) {
+                    return;
+                }
+                rewritten_text = Some(rewritten.text);
+                (self.statement(&frames, ResponseShape::Query, Purpose::Query), rewritten.known)
+            }
+        };
+        let mut statement = statement;
+        statement.attributes = attributes.flatten().map(Into::into);
+        let goes_to_server =
+            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
+        statement.prove(&known, proven);
+        if !known.is_ordinary && hostgroup_of(&route).is_some() {
+            let text = rewritten_text.as_deref().unwrap_or(text);
+            statement.definition = self.begin_definition(id, &known.analysis, text, &modes);
+        }
+        statement.known = Some(known);
+        statement.run_on(server);
+        statement.obey(orders);
+        if goes_to_server && self.answer_repeated_set(id, &statement) {
+            return self.fx.buffers.give(statement.frames);
+        }
+        self.submit(id, route, statement, text_len);
+    }
+
+    /// Answers what is for the proxy itself, and what it refuses. False for what is not.
+    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
+        match kill_of(&known.analysis) {
+            KillText::None => {}
+            KillText::One(scope, number) => {
+                self.kill(id, scope, number);
+                return true;
+            }
+            KillText::Refused(what) => {
+                self.not_supported(id, what);
+                return true;
+            }
+        }
+        if known.analysis.kind == StatementKind::Explain
+            && let Some(sql) = self.asks_for_route(id, text)
+        {
+            self.answer_route(id, sql);
+            return true;
+        }
+        if asks_for_session(&known.analysis, text) {
+            self.answer_session(id);
+            return true;
+        }
+        self.refuses_local_file(id, &known.analysis)
+    }
+
+    /// Refuses a statement that can't be carried out for a client of a proxy.
+    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
+        let text = format!("This version of Trunkline doesn't yet support '{what}'");
+        self.answer_error(id, 1235, b"42000", &text);
+    }
+
+    pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
+        let session = self.clients.get(id)?.session.as_ref()?;
+        Some(match session.modes.guesses_quotes {
+            true => self.statements.default_modes.settle(session.modes),
+            false => session.modes,
+        })
+    }
+
+    /// A command without a text that a server answers.
+    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
+        let mut statement = self.statement(frames, shape, Purpose::Other);
+        statement.proof.hidden = Hidden::empty();
+        let route = self.route_plain(id);
+        self.run_on_route(id, route, statement);
+    }
+
+    /// `COM_FIELD_LIST`.
+    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
+        let mut statement = self.statement(frames, ResponseShape::FieldList, Purpose::Other);
+        statement.proof = proof;
+        let route = self.route_plain(id);
+        self.run_on_route(id, route, statement);
+    }
+
+    /// Chooses a schema on a server, so that a wrong one is refused in the server's words.
+    pub(crate) fn run_init_db(&mut self, id: ClientId, schema: &[u8], purpose: Purpose) {
+        let mut frames = Vec::with_capacity(schema.len() + HEADER_LEN + 1);
+        crate::exchange::send::put_init_db(&mut frames, schema);
+        let statement = self.statement(&frames, ResponseShape::Single, purpose);
+        let route = self.route_plain(id);
+        self.run_on_route(id, route, statement);
+    }
+
+    /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
+    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
+        self.follow_globals();
+        self.keep_one_lease(id);
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        match session.leases.first().map(|lease| (lease.hostgroup, lease.conn)) {
+            Some((hostgroup, conn)) => {
+                let statement = self.statement(frames, ResponseShape::Single, Purpose::Reset);
+                self.run_on_route(id, Route::Lease(hostgroup, conn), statement);
+            }
+            None => {
+                self.forget_state(id);
+                self.answer_ok(id);
+            }
+        }
+    }
+
+    /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
+    /// character set, MySQL to the server's default.
+    pub(crate) fn forget_state(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return };
+        let charset = match self.env.greeting.flavor() {
+            Flavor::MySql => SERVERS_CHARSET,
+            Flavor::MariaDb => session.handshake_charset.clone(),
+        };
+        self.begin_anew(id, charset);
+    }
+
+    /// The session is as after its login, but for the schema, and has this character set.
+    pub(crate) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
+        let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        let mut state = SessionState::new(session.state.schema.clone(), charset);
+        if is_mysql {
+            ignore_spaces(&mut state, session.capabilities);
+        }
+        session.modes =
+            self.statements.default_modes.of_session(&state, self.env.greeting.flavor(), None);
+        session.state = self.statements.states.intern(state);
+        session.accepted_sets = Vec::new();
+        session.prepared = ClientStmts::default();
+        let soiled = std::mem::take(&mut session.soiled);
+        session.last_insert_id = 0;
+        session.begins_read_only = false;
+        session.prepares_definitions = false;
+        session.last_conn = None;
+        session.insert_conn = None;
+        session.past = session.past.after_reset();
+        session.told = Told::DEFAULT;
+        session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
+        self.reset_soiled(id, soiled);
+        self.begin_autocommit(id);
+    }
+
+    /// `COM_PING`. Of what the statement before has left, it changes the row count alone; MySQL
+    /// tells how many conditions there are.
+    fn answer_ping(&mut self, id: ClientId) {
+        self.counts_rows(id, 0);
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let warnings = self.told_conditions(session);
+        let ok = OkPacket { status: session.status, warnings, ..OkPacket::default() };
+        let format = session.format;
+        self.write_client(id, |out| {
+            put_ok(out, 1, &ok, format);
+        });
+    }
+
+    /// The conditions that an answer tells which leaves them as they are.
+    fn told_conditions(&self, session: &Session) -> u16 {
+        match self.env.greeting.flavor() {
+            Flavor::MySql => session.past.told_conditions(),
+            Flavor::MariaDb => 0,
+        }
+    }
+
+    /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
+    /// opened so; a held one is told by the same command.
+    fn set_option(&mut self, id: ClientId, option: u16) {
+        // On other connections than it has now, it finds nothing of its own.
+        self.fetch_all_left(id);
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        match option {
+            0 => session.capabilities.insert(Capabilities::MULTI_STATEMENTS),
+            1 => session.capabilities.remove(Capabilities::MULTI_STATEMENTS),
+            _ => return self.answer_error(id, 1047, b"08S01", "Unknown command"),
+        }
+        let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
+        let Some(key) = self.servers.accounts.key(session.account).cloned() else {
+            return;
+        };
+        session.account =
+            self.servers.accounts.intern(crate::servers::conn::AccountKey { behaviour, ..key });
+        session.past.counts_rows_apart(-1);
+        let (status, format) = (session.status, session.format);
+        let account = session.account;
+        for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
+            self.set_option_on(conn, option, account);
+        }
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let warnings = session.map_or(0, |session| self.told_conditions(session));
+        self.write_client(id, |out| match format.deprecate_eof {
+            true => {
+                put_result_end(
+                    out,
+                    1,
+                    &OkPacket { status, warnings, ..OkPacket::default() },
+                    format,
+                );
+            }
+            false => {
+                put_eof(out, 1, EofPacket { warnings, status });
+            }
+        });
+    }
+
+    /// `COM_QUIT`.
+    fn quit(&mut self, id: ClientId) {
+        self.close_client(id);
+    }
+
+    /// Answers a command with OK and the session's status.
+    pub(crate) fn answer_ok(&mut self, id: ClientId) {
+        self.answer_ok_with(id, b"");
+    }
+
+    /// Answers a command with OK and a text.
+    pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
+        let format = session.format;
+        self.write_client(id, |out| {
+            put_ok(out, 1, &ok, format);
+        });
+    }
+
+    /// Answers a command with an error; the session lives on.
+    pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        self.fx.stats.counters.errors_sent += 1;
+        self.fx.stats.counters.statements_answered += 1;
+        self.note_error(id, code, state, text);
+        self.write_client(id, |out| {
+            put_err(out, 1, code, state, text);
+        });
+    }
+
+    /// What the session may ask for next is the error that the proxy tells it, as if a server had
+    /// told it.
+    pub(crate) fn note_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.last_conn = None;
+            session.past.failed(code, state, text);
+        }
+    }
+
+    /// Sets a statement on its route.
+    pub(crate) fn run_on_route(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Box<Statement>,
+    ) {
+        match route {
+            Route::Lease(hostgroup, conn) => {
+                statement.hostgroup = hostgroup;
+                self.begin(id, statement);
+                self.dispatch(id, conn);
+            }
+            Route::Hostgroup(hostgroup) => {
+                statement.hostgroup = hostgroup;
+                self.begin(id, statement);
+                self.acquire(id);
+            }
+            Route::Reader(hostgroup) => {
+                statement.hostgroup = hostgroup;
+                statement.may_leave_reader = statement.is_read;
+                self.begin(id, statement);
+                self.acquire(id);
+            }
+            Route::Error(text) => {
+                self.give_up_unsent(id, statement);
+                self.answer_error(id, 1148, b"42000", &text);
+            }
+            Route::Limited(text) => {
+                self.give_up_unsent(id, statement);
+                self.answer_error(id, 1226, b"42000", &text);
+            }
+            Route::Ok(text) => {
+                self.give_up_unsent(id, statement);
+                self.answer_ok_with(id, text.as_bytes());
+            }
+        }
+    }
+
+    /// Nothing of a statement goes to a server.
+    fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
+        self.long_data_used(id, &statement);
+        self.fx.buffers.give(statement.frames);
+    }
+
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
+        if let Some(client) = self.clients.get_mut(id) {
+            debug_assert!(matches!(client.phase, Phase::Idle));
+            let deadline_ms = statement.deadline_ms;
+            let timer_ms = client.timer_ms;
+            client.phase = Phase::Running(statement);
+            if deadline_ms != timer_ms {
+                self.set_timer(id, deadline_ms);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(len: usize, seq: u8) -> Vec<u8> {
+        let mut bytes = Header { payload_len: len, seq }.bytes().to_vec();
+        bytes.resize(HEADER_LEN + len, b'x');
+        bytes
+    }
+
+    #[test]
+    fn a_command_ends_with_its_last_packet() {
+        let mut bytes = packet(3, 0);
+        assert_eq!(command_end(&bytes[..6], 100), CommandEnd::Partial);
+        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
+        assert_eq!(command_end(&bytes, 2), CommandEnd::TooLong);
+        bytes.extend(packet(1, 0));
+        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
+        assert_eq!(command_end(&packet(1, 1), 100), CommandEnd::OutOfOrder);
+    }
+
+    #[test]
+    fn a_command_in_several_packets_is_joined() {
+        let mut bytes = packet(PAYLOAD_MAX, 0);
+        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::Partial);
+        bytes.extend(packet(5, 1));
+        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::At(bytes.len(), true));
+        assert_eq!(joined_payload(&bytes).len(), PAYLOAD_MAX + 5);
+        assert_eq!(command_end(&bytes, PAYLOAD_MAX), CommandEnd::TooLong);
+    }
+}

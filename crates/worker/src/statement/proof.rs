@@ -1,0 +1,463 @@
+//! What is proven of a statement on the servers that it goes to, and the wait for what its names
+//! mean.
+//!
+//! A proof is remembered with the statement's digest, the place where its names are looked for and
+//! the catalog's version: a known statement costs a comparison. Names that are met first are asked
+//! for by the control plane; the statement waits for the answer for a moment, once. What is not
+//! known then is taken for the worst: to the writer, alone on its connection, never sent twice,
+//! and the connection is reset behind it.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+
+use trunkline_catalog::{Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Waiter, prove};
+use trunkline_session::tracker::Schema;
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    Action, ClientId, Shared, Worker,
+    action::CatalogAsk,
+    clients::client::{Phase, Purpose, Session, Statement},
+    routing::route::Asking,
+    statement::analysis::Known,
+};
+
+/// Places that one statement's proofs are remembered for.
+const PROOFS_MAX: usize = 4;
+
+/// Proofs of one statement, by the place where its names are looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Proofs(RefCell<Vec<Remembered>>);
+
+/// A proof that was made before.
+#[derive(Debug)]
+struct Remembered {
+    group: HostgroupId,
+    schema: Box<[u8]>,
+    until_ms: u64,
+    proof: Proof,
+    validity: Validity,
+}
+
+impl Proofs {
+    fn find(&self, place: Place<'_>, version: u64, now_ms: u64) -> Option<(Proof, Validity)> {
+        let schema = place.schema.unwrap_or_default();
+        self.0.borrow().iter().find_map(|known| {
+            let is_same = known.validity.version == version
+                && known.until_ms > now_ms
+                && known.group == place.group
+                && *known.schema == *schema;
+            is_same.then_some((known.proof, known.validity))
+        })
+    }
+
+    fn remember(&self, place: Place<'_>, judged: &Judgement) {
+        let schema = place.schema.unwrap_or_default();
+        let mut proofs = self.0.borrow_mut();
+        proofs.retain(|known| known.group != place.group || *known.schema != *schema);
+        if proofs.len() >= PROOFS_MAX {
+            proofs.remove(0);
+        }
+        proofs.push(Remembered {
+            group: place.group,
+            schema: schema.into(),
+            until_ms: judged.until_ms,
+            proof: judged.proof,
+            validity: Validity::of(judged),
+        });
+    }
+}
+
+/// What is proven of a statement on the servers of one group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Proven {
+    pub group: HostgroupId,
+    pub proof: Proof,
+    pub validity: Validity,
+}
+
+impl Proven {
+    /// Nothing at all, which no age makes less.
+    fn nothing(group: HostgroupId, version: u64) -> Self {
+        Self { group, proof: Proof::NOTHING, validity: Validity::without_age(version) }
+    }
+}
+
+/// How long a proof holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validity {
+    /// The catalog's version that it was made by.
+    version: u64,
+    /// Until when the catalog believes what it was told, ms on the workers' clock.
+    until_ms: u64,
+}
+
+impl Validity {
+    fn of(judged: &Judgement) -> Self {
+        Self { version: judged.version, until_ms: judged.valid_ms }
+    }
+
+    /// Of a proof that rests on no name, or proves nothing.
+    fn without_age(version: u64) -> Self {
+        Self { version, until_ms: u64::MAX }
+    }
+
+    /// Whether nothing has been said since the proof was made that may contradict it.
+    pub(crate) fn is_unchanged(self, catalog: &Catalog) -> bool {
+        self.version == catalog.version()
+    }
+
+    /// Whether a statement may still be sent by the proof.
+    #[inline]
+    pub(crate) fn holds(self, catalog: &Catalog, now_ms: u64) -> bool {
+        self.is_unchanged(catalog) && now_ms < self.until_ms
+    }
+}
+
+/// A command that waits for what its names mean.
+#[derive(Debug)]
+pub(crate) struct AwaitNames {
+    /// The command, packet headers and all.
+    frames: Vec<u8>,
+}
+
+/// What is proven of a statement now that it is over. What its names meant when it was sent they
+/// may not have meant any more when it ran.
+pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
+    match statement.is_unchanged(shared.catalog()) {
+        true => statement.proof,
+        false => Proof { reads: false, hidden: statement.proof.hidden | Hidden::UNKNOWN },
+    }
+}
+
+/// Where the names of a statement are looked for.
+fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) -> Place<'a> {
+    let schema = match asking {
+        Asking::Query | Asking::Prepare => &session.state.schema,
+        Asking::Execute(schema) => schema,
+    };
+    let schema = match schema {
+        Schema::Named(name) => Some(&name[..]),
+        Schema::None | Schema::Unknown => None,
+    };
+    Place { group, schema }
+}
+
+impl Statement {
+    /// Whether it may be sent once more, though a server may have carried it out.
+    pub(crate) fn may_be_sent_twice(&self, catalog: &Catalog, now_ms: u64) -> bool {
+        self.is_read && self.validity.is_none_or(|validity| validity.holds(catalog, now_ms))
+    }
+
+    /// Whether nothing has been said of its names since what it does was proven.
+    pub(crate) fn is_unchanged(&self, catalog: &Catalog) -> bool {
+        self.validity.is_none_or(|validity| validity.is_unchanged(catalog))
+    }
+
+    /// Takes over what is proven of it.
+    pub(crate) fn prove(&mut self, known: &Known, proven: Proven) {
+        self.is_read = proven.proof.reads;
+        self.proof = proven.proof;
+        let has_names = !known.analysis.references.tables.is_empty();
+        self.validity = has_names.then_some(proven.validity);
+    }
+}
+
+impl Worker {
+    /// What names mean on the servers; all workers have the same.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        self.env.shared.catalog()
+    }
+
+    /// The servers that a hostgroup's tables are on: those of its writer.
+    pub(crate) fn group_of(&self, hostgroup: HostgroupId) -> HostgroupId {
+        self.env.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
+    }
+
+    /// What of a proof holds in `hostgroup`: a reader's word is none in the writer's.
+    pub(crate) fn proof_in(&self, hostgroup: HostgroupId, proof: Proof) -> Proof {
+        match proof.hidden.has(Hidden::SEEN_ON_READER) && self.group_of(hostgroup) == hostgroup {
+            true => proof.on_writer(),
+            false => proof,
+        }
+    }
+
+    /// What is proven of a statement of this session on the servers of `hostgroup`. Names that are
+    /// not known there are asked for, and not waited for.
+    pub(crate) fn proof_at(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        hostgroup: HostgroupId,
+    ) -> Proven {
+        let group = self.group_of(hostgroup);
+        if let Some(proven) = self.proven_before(id, known, asking, group) {
+            return proven;
+        }
+        let version = self.env.shared.catalog().version();
+        let Some(judged) = self.judge_in(id, known, asking, group) else {
+            return Proven::nothing(group, version);
+        };
+        let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
+        self.ask_names(id, judged.due, None);
+        self.ask_names(id, judged.missing, None);
+        proven
+    }
+
+    /// What is proven in `hostgroup` of a statement on its way there. `executed`: it is an
+    /// execution of this statement of the session's.
+    pub(crate) fn proof_for(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        executed: Option<u32>,
+        hostgroup: HostgroupId,
+    ) -> Proven {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let stmt = session.zip(executed).and_then(|(session, id)| session.prepared.get(id));
+        let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
+        let asking =
+            entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
+        let proven = self.proof_at(id, known, asking, hostgroup);
+        Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
+    }
+
+    /// What may happen when a table's columns are described: MariaDB computes constants of views.
+    /// `None` when the command waits for what the name means.
+    pub(crate) fn proof_of_description(
+        &mut self,
+        id: ClientId,
+        table: &[u8],
+        frames: &[u8],
+    ) -> Option<Proof> {
+        let Some(modes) = self.modes(id).filter(|modes| modes.flavor_mariadb) else {
+            return Some(Proof { reads: false, hidden: Hidden::empty() });
+        };
+        let name = String::from_utf8_lossy(table).replace('`', "``");
+        let known =
+            self.statements.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
+        let proven = self.prove_at_home(id, &known, Asking::Query, frames)?;
+        Some(proven.proof)
+    }
+
+    /// A proof that is remembered of a statement, or needs no names.
+    fn proven_before(
+        &self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        group: HostgroupId,
+    ) -> Option<Proven> {
+        let catalog = self.env.shared.catalog();
+        let version = catalog.version();
+        if known.analysis.references.tables.is_empty() || has_plant!(self, ViewIsTable) {
+            let validity = Validity::without_age(version);
+            return Some(Proven { group, proof: known.nameless, validity });
+        }
+        let session = self.clients.get(id)?.session.as_deref()?;
+        let place = place_of(session, asking, group);
+        let (proof, validity) = known.proofs.find(place, version, self.env.now.ms())?;
+        Some(Proven { group, proof, validity })
+    }
+
+    /// A statement is about to be sent that has waited perhaps: what its names mean may have
+    /// changed since it was proven. True when its place is another hostgroup now, the writer's.
+    #[inline]
+    pub(crate) fn prove_again(&mut self, id: ClientId) -> bool {
+        let (catalog, now_ms) = (self.env.shared.catalog(), self.env.now.ms());
+        let is_outdated = match self.clients.get(id).map(|client| &client.phase) {
+            Some(Phase::Running(statement)) => {
+                statement.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
+            }
+            _ => false,
+        };
+        is_outdated && self.prove_outdated(id)
+    }
+
+    #[cold]
+    fn prove_outdated(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        let Some(known) = statement.known.clone() else { return false };
+        let (hostgroup, home) = (statement.hostgroup, session.user.default_hostgroup);
+        let executed = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
+        let proven = self.proof_for(id, &known, executed, hostgroup);
+        let at_home = self.proof_in(home, proven.proof);
+        let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
+        let Some(Phase::Running(statement)) = phase else { return false };
+        let (was_read, before) = (statement.is_read, statement.proof.hidden);
+        statement.prove(&known, proven);
+        if statement.proof.hidden.has(Hidden::UNKNOWN) {
+            // Nobody says any more what its names mean, because of itself perhaps: what they may
+            // leave was said before.
+            statement.proof.hidden.insert(before);
+        }
+        statement.is_read &= was_read;
+        let leaves = was_read && !statement.is_read && statement.may_leave_reader;
+        if leaves {
+            statement.may_leave_reader = false;
+            statement.hostgroup = home;
+            statement.proof.hidden.insert(at_home.hidden);
+        }
+        leaves
+    }
+
+    fn judge_in(
+        &self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        group: HostgroupId,
+    ) -> Option<Judgement> {
+        let session = self.clients.get(id)?.session.as_deref()?;
+        let place = place_of(session, asking, group);
+        let judged = prove(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms());
+        if judged.missing.is_empty() && judged.due.is_empty() {
+            known.proofs.remember(place, &judged);
+        }
+        Some(judged)
+    }
+
+    /// What is proven of a statement on the servers of its session's own hostgroup. `None` when it
+    /// waits for what its names mean, as nobody has said it yet; `frames` is its command.
+    pub(crate) fn prove_at_home(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        frames: &[u8],
+    ) -> Option<Proven> {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_deref_mut());
+        let Some(session) = session else {
+            return Some(self.proof_at(id, known, asking, HostgroupId::default()));
+        };
+        let default = session.user.default_hostgroup;
+        let has_waited = std::mem::take(&mut session.has_asked_names);
+        let group = self.group_of(default);
+        match self.proven_before(id, known, asking, group) {
+            Some(proven) => Some(proven),
+            None => self.prove_or_wait(id, known, asking, frames, (group, has_waited)),
+        }
+    }
+
+    /// Proves a statement of which nothing is remembered on these servers, or has it wait for what
+    /// its names mean: `None`.
+    #[cold]
+    fn prove_or_wait(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        frames: &[u8],
+        (group, has_waited): (HostgroupId, bool),
+    ) -> Option<Proven> {
+        let version = self.env.shared.catalog().version();
+        let Some(judged) = self.judge_in(id, known, asking, group) else {
+            return Some(Proven::nothing(group, version));
+        };
+        let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
+        let wait_ms = self.env.snapshot.settings.catalog_wait_ms;
+        let is_new = judged.missing.iter().any(|name| !self.statements.unanswered.contains(name));
+        let waits = is_new
+            && !has_waited
+            && wait_ms > 0
+            && self.upkeep.stopping.is_none()
+            && self.clients.get(id).is_some_and(|client| !client.is_mirror);
+        if has_waited {
+            self.note_unanswered(judged.missing.iter());
+        }
+        let waiter =
+            Waiter { worker: self.env.options.index, index: id.index, generation: id.generation };
+        self.ask_names(id, judged.due, None);
+        if !self.ask_names(id, judged.missing, Some(waiter)) || !waits {
+            return Some(proven);
+        }
+        self.fx.stats.counters.statements_awaited_names += 1;
+        let until_ms = self.env.now.ms() + wait_ms;
+        if let Some(client) = self.clients.get_mut(id) {
+            debug_assert!(matches!(client.phase, Phase::Idle));
+            client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
+        }
+        self.set_timer(id, until_ms);
+        None
+    }
+
+    /// Names that were waited for in vain are not waited for again.
+    fn note_unanswered<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
+        for name in names {
+            if self.statements.unanswered.len() >= UNANSWERED_MAX {
+                self.statements.unanswered.clear();
+            }
+            self.statements.unanswered.insert(name.clone());
+        }
+    }
+
+    /// Has the control plane ask what names mean. False when nobody will say it.
+    fn ask_names(&mut self, id: ClientId, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
+        if names.is_empty() {
+            return false;
+        }
+        let now_ms = self.env.now.ms();
+        let catalog = Arc::clone(self.env.shared.catalog());
+        let mut is_asked = false;
+        let mut first = Vec::new();
+        for name in names {
+            match catalog.begin_ask(name.clone(), waiter, now_ms) {
+                Begun::First => first.push(name),
+                Begun::UnderWay => is_asked = true,
+                Begun::Refused => {}
+            }
+        }
+        let Some(group) = first.first().map(|name| name.group) else { return is_asked };
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return is_asked };
+        let Some(key) = self.servers.accounts.key(session.account) else { return is_asked };
+        let ask = CatalogAsk {
+            group,
+            names: first,
+            user: key.server_user().to_owned(),
+            credential: self.credential_of(session, key),
+            asked_ms: now_ms,
+        };
+        self.act(Action::AskCatalog(Box::new(ask)));
+        true
+    }
+
+    /// See [`Worker::catalog_told`].
+    pub(crate) fn on_catalog_told(&mut self, clients: Vec<ClientId>) {
+        clients.into_iter().for_each(|id| self.names_told(id));
+    }
+
+    /// A command that waited for its names goes on, whatever is known of them by now.
+    pub(crate) fn names_told(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if !matches!(client.phase, Phase::AwaitNames(_)) {
+            return;
+        }
+        let Phase::AwaitNames(waiting) = std::mem::replace(&mut client.phase, Phase::Idle) else {
+            return;
+        };
+        if let Some(session) = client.session.as_mut() {
+            session.has_asked_names = true;
+        }
+        self.set_timer(id, 0);
+        self.command_again(id, &waiting.frames);
+        self.wake_commands(id);
+    }
+}
+
+/// Names that were waited for in vain and are remembered.
+const UNANSWERED_MAX: usize = 4_096;
+
+/// Who waited for names, by worker.
+pub fn by_worker(waiters: impl IntoIterator<Item = Waiter>) -> BTreeMap<usize, Vec<ClientId>> {
+    let mut workers: BTreeMap<usize, Vec<ClientId>> = BTreeMap::new();
+    for Waiter { worker, index, generation } in waiters {
+        workers.entry(worker).or_default().push(ClientId { index, generation });
+    }
+    workers
+}

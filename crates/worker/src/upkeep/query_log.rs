@@ -1,0 +1,295 @@
+//! Lines of the query log and of the audit log. A worker says what happened; its driver adds when,
+//! and another thread writes. The names are those of ProxySQL's event and audit logs in JSON.
+
+use std::fmt::Write;
+
+use trunkline_protocol::{
+    codec::frame::{HEADER_LEN, PAYLOAD_MAX},
+    command::{
+        execute::Execution,
+        values::{ShownValue, shown_values},
+    },
+    response::Outcome,
+};
+use trunkline_stats::hostgroup_shown;
+
+use crate::{
+    Action, ClientId, Worker, clients::client::Statement, prepared::ClientStmt, upkeep::json::Json,
+};
+
+/// The longest text of a statement in a line, bytes.
+const TEXT_LEN_MAX: usize = 16 * 1_024;
+
+/// A statement that has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueryEvent {
+    event: &'static str,
+    thread_id: u32,
+    username: String,
+    schemaname: String,
+    client: String,
+    hostgroup: i64,
+    server: String,
+    duration_us: u64,
+    digest: u64,
+    query: String,
+    /// Of a prepared statement, where texts are shown.
+    parameters: Option<Vec<ShownValue>>,
+    rows_affected: u64,
+    rows_sent: u64,
+    errno: Option<u16>,
+}
+
+/// Something that happened to a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionEvent {
+    event: &'static str,
+    thread_id: u32,
+    username: String,
+    schemaname: String,
+    client: String,
+    is_encrypted: bool,
+    extra: String,
+}
+
+impl QueryEvent {
+    /// The line, for a statement that ended at this moment (µs of Unix time).
+    pub fn line(&self, end_us: u64) -> String {
+        let begin_us = end_us.saturating_sub(self.duration_us);
+        let mut json = Json::default();
+        json.object(|json| {
+            json.text("client", &self.client);
+            json.text("digest", &format!("0x{:016X}", self.digest));
+            json.number("duration_us", self.duration_us);
+            json.text("endtime", &moment(end_us));
+            json.number("endtime_timestamp_us", end_us);
+            json.number("errno", self.errno.unwrap_or_default());
+            json.text("event", self.event);
+            json.number("hostgroup_id", self.hostgroup);
+            if let Some(parameters) = &self.parameters {
+                json.name("parameters");
+                json.array(parameters, |json, parameter| {
+                    json.object(|json| {
+                        json.text("type", parameter.kind);
+                        match &parameter.text {
+                            Some(text) => json.text("value", text),
+                            None => json.number("value", "null"),
+                        }
+                    });
+                });
+            }
+            json.text("query", &self.query);
+            json.number("rows_affected", self.rows_affected);
+            json.number("rows_sent", self.rows_sent);
+            json.text("schemaname", &self.schemaname);
+            json.text("server", &self.server);
+            json.text("starttime", &moment(begin_us));
+            json.number("starttime_timestamp_us", begin_us);
+            json.number("thread_id", self.thread_id);
+            json.text("username", &self.username);
+        });
+        json.out
+    }
+}
+
+impl SessionEvent {
+    /// The line, for what happened at this moment (µs of Unix time).
+    pub fn line(&self, at_us: u64) -> String {
+        let mut json = Json::default();
+        json.object(|json| {
+            json.text("client_addr", &self.client);
+            json.text("event", self.event);
+            json.text("extra_info", &self.extra);
+            json.text("schemaname", &self.schemaname);
+            json.truth("ssl", self.is_encrypted);
+            json.number("thread_id", self.thread_id);
+            json.text("time", &moment(at_us));
+            json.number("timestamp", at_us / 1_000);
+            json.text("username", &self.username);
+        });
+        json.out
+    }
+}
+
+impl Worker {
+    /// Puts a statement into the query log, if it belongs there.
+    pub(crate) fn log_query(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        server: Option<usize>,
+        outcome: Option<&Outcome>,
+        errno: Option<u16>,
+    ) {
+        let settings = &self.env.snapshot.settings;
+        let duration_us = self.env.now.us.saturating_sub(statement.begun_us);
+        if !(settings.query_log_all || statement.orders.is_logged)
+            || duration_us < settings.query_log_threshold.saturating_mul(1_000)
+        {
+            return;
+        }
+        self.statements.query_events = self.statements.query_events.wrapping_add(1);
+        let is_sampled =
+            self.statements.query_events.is_multiple_of(u64::from(settings.query_log_sample));
+        if !is_sampled && errno.is_none() {
+            return;
+        }
+        let Some(client) = self.clients.get(id).filter(|client| !client.is_mirror) else { return };
+        let (Some(session), Some(known)) = (client.session.as_deref(), &statement.known) else {
+            return;
+        };
+        let code = statement.frames.get(HEADER_LEN).copied().unwrap_or_default();
+        // Of an execution the text is the prepared statement's.
+        let prepared = statement.stmt_id.filter(|_| matches!(code, EXECUTE | BULK_EXECUTE));
+        let prepared = prepared.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let text: &[u8] = match (settings.query_log_redact, &statement.entry, prepared) {
+            (true, _, _) => &known.digest_text,
+            (false, _, Some(stmt)) => &stmt.entry.text,
+            (false, Some(entry), None) => &entry.text,
+            (false, None, None) => statement.frames.get(HEADER_LEN + 1..).unwrap_or_default(),
+        };
+        let shows = !settings.query_log_redact && code == EXECUTE;
+        let parameters = prepared.filter(|_| shows);
+        let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.frames));
+        let text = text.get(..TEXT_LEN_MAX).unwrap_or(text);
+        let slot = server
+            .and_then(|server| self.servers.pool.slots().find(|(id, _)| id.index() == server));
+        let server = slot.map(|(_, slot)| slot.server.key.address.to_string());
+        let event = QueryEvent {
+            event: match code {
+                0x16 => "COM_STMT_PREPARE",
+                EXECUTE | BULK_EXECUTE => "COM_STMT_EXECUTE",
+                _ => "COM_QUERY",
+            },
+            thread_id: client.number,
+            username: session.user.name.clone(),
+            schemaname: String::from_utf8_lossy(session.state.schema.name()).into_owned(),
+            client: client.peer.host(),
+            hostgroup: hostgroup_shown(statement.hostgroup.0),
+            server: server.unwrap_or_default(),
+            duration_us,
+            digest: known.digest,
+            query: String::from_utf8_lossy(text).into_owned(),
+            parameters,
+            rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
+            rows_sent: outcome.map_or(0, |outcome| outcome.rows),
+            errno,
+        };
+        self.act(Action::LogQuery(Box::new(event)));
+    }
+
+    /// Puts something that happens to a session into the audit log, if there is one.
+    pub(crate) fn log_session(
+        &mut self,
+        id: ClientId,
+        event: &'static str,
+        extra: impl FnOnce() -> String,
+    ) {
+        if self.env.snapshot.settings.audit_log.is_empty() {
+            return;
+        }
+        let Some(client) = self.clients.get(id).filter(|client| !client.is_mirror) else { return };
+        let session = client.session.as_deref();
+        if event == CLOSED && session.is_none() {
+            // It was refused, which was said.
+            return;
+        }
+        let schema = session.map(|session| session.state.schema.name()).unwrap_or_default();
+        let event = SessionEvent {
+            event,
+            thread_id: client.number,
+            username: session.map(|session| session.user.name.clone()).unwrap_or_default(),
+            schemaname: String::from_utf8_lossy(schema).into_owned(),
+            client: client.peer.host(),
+            is_encrypted: client.tls.is_some(),
+            extra: extra(),
+        };
+        self.act(Action::LogSession(Box::new(event)));
+    }
+}
+
+/// `COM_STMT_EXECUTE`.
+const EXECUTE: u8 = 0x17;
+/// `COM_STMT_BULK_EXECUTE`, which has rows of parameters: they are not shown.
+const BULK_EXECUTE: u8 = 0xFA;
+/// The most parameters of a line.
+const PARAMETERS_MAX: usize = 256;
+/// The most bytes of one of them.
+const PARAMETER_LEN_MAX: usize = 1_024;
+
+/// The parameters of an execution, unless it is longer than a packet.
+fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
+    let raw = frames.get(HEADER_LEN + 5..).filter(|_| frames.len() < PAYLOAD_MAX)?;
+    let execution = Execution::parse(raw, stmt.entry.params).ok()?;
+    let types = execution.types.or(stmt.types.as_deref())?;
+    let is_long = |at| stmt.long.as_ref().is_some_and(|long| long.has(at));
+    shown_values(&execution, types, is_long, PARAMETERS_MAX, PARAMETER_LEN_MAX).ok()
+}
+
+/// A session has ended.
+const CLOSED: &str = "MySQL_Client_Close";
+
+/// A moment of Unix time in UTC: `2026-11-22 00:13:05.000123`.
+pub fn moment(us: u64) -> String {
+    let (seconds, fraction) = (us / 1_000_000, us % 1_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}.{fraction:06}",
+        second / 3_600,
+        second / 60 % 60,
+        second % 60
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00.000000");
+        assert_eq!(moment(951_782_399_000_001), "2000-02-28 23:59:59.000001");
+        assert_eq!(moment(951_782_400_000_000), "2000-02-29 00:00:00.000000");
+        assert_eq!(moment(1_795_305_600_999_999), "2026-11-22 00:00:00.999999");
+    }
+
+    #[test]
+    fn a_line_has_the_names_of_proxysqls_log() {
+        let event = QueryEvent {
+            event: "COM_QUERY",
+            duration_us: 1_000_000,
+            parameters: Some(vec![
+                ShownValue { kind: "TINY", text: Some("5".to_owned()) },
+                ShownValue { kind: "VARCHAR", text: None },
+            ]),
+            query: "SELECT \"a\"".to_owned(),
+            hostgroup: -1,
+            ..QueryEvent::default()
+        };
+        let line = event.line(951_782_400_000_000);
+        for part in [
+            "\"starttime\":\"2000-02-28 23:59:59.000000\"",
+            "\"endtime_timestamp_us\":951782400000000",
+            "\"query\":\"SELECT \\\"a\\\"\"",
+            "\"hostgroup_id\":-1",
+            "\"digest\":\"0x0000000000000000\"",
+            "\"parameters\":[{\"type\":\"TINY\",\"value\":\"5\"},\
+             {\"type\":\"VARCHAR\",\"value\":null}]",
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A new configuration, between two batches of events.
+
+use std::sync::Arc;
+
+use trunkline_catalog::Proof;
+use trunkline_config::Snapshot;
+use trunkline_pool::Slot;
+use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_session::tracker::PinReason;
+use trunkline_topology::{HostgroupId, Server, User};
+
+use crate::{
+    ClientId, Worker,
+    clients::client::{Client, Lease, Phase, Stage, Statement},
+    effects::Wake,
+    exchange::send::{LOST, may_leave},
+    routing::kept::has_state,
+    routing::route::Route,
+};
+
+/// Why what a session holds is lost where its user has another default hostgroup.
+const MOVED: &str = "its user's default hostgroup is another one now";
+
+/// Why a connection is left on which nothing of a write has been sent yet.
+const READERS: &str = "its hostgroup is the readers' now";
+
+impl Worker {
+    /// See [`Worker::apply_snapshot`].
+    pub(crate) fn on_apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.statements.analyses.configure(&snapshot.settings);
+        if !Arc::ptr_eq(&self.env.snapshot.rules, &snapshot.rules) {
+            self.router.hits = trunkline_rules::Hits::new(&snapshot.rules);
+        }
+        if !Arc::ptr_eq(&self.router.guards, &snapshot.guards) {
+            self.router.limits =
+                crate::routing::admission::share_of(&snapshot.guards, self.env.options.workers);
+            self.router.guards = Arc::clone(&snapshot.guards);
+        }
+        let former = std::mem::replace(&mut self.env.snapshot, snapshot);
+        self.servers.password_turns.clear();
+        let snapshot = Arc::clone(&self.env.snapshot);
+        self.env.shared.retain_users(|key| snapshot.has_key(key));
+        self.resize_cache();
+        self.apply_users(&former);
+        self.leave_new_readers(&former);
+        self.apply_servers();
+        self.end_forwards();
+        self.servers.last_failures.clear();
+        self.fx.stats.counters.snapshots_applied += 1;
+        if has_plant!(self, SnapshotClearsLeases) {
+            for id in self.clients.table.keys_where(|client| client.session.is_some()) {
+                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                session.into_iter().for_each(|session| session.leases.clear());
+            }
+        }
+    }
+
+    /// Sessions go where their users go now; what one holds where it was is lost, as with its
+    /// connection: writes that are to see it would go elsewhere.
+    fn apply_users(&mut self, former: &Snapshot) {
+        for id in self.clients.table.keys_where(|client| client.session.is_some()) {
+            self.follow_user(id, Some(former));
+        }
+    }
+
+    /// A session, and the one that it goes back to if its change of user fails, go where their
+    /// users go now. Those of a user that is gone stay where they are, but for a hostgroup that has
+    /// become the readers' since `before`.
+    pub(crate) fn follow_user(&mut self, id: ClientId, before: Option<&Snapshot>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        for session in [&mut client.session, &mut client.former].into_iter().flatten() {
+            let former = session.user.default_hostgroup;
+            let user = match self.env.snapshot.today(&session.user) {
+                Some(today) if Arc::ptr_eq(today, &session.user) => continue,
+                Some(today) if today.backend == session.user.backend => Arc::clone(today),
+                // It keeps the account on the servers that it logged in with.
+                Some(today) => {
+                    let backend = session.user.backend.clone();
+                    Arc::new(User { backend, ..User::clone(today) })
+                }
+                None => {
+                    let writer = before.and_then(|it| new_writer(it, &self.env.snapshot, former));
+                    let Some(default_hostgroup) = writer else { continue };
+                    Arc::new(User { default_hostgroup, ..User::clone(&session.user) })
+                }
+            };
+            let is_left = |lease: &Lease| lease.hostgroup == former && has_state(lease);
+            let left = session.leases.iter().find(|lease| is_left(lease));
+            if let Some(lease) = left.filter(|_| user.default_hostgroup != former) {
+                let held: Vec<_> = lease.pins.reasons().map(PinReason::name).collect();
+                let held = held.join(", ");
+                session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
+            }
+            session.user = user;
+        }
+    }
+
+    /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is
+    /// the readers of from now on.
+    fn leave_new_readers(&mut self, former: &Snapshot) {
+        let is_unsent = |client: &Client| match &client.phase {
+            Phase::Running(statement) => {
+                let is_unsent = matches!(
+                    statement.stage,
+                    Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_)
+                );
+                is_unsent && !statement.is_read && !client.is_mirror
+            }
+            _ => false,
+        };
+        for id in self.clients.table.keys_where(is_unsent) {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+            else {
+                continue;
+            };
+            let conn = statement.stage.conn();
+            if conn.is_some_and(|conn| !may_leave(session, statement, conn)) {
+                continue;
+            }
+            let Some(waits_for) = waits_for(statement) else { continue };
+            let left = *waits_for;
+            let Some(writer) = new_writer(former, &self.env.snapshot, left) else { continue };
+            *waits_for = writer;
+            statement.proof = Proof::NOTHING;
+            if let Some(conn) = conn {
+                self.lose_conn(conn, READERS);
+            } else if self.servers.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
+                self.requeue(id);
+            }
+        }
+    }
+
+    /// Fast-forward sessions end whose server is taken out, or is not the one of their user any
+    /// more: nobody sees where a statement of theirs begins.
+    fn end_forwards(&mut self) {
+        let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
+        for id in self.clients.table.keys_where(forwards) {
+            let Some(client) = self.clients.get(id) else { continue };
+            let (Phase::Forward(conn), Some(session)) = (&client.phase, &client.session) else {
+                continue;
+            };
+            // A replica that is sent a binary log stays.
+            let conn = self.servers.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
+            let is_left = conn.is_some_and(|conn| {
+                let is_out = self.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
+                is_out || conn.hostgroup != session.user.default_hostgroup
+            });
+            if is_left {
+                self.close_client(id);
+            }
+        }
+    }
+
+    /// See [`Worker::apply_greeting`].
+    pub(crate) fn on_apply_greeting(&mut self, greeting: Arc<Greeting>) {
+        self.env.greeting = greeting;
+        self.statements.analyses.learn_version(self.env.shared.server_version());
+    }
+
+    pub(crate) fn resize_cache(&self) {
+        const MIB: u64 = 1 << 20;
+        self.cache
+            .answers
+            .resize(self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
+    }
+
+    /// A host name that has lost an address may mean another server now: connections that were
+    /// opened before are not used again, though a session that holds one keeps it, as it would
+    /// directly.
+    fn leave_addresses(&self, snapshot: &Snapshot) {
+        for (_, slot) in self.servers.pool.slots() {
+            let before = &slot.server;
+            let now = snapshot.hostgroup(before.key.hostgroup).into_iter();
+            let now = now.flat_map(|group| &group.servers).find(|it| it.key == before.key);
+            let has_lost = |now: &Arc<Server>| {
+                before.resolved.iter().any(|address| !now.resolved.contains(address))
+            };
+            if now.is_some_and(has_lost) {
+                before.health.retire_connections();
+            }
+        }
+    }
+
+    pub(crate) fn apply_servers(&mut self) {
+        let snapshot = Arc::clone(&self.env.snapshot);
+        self.leave_addresses(&snapshot);
+        let removed = self.servers.pool.apply(snapshot.servers());
+        self.drop_outdated();
+        for slot in removed {
+            self.sweep_slot(slot);
+        }
+        let waited_for: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
+        for hostgroup in waited_for {
+            self.fx.wake(Wake::Queue(hostgroup));
+        }
+    }
+}
+
+/// The hostgroup that a statement waits for a connection of, or is going to when a rule delays it
+/// no more; `None` where it goes on one that its session holds.
+fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
+    match &mut statement.held_back {
+        None => Some(&mut statement.hostgroup),
+        Some(waiting) => match &mut waiting.route {
+            Route::Hostgroup(to) | Route::Reader(to) => Some(to),
+            _ => None,
+        },
+    }
+}
+
+/// The writer of those whom a hostgroup is the readers of, which it was not before.
+fn new_writer(former: &Snapshot, today: &Snapshot, hostgroup: HostgroupId) -> Option<HostgroupId> {
+    let group = today.reader_group(hostgroup)?;
+    former.reader_group(hostgroup).is_none().then_some(group.writer_hostgroup)
+}

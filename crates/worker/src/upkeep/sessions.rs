@@ -1,0 +1,103 @@
+//! The sessions of one worker, for an operator.
+
+use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
+
+use crate::{
+    Worker,
+    clients::client::{Client, Lease, Phase, Session, Stage},
+    statement::analysis::Known,
+};
+
+/// The longest digest text in a row, bytes.
+const DIGEST_LEN_MAX: usize = 1_024;
+
+impl Worker {
+    /// Sessions, as many as asked for, and how many there are.
+    pub fn sessions(&self, query: SessionQuery) -> SessionList {
+        let mut list = SessionList::default();
+        for client in self.clients.table.values().filter(|client| !client.is_mirror) {
+            let is_pinned = client
+                .session
+                .as_ref()
+                .is_some_and(|session| session.leases.iter().any(|lease| !lease.pins.is_empty()));
+            list.total += 1;
+            list.pinned += u64::from(is_pinned);
+            if is_pinned || !query.pinned_only {
+                list.sessions.push(self.session_row(client));
+                // What can't be among the rows is let go before there is much of it.
+                if list.sessions.len() >= query.rows_max.saturating_mul(2).saturating_add(64) {
+                    list.shorten(query);
+                }
+            }
+        }
+        list.shorten(query);
+        let resets = self.fx.stats.counters.resets();
+        list.resets = resets.map(|(reason, count)| (reason.to_owned(), count)).collect();
+        list
+    }
+
+    pub(crate) fn session_row(&self, client: &Client) -> SessionRow {
+        let rested_us = self.env.now.ms().saturating_sub(client.active_ms) * 1_000;
+        let (doing, doing_us, known) = match &client.phase {
+            Phase::Login(_) => ("login", rested_us, None),
+            Phase::Idle | Phase::Closing => ("idle", rested_us, None),
+            Phase::AwaitKill(_) => ("killing", rested_us, None),
+            Phase::AwaitNames(_) => ("waiting", rested_us, None),
+            Phase::Forward(_) => ("forwarding", rested_us, None),
+            Phase::Running(statement) => {
+                let doing = match statement.stage {
+                    Stage::Queued => "queued",
+                    Stage::Synchronising(_) => "synchronising",
+                    Stage::Preparing(_) => "preparing",
+                    Stage::Sent(_) | Stage::Shared(_) => "running",
+                };
+                let since_us = self.env.now.us.saturating_sub(statement.begun_us);
+                (doing, since_us, statement.known.as_deref())
+            }
+        };
+        let client_addr = client.peer.client_addr;
+        let session = client.session.as_deref();
+        SessionRow {
+            id: client.number,
+            worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
+            user: session.map(|session| session.user.name.clone()).unwrap_or_default(),
+            client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),
+            tls: client.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
+            balancer: client.peer.told.as_deref().unwrap_or_default().to_owned(),
+            schema: session.map(schema_of).unwrap_or_default(),
+            doing: doing.to_owned(),
+            doing_us,
+            digest_text: known.map(digest_text).unwrap_or_default(),
+            holds: session.map(|session| self.holds(session)).unwrap_or_default(),
+        }
+    }
+
+    fn holds(&self, session: &Session) -> Vec<HeldConn> {
+        session.leases.iter().map(|lease| self.held(lease)).collect()
+    }
+
+    fn held(&self, lease: &Lease) -> HeldConn {
+        let slot = self.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
+        let cause = lease.pinned_by.as_ref();
+        let known = cause.and_then(|(known, _)| known.as_deref());
+        let tls = self.servers.conns.get(lease.conn).and_then(|conn| conn.tls.as_ref());
+        HeldConn {
+            tls: tls.map(ToString::to_string).unwrap_or_default(),
+            hostgroup: lease.hostgroup.0,
+            server: slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default(),
+            reasons: lease.pins.reasons().map(|reason| reason.name().to_owned()).collect(),
+            held_us: cause.map_or(0, |(_, since_us)| self.env.now.us.saturating_sub(*since_us)),
+            digest: known.map_or(0, |known| known.digest),
+            digest_text: known.map(digest_text).unwrap_or_default(),
+        }
+    }
+}
+
+fn schema_of(session: &Session) -> String {
+    String::from_utf8_lossy(session.state.schema.name()).into_owned()
+}
+
+fn digest_text(known: &Known) -> String {
+    let text = known.digest_text.get(..DIGEST_LEN_MAX).unwrap_or(&known.digest_text);
+    String::from_utf8_lossy(text).into_owned()
+}

@@ -1,0 +1,380 @@
+//! What time alone brings: deadlines that pass, connections that rest too long, shuns that end.
+
+use std::collections::HashMap;
+
+use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    packet::err::{INACTIVITY_CODE, put_err},
+};
+use trunkline_session::tracker::{PinReason, SessionState};
+use trunkline_stats::ClientRefusal;
+use trunkline_topology::{HostgroupId, ReadWriteSplit};
+
+use crate::{
+    Action, ClientId, Worker,
+    clients::client::Phase,
+    effects::LOG_LINES_PER_SEC,
+    effects::Wake,
+    servers::conn::{Conn, ConnPhase, InFlight, Owner},
+};
+
+/// How often the worker looks at deadlines while somebody waits, ms.
+const WAITING_TICK_MS: u64 = 10;
+/// How often it looks at everything else, ms.
+const SWEEP_EVERY_MS: u64 = 1_000;
+/// How often it looks at clients that rest, while sessions want to be ended soon, ms.
+const REST_SWEEP_EVERY_MS: u64 = 250;
+/// What a session calls soon: a `wait_timeout` of up to this, ms.
+const SHORT_REST_MS: u64 = 10_000;
+/// A statement that runs longer than this does not keep others from running beside it, µs.
+const STUCK_AFTER_US: u64 = 10_000;
+/// Warnings and found rows hold an idle session on its connection for this long, ms. After that
+/// they can still be read as long as nobody else has used the connection.
+const BRIEF_PIN_MS: u64 = 1_000;
+/// Cached answers whose time has passed that it lets go of in one look.
+const SWEPT_MAX: usize = 4_096;
+/// MySQL's words for a session that has rested for too long.
+const INACTIVITY: &str = "The client was disconnected by the server because of inactivity. See \
+                          wait_timeout and interactive_timeout for configuring this behavior.";
+/// A client that does not take its last bytes within this time is closed all the same, ms.
+const CLOSING_MS_MAX: u64 = 10_000;
+
+impl Worker {
+    /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
+    pub fn tick_within_ms(&self) -> u64 {
+        let is_waited_for = self.servers.pool.waited_for().next().is_some()
+            || !self.clients.logging_in.is_empty()
+            || self.servers.pool.slots().any(|(_, slot)| {
+                let counts = slot.counts();
+                counts.of(ConnState::Connecting) > 0 || counts.of(ConnState::Shared) > 0
+            });
+        let has_rest = !self.cache.woken.is_empty() || self.has_mirrors_to_pump();
+        if !self.fx.unpacking.is_empty() || has_rest {
+            return 0;
+        }
+        let sweep_ms = self.upkeep.sweep_ms + SWEEP_EVERY_MS;
+        let sweep_ms = match self.upkeep.has_short_rests {
+            true => sweep_ms.min(self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS),
+            false => sweep_ms,
+        };
+        let next_ms =
+            self.clients.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
+        let within_ms = next_ms.saturating_sub(self.env.now.ms()).max(1);
+        match is_waited_for {
+            true => WAITING_TICK_MS.min(within_ms),
+            false => within_ms,
+        }
+    }
+
+    /// How long the driver leaves its sockets alone before it waits for events again, µs: what
+    /// comes meanwhile is one batch. Called once per batch, after everything was written.
+    pub fn pause_us(&mut self) -> u64 {
+        let max_us = self.env.snapshot.settings.coalesce_max_us;
+        let pause_us = self.servers.sharing.coalescing.pause_us(self.env.now.us, max_us);
+        self.fx.stats.counters.pauses += u64::from(pause_us > 0);
+        self.fx.stats.counters.paused_us += pause_us;
+        pause_us
+    }
+
+    /// See [`Worker::tick`].
+    pub(crate) fn on_tick(&mut self) {
+        debug_assert!(self.servers.are_listed(), "behind an event, every connection is on a list");
+        self.unpack_waiting();
+        self.expire_logins();
+        self.expire_timers();
+        self.go_on_cached();
+        self.pump_mirrors();
+        self.expire_waiters();
+        self.overtake_slow();
+        if self.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
+            self.upkeep.sweep_ms = self.env.now.ms();
+            self.fx.log_budget = LOG_LINES_PER_SEC;
+            self.sweep_clients();
+            self.sweep_orphans();
+            self.balance();
+            self.adapt_patience();
+            self.expire_kills();
+            self.cache.answers.sweep(self.env.now.us, SWEPT_MAX);
+        } else if self.upkeep.has_short_rests
+            && self.env.now.ms() >= self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS
+        {
+            self.close_resting();
+        }
+        self.sweep_conns();
+        self.check_stop();
+    }
+
+    fn expire_logins(&mut self) {
+        let now_ms = self.env.now.ms();
+        while let Some((deadline, id)) = self.clients.logging_in.front().copied() {
+            let client = self.clients.get(id);
+            let logs_in = client.is_some_and(|client| matches!(client.phase, Phase::Login(_)));
+            if logs_in && deadline > now_ms {
+                break;
+            }
+            self.clients.logging_in.pop_front();
+            if logs_in && !self.refuse_late_header(id) {
+                self.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
+                self.tell_of_late_tls(id);
+                self.close_client_now(id);
+            }
+        }
+    }
+
+    fn expire_waiters(&mut self) {
+        let now_ms = self.env.now.ms();
+        if self.upkeep.waiters_checked_ms == now_ms || has_plant!(self, QueueTimeoutForgotten) {
+            return;
+        }
+        self.upkeep.waiters_checked_ms = now_ms;
+        let hostgroups: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
+        if !hostgroups.is_empty() {
+            self.count_stuck();
+        }
+        for hostgroup in hostgroups {
+            self.leave_readers(hostgroup);
+            while let Some(waiter) = self.servers.pool.waiters(hostgroup).take_expired(now_ms) {
+                let cause = self.cause_now(hostgroup);
+                let waited_ms = (self.env.now.us.saturating_sub(waiter.since_us)) / 1_000;
+                self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
+            }
+            self.fx.wake(Wake::Queue(hostgroup));
+        }
+    }
+
+    /// The last reader went offline after reads were sent its way: the writer serves them.
+    fn leave_readers(&mut self, hostgroup: HostgroupId) {
+        let groups = &self.env.snapshot.replication;
+        let group = groups.iter().find(|group| {
+            group.reader_hostgroup == hostgroup && group.read_write_split == ReadWriteSplit::Auto
+        });
+        let Some(writer) = group.map(|group| group.writer_hostgroup) else {
+            return;
+        };
+        if self.servers.pool.has_online(hostgroup, self.env.now.ms()) {
+            return;
+        }
+        // Those whom a rule sent here, or who begin a transaction on a reader, wait on.
+        let mut left = self.servers.pool.waiters(hostgroup).len();
+        while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|_| left > 0) {
+            left -= 1;
+            match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
+                Some(Phase::Running(statement)) if statement.may_leave_reader => {
+                    statement.hostgroup = writer;
+                    statement.proof = statement.proof.on_writer();
+                    statement.is_read &= statement.proof.reads;
+                    self.requeue(waiter.client);
+                }
+                Some(_) => drop(self.servers.pool.waiters(hostgroup).push(waiter, usize::MAX)),
+                None => {}
+            }
+        }
+    }
+
+    /// Connections whose statement runs for long make room for others beside them.
+    fn count_stuck(&mut self) {
+        let since_us = self.env.now.us.saturating_sub(STUCK_AFTER_US);
+        let mut stuck: HashMap<SlotId, u32> = HashMap::new();
+        self.servers.conns.for_each(|_, conn| {
+            let is_stuck =
+                conn.list == ConnState::Leased && (1..since_us).contains(&conn.busy_since_us);
+            *stuck.entry(conn.slot).or_default() += u32::from(is_stuck);
+        });
+        for (slot, stuck) in stuck {
+            if let Some(slot) = self.servers.pool.slot_mut(slot) {
+                slot.set_stuck(stuck);
+            }
+        }
+    }
+
+    fn sweep_clients(&mut self) {
+        let now_ms = self.env.now.ms();
+        let is_stuck = |client: &crate::clients::client::Client| {
+            matches!(client.phase, Phase::Closing)
+                && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
+        };
+        let holds_briefly = |client: &crate::clients::client::Client| {
+            matches!(client.phase, Phase::Idle)
+                && now_ms.saturating_sub(client.active_ms) > BRIEF_PIN_MS
+                && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
+        };
+        for id in self.clients.table.keys_where(holds_briefly) {
+            self.end_pins_of_the_last_statement(id);
+        }
+        for client in self.clients.table.keys_where(is_stuck) {
+            self.act(Action::CloseClient { client, now: true });
+        }
+        self.close_resting();
+    }
+
+    /// Ends sessions that have rested for longer than the configuration or they themselves allow.
+    fn close_resting(&mut self) {
+        let now_ms = self.env.now.ms();
+        let wait_timeout = match self.env.snapshot.settings.wait_timeout {
+            0 => u64::MAX,
+            ms => ms,
+        };
+        let mut has_short_rests = false;
+        let is_over = |client: &crate::clients::client::Client| {
+            let own = client.session.as_ref().and_then(|session| own_wait_timeout(&session.state));
+            has_short_rests |= own.is_some_and(|own| own <= SHORT_REST_MS);
+            // One that has yet to take its answer does not rest.
+            let own = own.filter(|_| client.outbox.is_empty()).unwrap_or(u64::MAX);
+            matches!(client.phase, Phase::Idle)
+                && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
+        };
+        let over: Vec<ClientId> = self.clients.table.keys_where(is_over);
+        self.upkeep.has_short_rests = has_short_rests;
+        self.upkeep.rests_checked_ms = now_ms;
+        for id in over {
+            self.fx.stats.counters.clients_idle_timeout += 1;
+            if self.env.greeting.tells_of_inactivity() {
+                self.write_client(id, |out| {
+                    put_err(out, 0, INACTIVITY_CODE, b"HY000", INACTIVITY);
+                });
+            }
+            self.close_client(id);
+        }
+    }
+
+    fn sweep_conns(&mut self) {
+        let now_ms = self.env.now.ms();
+        if self.upkeep.conns_swept_ms == now_ms / 100 {
+            return;
+        }
+        self.upkeep.conns_swept_ms = now_ms / 100;
+        let settings = &self.env.snapshot.settings;
+        let connect_ms = settings.connect_timeout_server;
+        let idle_ms = settings.idle_connection_timeout;
+        let ping_ms = settings.ping_interval_server_msec;
+        let abandoned_ms = settings.connect_timeout_server_max;
+        let mut late = Vec::new();
+        let mut abandoned = Vec::new();
+        let mut old = Vec::new();
+        let mut quiet = Vec::new();
+        self.servers.conns.for_each(|id, conn| {
+            let rested_ms = now_ms.saturating_sub(conn.since_ms);
+            match conn.list {
+                ConnState::Connecting if rested_ms > connect_ms => late.push(id),
+                state if state.is_resetting() && rested_ms > abandoned_ms && is_abandoned(conn) => {
+                    abandoned.push(id);
+                }
+                ConnState::Idle if idle_ms != 0 && rested_ms > idle_ms => old.push(id),
+                ConnState::Idle if ping_ms != 0 && rested_ms > ping_ms => quiet.push(id),
+                _ => {}
+            }
+        });
+        for id in late {
+            let awaits_tls = self.servers.conns.get(id).is_some_and(
+                |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
+            );
+            let what = if awaits_tls { "no TLS" } else { "no connection" };
+            self.connect_failed(id, &format!("{what} within {connect_ms} ms"));
+        }
+        for id in abandoned {
+            self.drop_abandoned(id, abandoned_ms);
+        }
+        for id in old {
+            self.retire_idle(id);
+        }
+        for id in quiet {
+            self.ping_idle(id);
+        }
+        self.drop_outdated();
+    }
+
+    /// Closes a connection whose server does not end the answer to somebody who has gone: its
+    /// place is somebody else's, and the statement ends as it would with its client's connection.
+    fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
+        let Some(conn) = self.servers.conns.get(id) else { return };
+        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
+        let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
+        self.log(false, || {
+            let address = address.unwrap_or_default();
+            format!(
+                "server {address} has not ended the answer to a client that is gone within \
+                 {waited_ms} ms; connection closed"
+            )
+        });
+        self.fx.stats.counters.server_connections_abandoned += 1;
+        self.drop_conn(id);
+        self.fx.wake(Wake::Queue(hostgroup));
+    }
+
+    /// Closes idle connections of servers that were taken offline or shunned since.
+    pub(crate) fn drop_outdated(&mut self) {
+        let mut outdated = Vec::new();
+        for (_, slot) in self.servers.pool.slots() {
+            let epoch = slot.server.health.epoch();
+            outdated.extend(slot.idle().map(|id| (id, epoch, slot.removed)));
+        }
+        for (id, epoch, removed) in outdated {
+            let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
+            if is_old || removed {
+                self.retire_idle(id);
+            }
+        }
+    }
+
+    /// The same for those where the last statement of this session left something to be read: what
+    /// reads it is a statement like others, and new ones are not for such servers.
+    pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let places = session
+            .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
+        for (conn_id, _) in places.into_iter().flatten().flatten() {
+            let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Idle);
+            let slot = conn.and_then(|conn| Some((conn.epoch, self.servers.pool.slot(conn.slot)?)));
+            if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
+            {
+                self.retire_idle(conn_id);
+            }
+        }
+    }
+
+    /// Keeps an idle connection alive, and notices when it is not.
+    fn ping_idle(&mut self, id: ConnId) {
+        if self.servers.take_idle(id) {
+            self.close_surplus(id);
+            self.ping(id);
+        }
+    }
+
+    /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
+    pub(crate) fn ping(&mut self, id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
+            return;
+        };
+        let relay = conn.own_relay();
+        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
+        self.servers.set_state(id, ConnState::Pinging);
+        self.write_server(id, |out| {
+            put_payload(out, 0, &[0x0E]);
+        });
+    }
+
+    /// How many sessions are pinned for each reason.
+    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut pins = std::collections::BTreeMap::new();
+        let sessions = self.clients.table.values().filter_map(|client| client.session.as_ref());
+        for lease in sessions.flat_map(|session| &session.leases) {
+            for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
+                *pins.entry(reason.name().to_owned()).or_default() += 1;
+            }
+        }
+        pins
+    }
+}
+
+/// Whether nobody waits for what the server answers here.
+fn is_abandoned(conn: &Conn) -> bool {
+    conn.in_flight.front().is_some_and(|entry| entry.owner == Owner::Nobody)
+}
+
+/// The `wait_timeout` that a session has set for itself, ms.
+fn own_wait_timeout(state: &SessionState) -> Option<u64> {
+    let text = std::str::from_utf8(state.variable("wait_timeout")?).ok()?;
+    let seconds: u64 = text.trim().parse().ok()?;
+    Some(seconds.max(1).saturating_mul(1_000))
+}
