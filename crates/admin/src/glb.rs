@@ -60,8 +60,8 @@ pub async fn keep_serving(runtime: Arc<dyn Runtime>, mut snapshots: Receiver<Arc
             match Control::bind(&control).await {
                 Ok(listener) => {
                     tracing::info!("control of {address} on {}", listener.address());
-                    let desk = Desk::new(Arc::clone(&runtime), address.clone());
-                    let task = tokio::spawn(listener.serve(Arc::new(desk)));
+                    let service = GlbService::new(Arc::clone(&runtime), address.clone());
+                    let task = tokio::spawn(listener.serve(Arc::new(service)));
                     open.insert(control, (address, task));
                 }
                 Err(error) => tracing::error!("can't listen at {control} (control): {error}"),
@@ -118,22 +118,22 @@ impl Control {
         }
     }
 
-    async fn serve(self, desk: Arc<Desk>) {
+    async fn serve(self, service: Arc<GlbService>) {
         let places = Arc::new(Semaphore::new(CLIENTS_MAX));
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let desk = Arc::clone(&desk);
+            let service = Arc::clone(&service);
             let accepted = match &self {
                 Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
                     tokio::spawn(async move {
                         let _place = place;
-                        desk.talk(stream).await
+                        service.talk(stream).await
                     })
                 }),
                 Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| {
                     tokio::spawn(async move {
                         let _place = place;
-                        desk.talk(stream).await
+                        service.talk(stream).await
                     })
                 }),
             };
@@ -145,14 +145,14 @@ impl Control {
 }
 
 /// Who answers for one listener.
-struct Desk {
+struct GlbService {
     runtime: Arc<dyn Runtime>,
     listener: ListenAddress,
     /// What was told last, and when.
     told: Mutex<(Sums, Instant)>,
 }
 
-impl Desk {
+impl GlbService {
     fn new(runtime: Arc<dyn Runtime>, listener: ListenAddress) -> Self {
         Self { runtime, listener, told: Mutex::new((Sums::default(), Instant::now())) }
     }

@@ -2,12 +2,11 @@
 //! of `trunkline status`.
 //!
 //! Reading order: [`source`] (what the binary provides), [`sql`] (what a statement asks for),
-//! [`desk`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
+//! [`service`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
 //! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal),
 //! [`glb`] (the control sockets of TCP listeners), [`scripts`] and [`scheduler`] (programs of
 //! others that the tables name).
 
-pub mod desk;
 pub mod exposition;
 pub mod glb;
 pub mod http;
@@ -15,6 +14,7 @@ pub mod import;
 pub mod port;
 pub mod scheduler;
 pub mod scripts;
+pub mod service;
 pub mod source;
 pub mod sql;
 pub mod status;

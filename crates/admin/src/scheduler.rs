@@ -12,8 +12,8 @@ use tokio::{
 };
 
 use crate::{
-    desk::Desk,
     scripts::{Account, run},
+    service::AdminService,
 };
 
 /// How long nothing is looked for when there is nothing to run.
@@ -33,7 +33,7 @@ pub struct Job {
 }
 
 /// Runs the jobs for as long as somebody may change them.
-pub async fn keep_scheduling(desk: Arc<Desk>, mut jobs: watch::Receiver<Vec<Job>>) {
+pub async fn keep_scheduling(service: Arc<AdminService>, mut jobs: watch::Receiver<Vec<Job>>) {
     let running: Arc<Mutex<HashSet<i64>>> = Arc::default();
     let mut due: HashMap<i64, Instant> = HashMap::new();
     loop {
@@ -53,7 +53,7 @@ pub async fn keep_scheduling(desk: Arc<Desk>, mut jobs: watch::Receiver<Vec<Job>
                 running.insert(job.id)
             };
             match is_free {
-                true => start(&desk, job.clone(), Arc::clone(&running)),
+                true => start(&service, job.clone(), Arc::clone(&running)),
                 false => tracing::warn!("scheduler {}: it still runs, and is left out", job.id),
             }
         }
@@ -67,8 +67,8 @@ pub async fn keep_scheduling(desk: Arc<Desk>, mut jobs: watch::Receiver<Vec<Job>
     }
 }
 
-fn start(desk: &Desk, job: Job, running: Arc<Mutex<HashSet<i64>>>) {
-    let snapshot = desk.snapshot();
+fn start(service: &AdminService, job: Job, running: Arc<Mutex<HashSet<i64>>>) {
+    let snapshot = service.snapshot();
     let limit = Duration::from_millis(snapshot.settings.script_time_max);
     let account = Account::of(&snapshot.settings.script_user);
     tokio::spawn(async move {

@@ -4,12 +4,12 @@
 //! What is asked and what rows mean is in [`trunkline_catalog`]. Here one task a group and account
 //! has a standing connection, and asks for all names together that came meanwhile.
 
-mod desk;
+mod account;
 mod epochs;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use desk::{Desk, IDLE_TIME_MAX};
+use account::{AccountDictionary, IDLE_TIME_MAX};
 use epochs::Epochs;
 use tokio::{
     sync::{mpsc, watch::Receiver},
@@ -64,31 +64,31 @@ pub async fn keep_telling(
     catalog: Arc<Catalog>,
     mut questions: mpsc::Receiver<DictionaryQuestion>,
 ) {
-    let mut desks = Desks { snapshots, tls, catalog, places: HashMap::new() };
+    let mut accounts = AccountDictionaries { snapshots, tls, catalog, places: HashMap::new() };
     let mut epochs = Epochs::default();
     let mut look = interval(EPOCHS_LOOK);
     loop {
         tokio::select! {
             question = questions.recv() => match question {
-                Some(question) => desks.give(question),
+                Some(question) => accounts.give(question),
                 None => return,
             },
             _ = look.tick() => {
-                let snapshot = Arc::clone(&desks.snapshots.borrow());
-                epochs.look(&snapshot).into_iter().for_each(|group| desks.catalog.age(group));
+                let snapshot = Arc::clone(&accounts.snapshots.borrow());
+                epochs.look(&snapshot).into_iter().for_each(|group| accounts.catalog.age(group));
             }
         }
     }
 }
 
-struct Desks {
+struct AccountDictionaries {
     snapshots: Receiver<Arc<Snapshot>>,
     tls: Receiver<Arc<TlsSetup>>,
     catalog: Arc<Catalog>,
     places: HashMap<(HostgroupId, String), Place>,
 }
 
-impl Desks {
+impl AccountDictionaries {
     /// Gives a question to its task, which begins with it if need be.
     fn give(&mut self, question: DictionaryQuestion) {
         let key = (question.group, question.account.user.clone());
@@ -108,9 +108,13 @@ impl Desks {
         };
         self.make_room();
         let (questions, asked) = mpsc::channel(WAITING_MAX);
-        let desk =
-            Desk::new(key.0, self.snapshots.clone(), self.tls.clone(), Arc::clone(&self.catalog));
-        tokio::spawn(desk.serve(asked));
+        let account = AccountDictionary::new(
+            key.0,
+            self.snapshots.clone(),
+            self.tls.clone(),
+            Arc::clone(&self.catalog),
+        );
+        tokio::spawn(account.serve(asked));
         // An empty queue takes one.
         if let Err(error) = questions.try_send(question) {
             error.into_inner().give_up(&self.catalog);

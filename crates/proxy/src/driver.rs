@@ -28,7 +28,7 @@ use crate::{
     event_log::{EventLog, Log},
     mailbox::Postbox,
     passwords::{Job, PasswordThread},
-    relays::{Means, Relays},
+    relays::{RelayIo, Relays},
     shared_cache::SharedCacheThread,
     sockets::{Socket, Sockets, token_of},
     writing::WriteBatch,
@@ -127,9 +127,9 @@ impl Driver {
     }
 
     /// The TCP listeners' part, and what it works with.
-    fn relaying(&mut self) -> (&mut Relays, Means<'_>) {
+    fn relaying(&mut self) -> (&mut Relays, RelayIo<'_>) {
         let (poller, keepalive) = (&mut self.parts.poller, self.parts.keepalive);
-        (&mut self.relays, Means { poller, scratch: &mut self.scratch, keepalive })
+        (&mut self.relays, RelayIo { poller, scratch: &mut self.scratch, keepalive })
     }
 
     fn batch(&mut self, events: &Events) {
@@ -287,7 +287,7 @@ impl Driver {
         let Some(bytes) = self.scratch.get(..len) else {
             return;
         };
-        hand(&mut self.parts.worker, side, bytes);
+        deliver(&mut self.parts.worker, side, bytes);
     }
 
     pub(crate) fn ended(&mut self, side: Side, reason: &str) {
@@ -664,7 +664,7 @@ fn unix_us() -> u64 {
 }
 
 /// Hands bytes to the machine. A panic ends the session that they belong to, and no other.
-pub(crate) fn hand(worker: &mut Worker, side: Side, bytes: &[u8]) {
+pub(crate) fn deliver(worker: &mut Worker, side: Side, bytes: &[u8]) {
     let step = AssertUnwindSafe(|| match side {
         Side::Client(id) => worker.client_read(id, bytes),
         Side::Server(id) => worker.server_read(id, bytes),

@@ -56,7 +56,7 @@ fn token_of(id: PairId, end: End) -> Token {
 }
 
 /// What relaying needs of its driver.
-pub(crate) struct Means<'a> {
+pub(crate) struct RelayIo<'a> {
     pub poller: &'a mut Poller,
     pub scratch: &'a mut [u8],
     pub keepalive: Option<Keepalive>,
@@ -106,7 +106,7 @@ impl Relays {
         self.relay.report()
     }
 
-    pub(crate) fn configure(&mut self, snapshot: &Snapshot, means: &mut Means<'_>) {
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot, means: &mut RelayIo<'_>) {
         self.relay.configure(&snapshot.tcp);
         self.act(means);
     }
@@ -116,7 +116,7 @@ impl Relays {
         &mut self,
         address: &ListenAddress,
         mut listener: Listener,
-        means: &mut Means<'_>,
+        means: &mut RelayIo<'_>,
     ) {
         // One that left the configuration meanwhile is closed here.
         let Some(id) = self.relay.open(address) else { return };
@@ -132,13 +132,13 @@ impl Relays {
         }
     }
 
-    pub(crate) fn stop(&mut self, deadline_ms: u64, means: &mut Means<'_>) {
+    pub(crate) fn stop(&mut self, deadline_ms: u64, means: &mut RelayIo<'_>) {
         self.relay.stop(deadline_ms);
         self.act(means);
     }
 
     /// What the last batch has left, before the events of this one.
-    pub(crate) fn begin_batch(&mut self, now_ms: u64, means: &mut Means<'_>) {
+    pub(crate) fn begin_batch(&mut self, now_ms: u64, means: &mut RelayIo<'_>) {
         self.relay.begin_batch(now_ms);
         for (id, from) in std::mem::take(&mut self.unfinished) {
             self.pump(id, from, means);
@@ -149,12 +149,12 @@ impl Relays {
     }
 
     /// What time alone brings, behind the events of a batch.
-    pub(crate) fn tick(&mut self, means: &mut Means<'_>) {
+    pub(crate) fn tick(&mut self, means: &mut RelayIo<'_>) {
         self.relay.tick();
         self.act(means);
     }
 
-    pub(crate) fn event(&mut self, event: Event, means: &mut Means<'_>) {
+    pub(crate) fn event(&mut self, event: Event, means: &mut RelayIo<'_>) {
         let number = event.token.0 & !OWN_BIT;
         if number & LISTENER_BIT != 0 {
             return self.accept(ListenerId(number & !LISTENER_BIT), means);
@@ -176,7 +176,7 @@ impl Relays {
         }
     }
 
-    fn accept(&mut self, number: ListenerId, means: &mut Means<'_>) {
+    fn accept(&mut self, number: ListenerId, means: &mut RelayIo<'_>) {
         for _ in 0..ACCEPTS_PER_BATCH {
             let Some(listener) = self.listeners.get(number.0).and_then(Option::as_ref) else {
                 return;
@@ -204,7 +204,7 @@ impl Relays {
         &mut self,
         listener: ListenerId,
         client: trunkline_net::Accepted,
-        means: &mut Means<'_>,
+        means: &mut RelayIo<'_>,
     ) {
         let (from, to) = (client.client_socket, client.proxy_addr);
         let id = self.relay.accept(Accepted { listener, client: from, proxy: to });
@@ -216,7 +216,7 @@ impl Relays {
     }
 
     /// Registers a socket; false when that can't be, and it is closed.
-    fn add(&mut self, mut socket: Socket, end: End, means: &mut Means<'_>) -> bool {
+    fn add(&mut self, mut socket: Socket, end: End, means: &mut RelayIo<'_>) -> bool {
         let index = socket.id.index as usize;
         if means.poller.add_stream(&mut socket.stream, token_of(socket.id, end)).is_err() {
             return false;
@@ -245,7 +245,7 @@ impl Relays {
     }
 
     /// Reads one end and writes to the other, until there is nothing to read or no room.
-    fn pump(&mut self, id: PairId, from: End, means: &mut Means<'_>) {
+    fn pump(&mut self, id: PairId, from: End, means: &mut RelayIo<'_>) {
         for _ in 0..READS_PER_BATCH {
             if !self.relay.may_read(id, from) {
                 return;
@@ -279,7 +279,7 @@ impl Relays {
     }
 
     /// Writes what was just read to the other end; what it does not take waits.
-    fn pass_on(&mut self, id: PairId, from: End, len: usize, means: &mut Means<'_>) {
+    fn pass_on(&mut self, id: PairId, from: End, len: usize, means: &mut RelayIo<'_>) {
         let Some(bytes) = means.scratch.get(..len) else { return };
         let to = from.other();
         let Some(sink) = self.socket(id, to) else { return };
@@ -307,7 +307,7 @@ impl Relays {
     }
 
     /// Writes what waits for an end, and goes on reading the other.
-    fn flush(&mut self, id: PairId, to: End, means: &mut Means<'_>) {
+    fn flush(&mut self, id: PairId, to: End, means: &mut RelayIo<'_>) {
         loop {
             let pending = self.relay.pending(id, to);
             if pending.is_empty() {
@@ -336,7 +336,7 @@ impl Relays {
     }
 
     /// An end takes no more; what it said last may still be readable.
-    fn fail_write(&mut self, id: PairId, end: End, means: &mut Means<'_>) {
+    fn fail_write(&mut self, id: PairId, end: End, means: &mut RelayIo<'_>) {
         self.relay.deaf(id, end);
         if let Some(socket) = self.socket(id, end) {
             socket.has_ended = true;
@@ -346,7 +346,7 @@ impl Relays {
         self.act(means);
     }
 
-    fn act(&mut self, means: &mut Means<'_>) {
+    fn act(&mut self, means: &mut RelayIo<'_>) {
         while self.relay.has_actions() {
             for action in self.relay.take_actions() {
                 self.carry_out(action, means);
@@ -354,7 +354,7 @@ impl Relays {
         }
     }
 
-    fn carry_out(&mut self, action: Action, means: &mut Means<'_>) {
+    fn carry_out(&mut self, action: Action, means: &mut RelayIo<'_>) {
         match action {
             Action::Connect(id, server) => self.open(id, &server, means),
             Action::Abandon(id) => drop(self.take(id, End::Server)),
@@ -380,7 +380,7 @@ impl Relays {
         }
     }
 
-    fn open(&mut self, id: PairId, server: &Server, means: &mut Means<'_>) {
+    fn open(&mut self, id: PairId, server: &Server, means: &mut RelayIo<'_>) {
         match &server.key.address {
             Address::Unix(path) => match Stream::connect_unix(path) {
                 Ok(stream) => self.begin_connecting(id, stream, Vec::new(), means),
@@ -405,7 +405,7 @@ impl Relays {
         mut addresses: Vec<SocketAddr>,
         reason: &str,
         is_own: bool,
-        means: &mut Means<'_>,
+        means: &mut RelayIo<'_>,
     ) {
         if addresses.is_empty() {
             drop(self.take(id, End::Server));
@@ -426,7 +426,7 @@ impl Relays {
         id: PairId,
         stream: Stream,
         alternatives: Vec<SocketAddr>,
-        means: &mut Means<'_>,
+        means: &mut RelayIo<'_>,
     ) {
         let mut socket = Socket::new(id, stream);
         socket.is_connecting = true;
@@ -437,7 +437,7 @@ impl Relays {
         }
     }
 
-    fn check_connecting(&mut self, id: PairId, means: &mut Means<'_>) {
+    fn check_connecting(&mut self, id: PairId, means: &mut RelayIo<'_>) {
         let Some(socket) = self.socket(id, End::Server).filter(|it| it.is_connecting) else {
             return;
         };

@@ -10,7 +10,7 @@ use trunkline_net::{Received, Tls, TlsSetup};
 use trunkline_topology::{Address, Server, TlsParams};
 use trunkline_worker::{ClientId, ConnId, Side};
 
-use crate::driver::{Driver, hand};
+use crate::driver::{Driver, deliver};
 
 /// Bytes of text that are encrypted for one write: four records.
 const SEALED_AT_ONCE: usize = 64 * 1024;
@@ -74,7 +74,7 @@ impl Driver {
         let worker = &mut self.parts.worker;
         let bytes = self.scratch.get_mut(..len).unwrap_or_default();
         let mut sink = |received: Received<'_>| match (received, side) {
-            (Received::Data(bytes), _) => hand(worker, side, bytes),
+            (Received::Data(bytes), _) => deliver(worker, side, bytes),
             (Received::Up(facts), Side::Client(id)) => worker.client_tls_up(id, facts),
             (Received::Up(facts), Side::Server(id)) => worker.server_tls_up(id, facts),
         };

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use trunkline_admin::desk::FirstRow;
+use trunkline_admin::service::FirstRow;
 use trunkline_config::{Config, FileSource, Given, TableRow};
 use trunkline_proxy::TlsFolders;
 use trunkline_store::Value;

@@ -4,8 +4,8 @@ use std::{fs, io::Read, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result, anyhow};
 use trunkline_admin::{
-    desk::{self, FirstRow, Start},
     import::{Imported, cnf_rows, export},
+    service::{self, FirstRow, Start},
 };
 use trunkline_config::variable;
 use trunkline_store::{Layer, Place, Store, Value, foreign};
@@ -74,7 +74,7 @@ pub fn run(args: &ImportArgs) -> Result<ExitCode> {
         lines.iter().for_each(|line| complain(line));
         Ok(ExitCode::FAILURE)
     };
-    let started = match desk::start_new(start) {
+    let started = match service::start_new(start) {
         Ok(started) => started,
         Err(error) => return fail(error.0),
     };

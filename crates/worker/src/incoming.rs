@@ -28,7 +28,7 @@ impl Worker {
     fn wake_up(&mut self, wake: Wake) {
         match wake {
             Wake::Commands(id) => self.drain_inbox(id),
-            Wake::Freed(id) => self.offer(id),
+            Wake::Freed(id) => self.recycle(id),
             Wake::Queue(hostgroup) => self.pump(hostgroup),
             Wake::KillAnswered(asker, answer) => self.deliver_kill_answer(asker, answer),
         }

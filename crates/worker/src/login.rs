@@ -13,7 +13,7 @@ use trunkline_protocol::{
         greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
-        told::Told,
+        tracker_filter::TrackerFilter,
     },
 };
 use trunkline_session::{
@@ -319,7 +319,7 @@ impl Worker {
             last_conn: None,
             insert_conn: None,
             past: LastStatement::default(),
-            told: Told::DEFAULT,
+            told: TrackerFilter::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,
             accepted_sets: Vec::new(),

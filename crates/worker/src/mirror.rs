@@ -17,7 +17,7 @@ use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::split_packet,
-    packet::{status, told::Told},
+    packet::{status, tracker_filter::TrackerFilter},
     response::{Outcome, Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::{Effects, Question};
@@ -321,7 +321,7 @@ impl Worker {
             last_conn: None,
             insert_conn: None,
             past: LastStatement::default(),
-            told: Told::DEFAULT,
+            told: TrackerFilter::DEFAULT,
             status: status::AUTOCOMMIT,
             next_flag: 0,
             accepted_sets: Vec::new(),

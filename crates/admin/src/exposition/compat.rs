@@ -5,7 +5,7 @@ use trunkline_stats::{Report, ServerRow, metrics::MetricKind, report::STATES};
 use trunkline_topology::ServerState;
 
 use super::Exposition;
-use crate::desk::host_and_port;
+use crate::service::host_and_port;
 
 /// A number of a server.
 type Sum = fn(&ServerRow) -> u64;

@@ -18,7 +18,7 @@ use trunkline_store::{
 };
 
 use super::{Answering, Source, query::decoded};
-use crate::desk::{Desk, Refused, Reply, Session};
+use crate::service::{AdminService, Refused, Reply, Session};
 
 /// Rows of a table when the request does not say.
 const ROWS_DEFAULT: u64 = 1_000;
@@ -65,12 +65,15 @@ fn answer(status: StatusCode, body: &Json) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-/// Whoever asks, as the desk sees them.
-fn admit(answering: &Answering, headers: &HeaderMap) -> Result<(Arc<Desk>, Session), Failure> {
-    let Some(desk) = answering.desk.clone() else {
+/// Whoever asks, as the admin service sees them.
+fn admit(
+    answering: &Answering,
+    headers: &HeaderMap,
+) -> Result<(Arc<AdminService>, Session), Failure> {
+    let Some(service) = answering.service.clone() else {
         return Err(Failure::new(StatusCode::NOT_FOUND, "there is no API here"));
     };
-    let access = access_of(&desk.snapshot().settings, headers)?;
+    let access = access_of(&service.snapshot().settings, headers)?;
     let session = Session {
         user: "http".to_owned(),
         peer: "api".to_owned(),
@@ -78,7 +81,7 @@ fn admit(answering: &Answering, headers: &HeaderMap) -> Result<(Arc<Desk>, Sessi
         access,
         schema: "main".to_owned(),
     };
-    Ok((desk, session))
+    Ok((service, session))
 }
 
 fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure> {
@@ -145,7 +148,7 @@ async fn one_table(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let (desk, mut session) = admit(&answering, &headers)?;
+    let (service, mut session) = admit(&answering, &headers)?;
     let found = visible(session.access)
         .find(|(of, table)| of.name() == schema && table.name.eq_ignore_ascii_case(&name));
     let Some((schema, table)) = found else {
@@ -154,7 +157,7 @@ async fn one_table(
     };
     let (sql, params) = selection(schema, &table, query.as_deref().unwrap_or_default())
         .map_err(|message| Failure::new(StatusCode::BAD_REQUEST, message))?;
-    match desk.answer(&mut session, &sql, &params).await {
+    match service.answer(&mut session, &sql, &params).await {
         Reply::Rows(rows) => Ok(answer(StatusCode::OK, &rows_as_json(&rows))),
         Reply::Ok { .. } => Ok(answer(StatusCode::OK, &json!({ "rows": [] }))),
         Reply::Error(refused) => Err(refused.into()),
@@ -221,7 +224,7 @@ async fn statement(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failure> {
-    let (desk, mut session) = admit(&answering, &headers)?;
+    let (service, mut session) = admit(&answering, &headers)?;
     let bad = |message: &str| Failure::new(StatusCode::BAD_REQUEST, message);
     let body: Json =
         serde_json::from_slice(&body).map_err(|_| bad("the body is no JSON: {\"sql\": \"…\"}"))?;
@@ -231,7 +234,7 @@ async fn statement(
         Some(Json::Array(given)) => given.iter().map(param).collect(),
         Some(_) => return Err(bad("`params` is no array")),
     };
-    match desk.answer(&mut session, sql, &given).await {
+    match service.answer(&mut session, sql, &given).await {
         Reply::Rows(rows) => Ok(answer(StatusCode::OK, &rows_as_json(&rows))),
         Reply::Ok { affected, info, warnings } => {
             let done = json!({ "affected": affected, "info": info, "warnings": warnings });

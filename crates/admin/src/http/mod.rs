@@ -21,8 +21,8 @@ use tokio::net::TcpListener;
 use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report, SessionQuery};
 
 use crate::{
-    desk::Desk,
     exposition::{self, Form, metrics_body},
+    service::AdminService,
     source::{Health, StatusSource},
     status::status_text,
 };
@@ -65,7 +65,7 @@ struct Answering {
     source: Arc<dyn StatusSource>,
     report_time: Duration,
     /// For the API.
-    desk: Option<Arc<Desk>>,
+    service: Option<Arc<AdminService>>,
 }
 
 type Source = State<Answering>;
@@ -73,14 +73,14 @@ type Source = State<Answering>;
 /// Serves HTTP/1 on `listener` until `shutdown` resolves, then at most [`STOP_TIME_MAX`] longer.
 ///
 /// At most 64 connections at once, each with limits on the size of a
-/// request and on the time that it may take. `desk` is what the API asks, where there is one.
+/// request and on the time that it may take. `service` is what the API asks, where there is one.
 ///
 /// # Errors
 /// Those of the listener that accepting again would not mend.
 pub async fn serve(
     listener: TcpListener,
     source: Arc<dyn StatusSource>,
-    desk: Option<Arc<Desk>>,
+    service: Option<Arc<AdminService>>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let (stopping, was_stopped) = tokio::sync::oneshot::channel::<()>();
@@ -89,7 +89,7 @@ pub async fn serve(
         // Nobody listens any more when serving has ended with an error.
         let _ = stopping.send(());
     };
-    let router = router(source, desk, REPORT_TIME_MAX);
+    let router = router(source, service, REPORT_TIME_MAX);
     let serving = axum::serve(GuardedListener::new(listener), router)
         .with_graceful_shutdown(stop)
         .into_future();
@@ -105,7 +105,11 @@ pub async fn serve(
     }
 }
 
-fn router(source: Arc<dyn StatusSource>, desk: Option<Arc<Desk>>, report_time: Duration) -> Router {
+fn router(
+    source: Arc<dyn StatusSource>,
+    service: Option<Arc<AdminService>>,
+    report_time: Duration,
+) -> Router {
     Router::new()
         .route("/", get(home))
         .route("/metrics", get(metrics))
@@ -117,7 +121,7 @@ fn router(source: Arc<dyn StatusSource>, desk: Option<Arc<Desk>>, report_time: D
         .merge(api::routes())
         .merge(rest::routes())
         .fallback(not_found)
-        .with_state(Answering { source, report_time, desk })
+        .with_state(Answering { source, report_time, service })
 }
 
 /// Why a request gets no answer of its own.

@@ -12,12 +12,12 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-use crate::{desk::Desk, source::StatusSource};
+use crate::{service::AdminService, source::StatusSource};
 
 /// Listens at the ports that `ports` names, for as long as it does. One that is to be had no more
 /// than [`serve`](super::serve) says is complained of and left out; `own` is open already.
 pub async fn keep_ports(
-    desk: Arc<Desk>,
+    service: Arc<AdminService>,
     source: Arc<dyn StatusSource>,
     mut ports: watch::Receiver<Vec<u16>>,
     own: Option<SocketAddr>,
@@ -37,7 +37,7 @@ pub async fn keep_ports(
                     let serving = super::serve(
                         listener,
                         Arc::clone(&source),
-                        Some(Arc::clone(&desk)),
+                        Some(Arc::clone(&service)),
                         async move { drop(stopped.await) },
                     );
                     tracing::info!("HTTP on 127.0.0.1:{port}");

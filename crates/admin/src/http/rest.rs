@@ -45,19 +45,19 @@ async fn asked(
         Ok(given) => given,
         Err(reason) => return failure(StatusCode::BAD_REQUEST, reason),
     };
-    let Some(desk) = answering.desk.clone() else {
+    let Some(service) = answering.service.clone() else {
         return failure(StatusCode::NOT_FOUND, "there are no routes here");
     };
-    let route = match desk.route(method.as_str(), &uri).await {
+    let route = match service.route(method.as_str(), &uri).await {
         Ok(Some(route)) => route,
         Ok(None) => return failure(StatusCode::NOT_FOUND, format!("nothing is at /sync/{uri}")),
         Err(refused) => return failure(StatusCode::INTERNAL_SERVER_ERROR, refused.message),
     };
-    let account = match Account::of(&desk.snapshot().settings.script_user) {
+    let account = match Account::of(&service.snapshot().settings.script_user) {
         Ok(account) => account,
         Err(reason) => return failure(StatusCode::SERVICE_UNAVAILABLE, reason),
     };
-    let Ok(_place) = desk.script_places().try_acquire() else {
+    let Ok(_place) = service.script_places().try_acquire() else {
         return failure(StatusCode::SERVICE_UNAVAILABLE, "too many scripts run already");
     };
     let limit = Duration::from_millis(route.timeout_ms);

@@ -6,7 +6,7 @@ use trunkline_config::variable;
 use trunkline_store::{Layer, SqlError, Store, Value, tables};
 
 use super::LISTS;
-use crate::{desk::document, sql::text::literal};
+use crate::{service::document, sql::text::literal};
 
 /// What kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

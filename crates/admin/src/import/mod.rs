@@ -15,7 +15,7 @@ use trunkline_store::{Value, tables};
 
 pub use export::{Format, export};
 
-use crate::desk::FirstRow;
+use crate::service::FirstRow;
 
 /// Rows, and what an operator should hear.
 #[derive(Debug, Default)]

@@ -33,7 +33,7 @@ use super::{
     wire::{End, Wire},
 };
 use crate::{
-    desk::{Desk, Refused, Reply, Session, VERSION},
+    service::{AdminService, Refused, Reply, Session, VERSION},
     sql::text,
 };
 
@@ -64,15 +64,15 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::DEPRECATE_EOF);
 
 /// Serves one client.
-pub(super) async fn serve<S>(stream: S, peer: Peer, id: u32, desk: Arc<Desk>)
+pub(super) async fn serve<S>(stream: S, peer: Peer, id: u32, service: Arc<AdminService>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut wire = Wire::new(stream);
-    let login = timeout(LOGIN_TIME_MAX, log_in(&mut wire, peer, id, &desk)).await;
+    let login = timeout(LOGIN_TIME_MAX, log_in(&mut wire, peer, id, &service)).await;
     if let Ok(Ok(LoggedIn { session, format, takes_many })) = login {
         let stmts = HashMap::new();
-        let mut client = Client { wire, desk, session, format, takes_many, stmts, last_stmt: 0 };
+        let mut client = Client { wire, service, session, format, takes_many, stmts, last_stmt: 0 };
         // It ends with the client.
         let Err(End::Gone) = client.run().await;
     }
@@ -134,11 +134,11 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     peer: Peer,
     id: u32,
-    desk: &Desk,
+    service: &AdminService,
 ) -> Result<LoggedIn, End> {
-    let accounts = desk.accounts().ok_or(End::Gone)?;
+    let accounts = service.accounts().ok_or(End::Gone)?;
     let mut asked = Asked { accounts, host: peer.host(), is_secure: peer.is_local() };
-    let tls = desk.tls();
+    let tls = service.tls();
     let mut offered = OFFERED;
     if tls.acceptor().is_some() {
         offered.insert(Capabilities::SSL);
@@ -175,7 +175,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             | Step::LookUp
             | Step::NameHost => {
                 tracing::warn!("an administrator at {} was refused", asked.host);
-                desk.audit_login("", &asked.host, wire.is_encrypted(), false);
+                service.audit_login("", &asked.host, wire.is_encrypted(), false);
                 wire.flush().await?;
                 return Err(End::Gone);
             }
@@ -183,7 +183,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let user = identity.user.name.clone();
         let access = asked.accounts.find(&user).map_or(Access::Stats, |(_, access)| *access);
         let takes_many = identity.capabilities.contains(Capabilities::MULTI_STATEMENTS);
-        desk.audit_login(&user, &asked.host, wire.is_encrypted(), true);
+        service.audit_login(&user, &asked.host, wire.is_encrypted(), true);
         let format = ReplyFormat {
             deprecate_eof: identity.capabilities.contains(Capabilities::DEPRECATE_EOF),
             ..ReplyFormat::default()
@@ -213,7 +213,7 @@ struct Stmt {
 /// A client that is logged in.
 struct Client<S> {
     wire: Wire<S>,
-    desk: Arc<Desk>,
+    service: Arc<AdminService>,
     session: Session,
     format: ReplyFormat,
     /// Whether one text may hold several statements.
@@ -307,7 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let last = statements.len().saturating_sub(1);
         let mut seq = 1;
         for (at, statement) in statements.into_iter().enumerate() {
-            let reply = self.desk.answer(&mut self.session, statement, &[]).await;
+            let reply = self.service.answer(&mut self.session, statement, &[]).await;
             let has_failed = matches!(reply, Reply::Error(_));
             let more = if at < last { status::MORE_RESULTS } else { 0 };
             seq = self.put_as(seq, reply, Form::Text, STATUS | more);
@@ -349,7 +349,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn list_fields(&mut self, table: &[u8]) {
         let name = String::from_utf8_lossy(table).replace('"', "");
         let sql = format!("SELECT * FROM \"{name}\" LIMIT 0");
-        match self.desk.describe(&self.session, &sql).await {
+        match self.service.describe(&self.session, &sql).await {
             Ok(described) => {
                 let seq = put_columns(&mut self.wire.out, 1, &described.columns);
                 put_eof(&mut self.wire.out, seq, EofPacket { warnings: 0, status: STATUS });
@@ -367,7 +367,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 message: format!("no more than {STMTS_MAX} prepared statements"),
             });
         }
-        let described = match self.desk.describe(&self.session, &text).await {
+        let described = match self.service.describe(&self.session, &text).await {
             Ok(described) => described,
             Err(refused) => return self.refuse(&refused),
         };
@@ -417,7 +417,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Err(_) => return self.refuse(&malformed()),
         };
         let text = stmt.text.clone();
-        let reply = self.desk.answer(&mut self.session, &text, &values).await;
+        let reply = self.service.answer(&mut self.session, &text, &values).await;
         self.put(reply, Form::Binary);
     }
 

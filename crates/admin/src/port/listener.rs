@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::connection;
-use crate::desk::Desk;
+use crate::service::AdminService;
 
 /// Connections at once; others wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -70,11 +70,11 @@ impl Drop for AdminListener {
 }
 
 /// Serves administrators for as long as the process lives.
-pub async fn serve(listener: AdminListener, desk: Arc<Desk>) {
+pub async fn serve(listener: AdminListener, service: Arc<AdminService>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let desk = Arc::clone(&desk);
+        let service = Arc::clone(&service);
         let id = next_id();
         let accepted = match &listener {
             AdminListener::Tcp(listener) => listener.accept().await.map(|(stream, addr)| {
@@ -82,13 +82,13 @@ pub async fn serve(listener: AdminListener, desk: Arc<Desk>) {
                 drop(stream.set_nodelay(true));
                 let peer = Peer::Tcp(addr);
                 tokio::spawn(async move {
-                    connection::serve(stream, peer, id, desk).await;
+                    connection::serve(stream, peer, id, service).await;
                     drop(place);
                 });
             }),
             AdminListener::Unix(listener, _) => listener.accept().await.map(|(stream, _)| {
                 tokio::spawn(async move {
-                    connection::serve(stream, Peer::Unix, id, desk).await;
+                    connection::serve(stream, Peer::Unix, id, service).await;
                     drop(place);
                 });
             }),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use trunkline_config::Snapshot;
 use trunkline_topology::{HostgroupId, ServerKey};
 
-use super::desk::servers_of;
+use super::account::servers_of;
 
 /// What was seen of each group's servers.
 #[derive(Default)]

@@ -10,8 +10,8 @@ pub mod handshake_response;
 pub mod ok;
 pub mod reply_format;
 pub mod status;
-pub mod told;
 pub mod track;
+pub mod tracker_filter;
 
 #[cfg(test)]
 mod handshake_tests;

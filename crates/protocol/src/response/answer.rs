@@ -6,7 +6,7 @@ use crate::packet::eof::{self, EofPacket};
 use crate::packet::err::{self, ErrPacket, put_err};
 use crate::packet::ok::{self, OkPacket};
 use crate::packet::status;
-use crate::packet::told::Left;
+use crate::packet::tracker_filter::Filtered;
 
 use super::ErrorInstead;
 use super::Prepared;
@@ -433,10 +433,10 @@ impl Relay {
     #[inline(never)]
     fn tell(&self, packet: &Packet<'_>, ok: &OkPacket<'_>, is_eof: bool, pass: &mut Pass<'_, '_>) {
         let left = match (self.client.session_track, self.told.filter(ok.changes)) {
-            (true, Left::Some(left)) => left,
+            (true, Filtered::Some(left)) => left,
             // An EOF packet has a flag and no changes.
-            (true, Left::All) if ok.changes.is_empty() => Vec::new(),
-            (true, Left::All) | (false, _) => {
+            (true, Filtered::All) if ok.changes.is_empty() => Vec::new(),
+            (true, Filtered::All) | (false, _) => {
                 return match self.is_changed(ok, is_eof) {
                     true => self.rewrite(packet, ok, is_eof, pass),
                     false => self.keep(packet, pass),

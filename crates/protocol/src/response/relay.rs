@@ -6,7 +6,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
-use crate::packet::{status, told::Told};
+use crate::packet::{status, tracker_filter::TrackerFilter};
 
 use super::metadata::Columns;
 use super::pass::Pass;
@@ -72,7 +72,7 @@ pub struct Relay {
     pub(super) client: ReplyFormat,
     deliver: bool,
     /// Which session state changes the client is told.
-    pub(super) told: Told,
+    pub(super) told: TrackerFilter,
     /// What a prepared statement is called towards the client; `None` for the server's id.
     pub(super) stmt_id: Option<u32>,
     /// The number of the server's next packet; `None` when it may be any.
@@ -121,7 +121,7 @@ impl Relay {
             server,
             client,
             deliver,
-            told: Told::ALL,
+            told: TrackerFilter::ALL,
             stmt_id: None,
             next_seq: None,
             file_request: None,
@@ -147,7 +147,7 @@ impl Relay {
     }
 
     /// Has the client told only these changes of session state; all of them otherwise.
-    pub fn set_told(&mut self, told: Told) {
+    pub fn set_told(&mut self, told: TrackerFilter) {
         self.told = told;
     }
 

@@ -14,7 +14,7 @@ impl Driver {
         let Some(socket) = self.sockets.get_mut(side) else { return };
         let link = socket.link;
         let Some(seal) = &mut socket.seal else {
-            return self.hand(side, bytes);
+            return self.deliver(side, bytes);
         };
         let unsealed = match seal.unseal(bytes) {
             Ok(unsealed) => unsealed,
@@ -30,11 +30,11 @@ impl Driver {
             }
         }
         if !unsealed.plain.is_empty() {
-            self.hand(side, &unsealed.plain);
+            self.deliver(side, &unsealed.plain);
         }
     }
 
-    fn hand(&mut self, side: Side, bytes: &[u8]) {
+    fn deliver(&mut self, side: Side, bytes: &[u8]) {
         match side {
             Side::Client(id) => self.worker.client_read(id, bytes),
             Side::Server(id) => self.worker.server_read(id, bytes),

@@ -6,8 +6,8 @@ use std::{
 };
 
 use trunkline_admin::{
-    desk::{self, Start},
     import::Imported,
+    service::{self, Start},
 };
 use trunkline_proxy::TlsFolders;
 use trunkline_store::Store;
@@ -97,7 +97,7 @@ fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> 
         Imported { warnings: lines.collect(), ..Imported::default() }
     });
     read.warnings.extend(imported.warnings.iter().cloned());
-    let (store, listen) = desk::start_of_file(&imported).map_err(|error| error.0)?;
+    let (store, listen) = service::start_of_file(&imported).map_err(|error| error.0)?;
     Ok(Some(Database { store, listen, file: Some(path.to_owned()), is_of_file: true }))
 }
 
@@ -111,7 +111,7 @@ fn open(
         None => Ok(Imported::default()),
     };
     let start = Start { folder: folder.to_owned(), is_initial, first: &read_first };
-    let started = desk::start(start).map_err(|error| error.0)?;
+    let started = service::start(start).map_err(|error| error.0)?;
     let read = Read { config: started.config, warnings: started.warnings };
     let file = first.map(Path::to_owned);
     let (store, listen) = (started.store, started.listen);

@@ -12,10 +12,10 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use tokio::{net::TcpListener, sync::watch};
 use trunkline_admin::{
-    desk::{Desk, FileReader},
     glb, keep_ports,
     port::AdminListener,
     scheduler::keep_scheduling,
+    service::{AdminService, FileReader},
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
@@ -102,8 +102,8 @@ pub(super) async fn start(
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
-    let desk = database.map(|database| Arc::new(desk_of(database, control)));
-    open_ports(http, admin, &reporter, desk.as_ref(), &snapshot.settings)?;
+    let service = database.map(|database| Arc::new(admin_service(database, control)));
+    open_ports(http, admin, &reporter, service.as_ref(), &snapshot.settings)?;
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     let parts = Parts {
@@ -141,16 +141,21 @@ fn open_ports(
     http: Option<TcpListener>,
     admin: Vec<AdminListener>,
     reporter: &Arc<Reporter>,
-    desk: Option<&Arc<Desk>>,
+    service: Option<&Arc<AdminService>>,
     settings: &Settings,
 ) -> Result<()> {
     if let Some(listener) = http {
-        serve_http(listener, Arc::clone(reporter), desk.cloned())?;
+        serve_http(listener, Arc::clone(reporter), service.cloned())?;
     }
-    if let Some(desk) = desk {
+    if let Some(service) = service {
         let source = Arc::clone(reporter) as _;
-        tokio::spawn(keep_ports(Arc::clone(desk), source, desk.ports(), settings.http_listen));
-        serve_admin(desk, admin);
+        tokio::spawn(keep_ports(
+            Arc::clone(service),
+            source,
+            service.ports(),
+            settings.http_listen,
+        ));
+        serve_admin(service, admin);
     }
     Ok(())
 }
@@ -198,21 +203,21 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
 }
 
 /// What answers administrators.
-fn desk_of(database: Database, control: Arc<Control>) -> Desk {
+fn admin_service(database: Database, control: Arc<Control>) -> AdminService {
     let Database { store, file, is_of_file, .. } = database;
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
     match file {
-        Some(file) if is_of_file => Desk::of_file(store, control, file),
-        file => Desk::new(store, control, file),
+        Some(file) if is_of_file => AdminService::of_file(store, control, file),
+        file => AdminService::new(store, control, file),
     }
 }
 
 /// Answers administrators until the process ends.
-fn serve_admin(desk: &Arc<Desk>, listeners: Vec<AdminListener>) {
-    tokio::spawn(keep_scheduling(Arc::clone(desk), desk.jobs()));
+fn serve_admin(service: &Arc<AdminService>, listeners: Vec<AdminListener>) {
+    tokio::spawn(keep_scheduling(Arc::clone(service), service.jobs()));
     for listener in listeners {
         tracing::info!("admin port on {}", listener.address());
-        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(desk)));
+        tokio::spawn(trunkline_admin::port::serve(listener, Arc::clone(service)));
     }
 }
 
@@ -319,13 +324,13 @@ fn workers(snapshot: &Snapshot) -> usize {
 fn serve_http(
     listener: TcpListener,
     reporter: Arc<Reporter>,
-    desk: Option<Arc<Desk>>,
+    service: Option<Arc<AdminService>>,
 ) -> Result<()> {
     tracing::info!("HTTP on {}", listener.local_addr().context("http_listen")?);
     tokio::spawn(async move {
         // It ends with the process: the last thing that it says is how the stop goes.
         let shutdown = std::future::pending();
-        if let Err(error) = trunkline_admin::serve(listener, reporter, desk, shutdown).await {
+        if let Err(error) = trunkline_admin::serve(listener, reporter, service, shutdown).await {
             tracing::error!("HTTP has ended: {error}");
         }
     });

@@ -8,7 +8,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::HEADER_LEN,
     command::execute::CURSOR_FLAGS,
-    packet::{greeting::Flavor, told::Told},
+    packet::{greeting::Flavor, tracker_filter::TrackerFilter},
     response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
@@ -172,7 +172,7 @@ pub(crate) struct Session {
     /// What else the last statement left.
     pub past: LastStatement,
     /// Which changes of session state the client is told.
-    pub told: Told,
+    pub told: TrackerFilter,
     /// Status flags of the last reply.
     pub status: u16,
     /// The flag that the next statement's rules begin with.

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use trunkline_protocol::{capability::Capabilities, packet::told::Told, response::ReplyFormat};
+use trunkline_protocol::{
+    capability::Capabilities, packet::tracker_filter::TrackerFilter, response::ReplyFormat,
+};
 use trunkline_session::{
     Credential,
     frontend::Attribute,
@@ -58,7 +60,7 @@ struct MovedSession {
     modes: Modes,
     last_insert_id: u64,
     past: LastStatement,
-    told: Told,
+    told: TrackerFilter,
     status: u16,
     next_flag: u32,
     accepted_sets: Vec<u64>,

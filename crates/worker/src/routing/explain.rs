@@ -114,7 +114,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
         let group = snapshot.reader_group(named).map_or(named, |it| it.writer_hostgroup);
         proof::proof(&analysis, asking, group).0
     });
-    let asked = Asked {
+    let asked = TrackerSetting {
         analysis,
         proof,
         hinted_proof,
@@ -171,7 +171,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
 }
 
 /// What would hold the session when the statement has succeeded, in words.
-fn pins(asked: &Asked<'_>, routines_pin: bool) -> String {
+fn pins(asked: &TrackerSetting<'_>, routines_pin: bool) -> String {
     let mut pins = Pins::default();
     let state = SessionState::new(Schema::from(asked.schema), Charset::Unknown);
     let trust = if routines_pin { Trust::Nothing } else { Trust::Reports };
@@ -284,7 +284,7 @@ fn after_words(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// What is asked about, as it would be sent.
-struct Asked<'a> {
+struct TrackerSetting<'a> {
     analysis: Analysis,
     proof: Proof,
     /// On the servers of the hostgroup that a comment names.
@@ -345,7 +345,7 @@ fn access(analysis: &Analysis) -> String {
 fn destination(
     snapshot: &Snapshot,
     user: &User,
-    asked: &Asked<'_>,
+    asked: &TrackerSetting<'_>,
     decision: &Decision,
 ) -> (HostgroupId, String) {
     let default = user.default_hostgroup;

@@ -344,7 +344,7 @@ impl Worker {
 
     /// Gives a connection that has become free to whoever waits longest for its like, or lets it
     /// rest.
-    pub(crate) fn offer(&mut self, conn_id: ConnId) {
+    pub(crate) fn recycle(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };

@@ -10,8 +10,8 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
-        told::{Asked, Told},
         track::{Change, Changes},
+        tracker_filter::{TrackerFilter, TrackerSetting},
     },
     response::{Outcome, Relay, ResponseShape, ServerError},
 };
@@ -254,7 +254,7 @@ impl Conn {
 }
 
 /// Takes over what a session asks to be told.
-pub(crate) fn ask_trackers(told: &mut Told, analysis: &Analysis) {
+pub(crate) fn ask_trackers(told: &mut TrackerFilter, analysis: &Analysis) {
     for effect in &analysis.effects {
         let Effect::Set(assignments) = effect else { continue };
         for assignment in assignments {
@@ -265,10 +265,10 @@ pub(crate) fn ask_trackers(told: &mut Told, analysis: &Analysis) {
             };
             match value {
                 Value::Literal(_) => {
-                    told.ask(name, Asked::Value(&value.literal().unwrap_or_default()));
+                    told.ask(name, TrackerSetting::Value(&value.literal().unwrap_or_default()));
                 }
-                Value::Default => told.ask(name, Asked::Default),
-                Value::Expression(_) => told.ask(name, Asked::Unknown),
+                Value::Default => told.ask(name, TrackerSetting::Default),
+                Value::Expression(_) => told.ask(name, TrackerSetting::Unknown),
             }
         }
     }

@@ -4,7 +4,7 @@ use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, put_payload},
-    packet::{greeting::Flavor, told::Told},
+    packet::{greeting::Flavor, tracker_filter::TrackerFilter},
 };
 use trunkline_sql::{
     analysis::Depends,
@@ -88,7 +88,8 @@ impl Worker {
         }
         known.last_gtid = reads(Depends::LAST_GTID).then_some(session.past.last_gtid);
         let last_gtid = known.last_gtid;
-        let has_default_trackers = reads(Depends::TRACKERS) && session.told == Told::DEFAULT;
+        let has_default_trackers =
+            reads(Depends::TRACKERS) && session.told == TrackerFilter::DEFAULT;
         known.has_default_trackers = has_default_trackers;
         if reads_last {
             // To find out about the one clears the other.

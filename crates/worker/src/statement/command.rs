@@ -10,7 +10,7 @@ use trunkline_protocol::{
         err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
-        told::Told,
+        tracker_filter::TrackerFilter,
     },
     response::ResponseShape,
 };
@@ -561,7 +561,7 @@ impl Worker {
         session.last_conn = None;
         session.insert_conn = None;
         session.past = session.past.after_reset();
-        session.told = Told::DEFAULT;
+        session.told = TrackerFilter::DEFAULT;
         session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
         self.reset_soiled(id, soiled);
         self.begin_autocommit(id);

@@ -1,6 +1,6 @@
 //! Answers administrators' statements: the store behind, the running proxy beside.
 //!
-//! Reading order: [`Desk::answer`] (what becomes of a statement), [`load`] (between layers),
+//! Reading order: [`AdminService::answer`] (what becomes of a statement), [`load`] (between layers),
 //! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
 //! [`digests`], [`present`] (what there is at the moment, errors, latency),
 //! [`start`](mod@start) (what runs first).
@@ -72,7 +72,7 @@ fn is_secret(variable: &str) -> bool {
 pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Sync>;
 
 /// The admin port without its sockets.
-pub struct Desk {
+pub struct AdminService {
     /// In file mode: the configuration that RUNTIME was filled for.
     followed: Option<Mutex<Option<Arc<Config>>>>,
     store: Arc<Mutex<Store>>,
@@ -97,7 +97,7 @@ pub struct Desk {
     script_places: Semaphore,
 }
 
-impl Desk {
+impl AdminService {
     /// For a store whose configuration runs. `file` is what `LOAD … FROM CONFIG` reads.
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tokio::sync::{Semaphore, watch};
 use trunkline_store::{Access, Answer, Layer, SqlError, Store, Value};
 
-use super::{Desk, Refused};
+use super::{AdminService, Refused};
 use crate::scheduler::Job;
 
 /// Scripts that may run at once for who asks over HTTP.
@@ -20,7 +20,7 @@ pub struct Route {
     pub timeout_ms: u64,
 }
 
-impl Desk {
+impl AdminService {
     /// What the scheduler runs, from now on.
     pub fn jobs(&self) -> watch::Receiver<Vec<Job>> {
         self.jobs.subscribe()

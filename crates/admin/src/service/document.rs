@@ -41,7 +41,7 @@ const WITHOUT_EFFECT: [(Module, &str); 6] = [
 ];
 
 /// A configuration made of tables.
-pub struct Made {
+pub struct LoadedConfig {
     /// What the data plane can serve by.
     pub config: Config,
     /// What an operator should hear.
@@ -72,7 +72,7 @@ pub fn make(
     store: &Store,
     loading: &[Module],
     running: Option<&Config>,
-) -> Result<Made, MakeError> {
+) -> Result<LoadedConfig, MakeError> {
     let layer = |module: Module| match loading.contains(&module) {
         true => Layer::Memory,
         false => Layer::Runtime,
@@ -86,7 +86,7 @@ pub fn make(
     let users = kept(Module::MysqlUsers).map(|running| running.users.clone());
     let reads_users = users.is_none();
     let ready = Ready { users: users.unwrap_or_default(), fast_routes };
-    let rows = Rows::read(store, layer, Many { users: reads_users, fast_routes: false })?;
+    let rows = Rows::read(store, layer, LoadScope { users: reads_users, fast_routes: false })?;
     finish(rows, &ready, loading, without_effect(store, loading)?)
 }
 
@@ -94,9 +94,9 @@ pub fn make(
 ///
 /// # Errors
 /// As [`make`], and when MEMORY has no such user.
-pub fn make_user(store: &Store, name: &str, running: &Config) -> Result<Made, MakeError> {
+pub fn make_user(store: &Store, name: &str, running: &Config) -> Result<LoadedConfig, MakeError> {
     let mut rows =
-        Rows::read(store, |_| Layer::Runtime, Many { users: false, fast_routes: false })?;
+        Rows::read(store, |_| Layer::Runtime, LoadScope { users: false, fast_routes: false })?;
     rows.users = store.rows_of_user(Layer::Memory, name)?;
     if rows.users.is_empty() {
         return Err(MakeError::Rows(vec![format!("mysql_users has no user `{name}`")]));
@@ -113,7 +113,7 @@ fn finish(
     ready: &Ready,
     loading: &[Module],
     mut warnings: Vec<String>,
-) -> Result<Made, MakeError> {
+) -> Result<LoadedConfig, MakeError> {
     let mut left_out: Vec<(String, String)> = Vec::new();
     let mut document = rows.document(&left_out);
     document.warnings.append(&mut warnings);
@@ -127,7 +127,7 @@ fn finish(
     };
     document.warnings.retain(concerns);
     let errors = match parse_tables(&document.text, "tables", ready, &SystemUsers) {
-        Ok(config) => return Ok(Made { config, warnings: document.warnings }),
+        Ok(config) => return Ok(LoadedConfig { config, warnings: document.warnings }),
         Err(errors) => errors,
     };
     // A column that the file does not know yet may be one that can be left without effect.
@@ -140,7 +140,7 @@ fn finish(
     warnings.retain(concerns);
     let document = rows.document(&left_out);
     match parse_tables(&document.text, "tables", ready, &SystemUsers) {
-        Ok(config) => Ok(Made { config, warnings }),
+        Ok(config) => Ok(LoadedConfig { config, warnings }),
         Err(errors) => Err(MakeError::Rows(errors.iter().map(|e| document.explain(e)).collect())),
     }
 }
@@ -166,7 +166,7 @@ impl FileSource for SystemUsers {
 /// # Errors
 /// Those of the database.
 pub fn text(store: &Store, layer: Layer) -> Result<String, SqlError> {
-    let all = Many { users: true, fast_routes: true };
+    let all = LoadScope { users: true, fast_routes: true };
     Ok(Rows::read(store, |_| layer, all)?.document(&[]).text)
 }
 
@@ -211,7 +211,7 @@ fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlE
 
 /// Which of the long tables are read.
 #[derive(Clone, Copy)]
-struct Many {
+struct LoadScope {
     users: bool,
     fast_routes: bool,
 }
@@ -243,7 +243,11 @@ struct Document {
 }
 
 impl Rows {
-    fn read(store: &Store, layer: impl Fn(Module) -> Layer, many: Many) -> Result<Self, SqlError> {
+    fn read(
+        store: &Store,
+        layer: impl Fn(Module) -> Layer,
+        many: LoadScope,
+    ) -> Result<Self, SqlError> {
         let rows_if = |is_wanted: bool, layer: Layer, table: &str| match is_wanted {
             true => store.rows(layer, table),
             false => Ok(Vec::new()),

@@ -30,7 +30,7 @@ const NAMES_MAX: usize = 64;
 const ANSWER_LEN_MAX: usize = 16 << 20;
 
 /// Who asks.
-pub(super) struct Desk {
+pub(super) struct AccountDictionary {
     group: HostgroupId,
     snapshots: Receiver<Arc<Snapshot>>,
     tls: Receiver<Arc<TlsSetup>>,
@@ -53,7 +53,7 @@ struct Line {
     grants: Vec<Row>,
 }
 
-impl Desk {
+impl AccountDictionary {
     pub(super) fn new(
         group: HostgroupId,
         snapshots: Receiver<Arc<Snapshot>>,

@@ -1,4 +1,4 @@
-//! Tests of the desk without sockets and without workers.
+//! Tests of the admin service without sockets and without workers.
 
 use std::sync::{Arc, Mutex};
 
@@ -125,7 +125,7 @@ mysql_servers = ( { address=\"a\", hostgroup=1 }, { address=\"b\", hostgroup=1, 
 mysql_users = ( { username=\"u\", password=\"p\" } )";
 
 struct Fixture {
-    desk: Desk,
+    service: AdminService,
     kept: Arc<Kept>,
     session: Session,
     runtime: tokio::runtime::Runtime,
@@ -138,7 +138,7 @@ impl Fixture {
         let started = start::in_memory(store, &first).expect("started");
         let snapshot = Arc::new(Snapshot::build(started.config, None));
         let kept = Arc::new(Kept(Mutex::new(snapshot), Mutex::default()));
-        let desk = Desk::new(
+        let service = AdminService::new(
             started.store,
             Arc::clone(&kept) as Arc<dyn Runtime>,
             Some(Box::new(|| crate::import::cnf_rows(FILE, "test.cnf"))),
@@ -151,11 +151,11 @@ impl Fixture {
             schema: "main".to_owned(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Self { desk, kept, session, runtime: runtime.expect("a runtime") }
+        Self { service, kept, session, runtime: runtime.expect("a runtime") }
     }
 
     fn reply(&mut self, sql: &str) -> Reply {
-        self.runtime.block_on(self.desk.answer(&mut self.session, sql, &[]))
+        self.runtime.block_on(self.service.answer(&mut self.session, sql, &[]))
     }
 
     /// Runs a statement that is done; the line for people.
@@ -281,7 +281,7 @@ fn wrong_fast_routes_are_named_and_nothing_of_them_runs() {
 #[test]
 fn ports_for_http_are_those_that_are_switched_on() {
     let mut fixture = Fixture::new();
-    let ports = fixture.desk.ports();
+    let ports = fixture.service.ports();
     assert_eq!(*ports.borrow(), Vec::<u16>::new());
     fixture.done("SET admin-web_enabled = true");
     fixture.done("SET admin-web_port = 7080");

@@ -10,7 +10,7 @@ use trunkline_stats::{
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::{Address, ServerState};
 
-use super::{Desk, Refused, is_secret, present};
+use super::{AdminService, Refused, is_secret, present};
 
 /// The most sessions that are read.
 const SESSIONS_MAX: usize = 200_000;
@@ -26,7 +26,7 @@ pub(super) fn number(number: impl TryInto<i64>) -> Value {
     Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
-impl Desk {
+impl AdminService {
     /// Fills the tables that a text in lower case names.
     pub(super) async fn fill_tables(&self, lower: &str) -> Result<(), Refused> {
         let names = |name: &str| lower.contains(name);

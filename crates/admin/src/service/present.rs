@@ -10,7 +10,7 @@ use trunkline_stats::{
 use trunkline_store::Value;
 
 use super::{
-    Desk,
+    AdminService,
     load::unix_sec,
     numbers::{host_and_port, number, text},
 };
@@ -24,7 +24,7 @@ const LATENCY_DIGESTS_MAX: usize = 1_000;
 /// What tells errors apart: hostgroup, server, user, schema, code.
 pub(super) type ErrorKey = (u32, String, String, String, u16);
 
-impl Desk {
+impl AdminService {
     /// Errors that servers answered with since the last reset; a reset begins anew.
     pub(super) fn errors(&self, report: &Report, is_reset: bool) -> Vec<Vec<Value>> {
         let mut before = self.errors_before.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use trunkline_store::{
     tables::{self, Schema},
 };
 
-use super::{Desk, Refused, Reply, Session, is_secret, reply::texts};
+use super::{AdminService, Refused, Reply, Session, is_secret, reply::texts};
 use crate::{
     exposition,
     sql::{Filter, Show, text::literal},
@@ -66,7 +66,7 @@ pub(super) fn help(word: Option<&str>) -> Reply {
     Reply::Rows(texts(&["command", "what it does"], rows.collect()))
 }
 
-impl Desk {
+impl AdminService {
     /// Answers `SHOW`.
     pub(super) async fn show(&self, session: &Session, show: Show) -> Result<Reply, Refused> {
         let is_stats = session.access == Access::Stats;
@@ -117,7 +117,7 @@ impl Desk {
         }
     }
 
-    /// Runs the desk's own query.
+    /// Runs a query of the service's own.
     async fn query(&self, sql: String) -> Result<Reply, Refused> {
         self.query_as(Access::Internal, sql).await
     }

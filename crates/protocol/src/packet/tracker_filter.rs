@@ -10,7 +10,7 @@ use crate::codec::{Reader, put_lenenc_bytes};
 
 /// What a client has asked to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct TrackerFilter {
     /// A bit for each kind of entry. That of variables means all of them.
     kinds: u8,
     /// The variables otherwise, in lower case; `None` for the servers' default.
@@ -19,7 +19,7 @@ pub struct Told {
 
 /// What a tracker's variable is set to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum TrackerSetting<'a> {
     /// `DEFAULT`.
     Default,
     /// A literal, without quotes.
@@ -28,11 +28,11 @@ pub enum Asked<'a> {
     Unknown,
 }
 
-impl Asked<'_> {
+impl TrackerSetting<'_> {
     fn is(self, texts: [&str; 2]) -> bool {
         let is =
             |value: &[u8]| texts.iter().any(|text| value.eq_ignore_ascii_case(text.as_bytes()));
-        matches!(self, Asked::Value(value) if is(value))
+        matches!(self, TrackerSetting::Value(value) if is(value))
     }
 
     fn is_off(self) -> bool {
@@ -42,7 +42,7 @@ impl Asked<'_> {
 
 /// What is left of some changes for a client.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Filtered {
     /// All of them.
     All,
     /// These, in the form that they came in; empty for none.
@@ -65,7 +65,7 @@ const STATE: u8 = 2;
 const CHARACTERISTICS: u8 = 4;
 const TRANSACTION: u8 = 5;
 
-impl Told {
+impl TrackerFilter {
     /// What servers tell by default: five variables, the schema, and, as the server is set,
     /// GTIDs and the state of transactions (on MySQL 9.7).
     pub const DEFAULT: Self = Self { kinds: u8::MAX ^ Self::OFF_BY_DEFAULT, named: None };
@@ -86,20 +86,20 @@ impl Told {
     }
 
     /// The session has set this variable: from now on it is told what it asked for.
-    pub fn ask(&mut self, variable: &[u8], asked: Asked<'_>) {
+    pub fn ask(&mut self, variable: &[u8], asked: TrackerSetting<'_>) {
         match variable {
             b"session_track_system_variables" => {
                 self.named = names(asked).map(Arc::new);
                 let has_all = |names: &Arc<Vec<Box<[u8]>>>| names.iter().any(|n| **n == *b"*");
                 let is_all = self.named.as_ref().is_some_and(has_all);
-                self.switch(VARIABLE, is_all || asked == Asked::Unknown);
+                self.switch(VARIABLE, is_all || asked == TrackerSetting::Unknown);
             }
             b"session_track_state_change" => {
-                self.switch(STATE, asked != Asked::Default && !asked.is_off());
+                self.switch(STATE, asked != TrackerSetting::Default && !asked.is_off());
             }
             b"session_track_schema" => self.switch(SCHEMA, !asked.is_off()),
             b"session_track_transaction_info" => {
-                let is_less = asked == Asked::Default || asked.is(["1", "state"]);
+                let is_less = asked == TrackerSetting::Default || asked.is(["1", "state"]);
                 self.switch(TRANSACTION, !asked.is_off());
                 self.switch(CHARACTERISTICS, !asked.is_off() && !is_less);
             }
@@ -126,16 +126,16 @@ impl Told {
 
     /// Leaves out what the client is not told. Malformed changes are told as they are: they were
     /// read before, where that matters.
-    pub fn filter(&self, raw: &[u8]) -> Left {
+    pub fn filter(&self, raw: &[u8]) -> Filtered {
         if self.is_all() {
-            return Left::All;
+            return Filtered::All;
         }
         let mut left = Vec::new();
         let mut is_whole = true;
         let mut reader = Reader::new(raw);
         while !reader.is_empty() {
             let (Ok(kind), Ok(content)) = (reader.u8("kind"), reader.lenenc_bytes("entry")) else {
-                return Left::All;
+                return Filtered::All;
             };
             if self.tells(kind, content) {
                 left.push(kind);
@@ -144,13 +144,13 @@ impl Told {
                 is_whole = false;
             }
         }
-        if is_whole { Left::All } else { Left::Some(left) }
+        if is_whole { Filtered::All } else { Filtered::Some(left) }
     }
 }
 
 /// A list of names with commas.
-fn names(asked: Asked<'_>) -> Option<Vec<Box<[u8]>>> {
-    let Asked::Value(list) = asked else {
+fn names(asked: TrackerSetting<'_>) -> Option<Vec<Box<[u8]>>> {
+    let TrackerSetting::Value(list) = asked else {
         return None;
     };
     let names = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
@@ -185,8 +185,8 @@ mod tests {
 
     /// What is left of one change of each kind after these settings, as letters: `z`one,
     /// `m`ode, `s`chema, s`t`ate, `g`tids, `c`haracteristics, t`r`ansaction.
-    fn left(settings: &[(&str, Asked<'_>)]) -> String {
-        let mut told = Told::DEFAULT;
+    fn left(settings: &[(&str, TrackerSetting<'_>)]) -> String {
+        let mut told = TrackerFilter::DEFAULT;
         for (name, asked) in settings {
             told.ask(format!("session_track_{name}").as_bytes(), *asked);
         }
@@ -200,14 +200,14 @@ mod tests {
             ('r', entry(5, &[b"T_______"])),
         ];
         let all: Vec<u8> = changes.iter().flat_map(|(_, entry)| entry.clone()).collect();
-        let is_told = |entry: &Vec<u8>| told.filter(entry) == Left::All;
+        let is_told = |entry: &Vec<u8>| told.filter(entry) == Filtered::All;
         let letters: String =
             changes.iter().filter(|(_, entry)| is_told(entry)).map(|(letter, _)| letter).collect();
         // All of them at once are told as one by one.
         let rest = changes.iter().filter(|(_, entry)| is_told(entry));
         let expected = match letters.len() == changes.len() {
-            true => Left::All,
-            false => Left::Some(rest.flat_map(|(_, entry)| entry.clone()).collect()),
+            true => Filtered::All,
+            false => Filtered::Some(rest.flat_map(|(_, entry)| entry.clone()).collect()),
         };
         assert_eq!(told.filter(&all), expected, "{settings:?}");
         letters
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn a_client_is_told_what_it_would_be_told_directly() {
-        use Asked::{Default, Unknown, Value};
-        let check = |settings: &[(&str, Asked<'_>)], expected| {
+        use TrackerSetting::{Default, Unknown, Value};
+        let check = |settings: &[(&str, TrackerSetting<'_>)], expected| {
             assert_eq!(left(settings), expected, "{settings:?}");
         };
         check(&[], "zsgr");
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn kinds_that_nobody_knows_and_cut_entries_are_told_as_they_are() {
-        assert_eq!(Told::DEFAULT.filter(&entry(77, &[b"x"])), Left::All);
+        assert_eq!(TrackerFilter::DEFAULT.filter(&entry(77, &[b"x"])), Filtered::All);
         let whole = entry(0, &[b"sql_mode", b"ANSI"]);
         let cut = whole.split_last().expect("bytes").1;
-        assert_eq!(Told::DEFAULT.filter(cut), Left::All);
-        assert_eq!(Told::DEFAULT.filter(&whole), Left::Some(Vec::new()));
+        assert_eq!(TrackerFilter::DEFAULT.filter(cut), Filtered::All);
+        assert_eq!(TrackerFilter::DEFAULT.filter(&whole), Filtered::Some(Vec::new()));
     }
 }

@@ -12,8 +12,8 @@ use trunkline_config::variable;
 use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
-    Desk, FirstRow, Refused, Reply, Session,
-    document::{self, Made, MakeError},
+    AdminService, FirstRow, Refused, Reply, Session,
+    document::{self, LoadedConfig, MakeError},
     fingerprint::Fingerprint,
     reply::texts,
 };
@@ -24,7 +24,7 @@ const CHANGES_NOTED_MAX: usize = 1_000;
 /// Wrong rows that one error names; a `MySQL` error has 512 bytes, the log gets all of them.
 const NAMED_MAX: usize = 5;
 
-impl Desk {
+impl AdminService {
     /// Does a `LOAD` or `SAVE`.
     pub(super) async fn load_or_save(
         &self,
@@ -98,7 +98,7 @@ impl Desk {
         &self,
         session: &Session,
         sql: &str,
-        made: Made,
+        made: LoadedConfig,
         what: Loaded,
     ) -> Result<Reply, Refused> {
         let name = what.module.name();

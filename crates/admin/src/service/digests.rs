@@ -10,7 +10,7 @@ use trunkline_stats::{DigestRow, DigestSums, hostgroup_shown};
 use trunkline_store::{Value, tables::Schema};
 
 use super::{
-    Desk, DigestKey, Refused, Reply,
+    AdminService, DigestKey, Refused, Reply,
     load::unix_sec,
     numbers::{number, text},
 };
@@ -19,7 +19,7 @@ const TABLE: &str = "stats_mysql_query_digest";
 const RESET: &str = "stats_mysql_query_digest_reset";
 const HISTORY: &str = "history_mysql_query_digest";
 
-impl Desk {
+impl AdminService {
     /// Fills the table; with `is_reset` its twin too, and what is counted begins anew.
     pub(super) async fn fill_digests(&self, is_reset: bool) -> Result<(), Refused> {
         let rows = self.runtime.digests().await;
