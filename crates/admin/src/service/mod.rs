@@ -1,7 +1,7 @@
 //! Answers administrators' statements: the store behind, the running proxy beside.
 //!
-//! Reading order: [`AdminService::answer`] (what becomes of a statement), [`load`] (between layers),
-//! [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
+//! Reading order: [`AdminService::answer`] (what becomes of a statement), [`load`] (between
+//! layers), [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
 //! [`digests`], [`present`] (what there is at the moment, errors, latency),
 //! [`start`](mod@start) (what runs first).
 
