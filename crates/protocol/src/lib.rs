@@ -3,7 +3,7 @@
 //! Reading order: [`codec`] (integers and packet framing), [`capability`] (flags of the
 //! handshake), [`packet`] (one file per packet), [`auth`] (one file per plug-in),
 //! [`command`] (what a client asks), [`response`] (where an answer ends, and its translation
-//! between two framings).
+//! between two framings), [`error`] (what the proxy itself tells clients).
 //!
 //! Nothing here reads a socket, a clock or a random number: bytes, time and nonces come in as
 //! arguments.
@@ -14,6 +14,7 @@ pub mod capability;
 pub mod codec;
 pub mod collation;
 pub mod command;
+pub mod error;
 pub mod packet;
 pub mod proxy_header;
 pub mod response;

@@ -23,6 +23,7 @@ use trunkline_protocol::{
         Malformed,
         frame::{HEADER_LEN, Header},
     },
+    error::ErrorKind,
     packet::{
         ok::{self, OkPacket, put_result_end},
         status,
@@ -333,7 +334,7 @@ impl Worker {
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
             // What it was to be a part of has gone while it waited.
             self.set_timer(id, 0);
-            self.fail_statement(id, 2013, b"HY000", &cause);
+            self.fail_statement(id, ErrorKind::StateLost.says(cause));
             return self.close_client(id);
         }
         let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)

@@ -11,6 +11,7 @@ use trunkline_protocol::{
         compressed::{Compressor, Expected, Framing, Method, PIECE_MAX, Unpackable},
         frame::{HEADER_LEN, Header},
     },
+    error::ErrorKind,
 };
 
 use crate::{
@@ -305,12 +306,15 @@ impl Worker {
             // An answer of the server's may be under way.
             return self.close_client(id);
         }
-        let (code, text) = match fault {
-            Unpackable::OutOfOrder => (1156, "Got packets out of order"),
-            Unpackable::TooLarge => (1153, "Got a packet bigger than 'max_allowed_packet' bytes"),
-            Unpackable::Broken => (1157, "Couldn't uncompress communication packet"),
+        let error = match fault {
+            Unpackable::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
+            Unpackable::TooLarge => ErrorKind::PacketTooLarge
+                .says("Got a packet bigger than 'max_allowed_packet' bytes"),
+            Unpackable::Broken => {
+                ErrorKind::NotUnpackable.says("Couldn't uncompress communication packet")
+            }
         };
-        self.refuse(id, 1, code, b"08S01", text);
+        self.refuse(id, 1, error);
     }
 
     /// Bytes of a server that compresses.

@@ -8,8 +8,8 @@ use trunkline_config::Snapshot;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{self, HEADER_LEN, PAYLOAD_MAX},
+    error::{ClientError, ErrorKind},
     packet::{
-        err::put_err,
         greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
@@ -80,8 +80,7 @@ impl Worker {
         let phase = match refusal {
             None => Phase::Login(Box::new(ClientHandshake::start(&greeting, must_encrypt, out))),
             Some((cause, turned)) => {
-                let (code, state, text) = turned.error(&peer.host());
-                put_err(out, 0, code, state, &text);
+                turned.error(&peer.host()).put(out, 0);
                 self.fx.stats.counters.client_refused(cause);
                 Phase::Closing
             }
@@ -270,7 +269,7 @@ impl Worker {
         if let Some(charset) = unfit_charset(self.env.greeting.flavor(), identity.collation) {
             let text =
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
-            return self.refuse(id, identity.next_seq, 1231, b"42000", &text);
+            return self.refuse(id, identity.next_seq, ErrorKind::WrongValue.says(text));
         }
         if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
             return;
@@ -287,7 +286,7 @@ impl Worker {
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 user.name, user.max_connections
             );
-            self.refuse_change(id, identity.next_seq, 1226, b"42000", &text);
+            self.refuse_change(id, identity.next_seq, ErrorKind::LimitReached.says(text));
             return;
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
@@ -430,9 +429,9 @@ impl Worker {
     }
 
     /// Answers with an error packet and ends the connection.
-    pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, code: u16, state: &[u8; 5], text: &str) {
+    pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, error: ClientError) {
         self.write_client(id, |out| {
-            put_err(out, seq, code, state, text);
+            error.put(out, seq);
         });
         self.close_client(id);
     }

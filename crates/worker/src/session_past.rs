@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
+    error::ClientError,
     packet::{
         greeting::Flavor,
         track::{Change, Changes},
@@ -175,14 +176,13 @@ impl LastStatement {
     }
 
     /// The proxy has answered a command with an error of its own: a server would tell of that one.
-    pub(crate) fn failed(&mut self, code: u16, sqlstate: &[u8; 5], text: &str) {
+    pub(crate) fn failed(&mut self, error: &ClientError) {
         self.row_count = -1;
         self.is_row_count_apart = false;
         self.warnings = 0;
         self.is_shown = false;
         self.again = None;
-        let message = text.as_bytes().into();
-        self.error = Some(Box::new(ServerError { code, sqlstate: *sqlstate, message }));
+        self.error = Some(Box::new(error.clone().into()));
         self.fetched = None;
         self.awaits_warnings = None;
     }

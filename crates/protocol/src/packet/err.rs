@@ -17,9 +17,6 @@ pub const HEADER: u8 = 0xFF;
 /// The code of MariaDB's progress reports, which look like errors and are none.
 /// Source: MariaDB knowledge base, "Progress Reporting".
 pub const PROGRESS_CODE: u16 = 0xFFFF;
-/// What MySQL says, unasked and with the number 0, before it closes a connection that has rested
-/// for longer than `wait_timeout` (`ER_CLIENT_INTERACTION_TIMEOUT`, since 8.0.24).
-pub const INACTIVITY_CODE: u16 = 4031;
 /// The most bytes of a message that servers send and clients keep (`MYSQL_ERRMSG_SIZE`).
 pub const MESSAGE_MAX: usize = 512;
 /// The SQLSTATE of an error that names none.

@@ -169,8 +169,8 @@ impl Greeting {
     }
 
     /// Whether the server says why before it closes a connection that has rested for too long
-    /// ([`err::INACTIVITY_CODE`]). Source: MySQL's release notes of 8.0.24; MariaDB 10.11 closes
-    /// without a word.
+    /// ([`ErrorKind::Inactivity`](crate::error::ErrorKind::Inactivity)). Source: MySQL's release
+    /// notes of 8.0.24 (`ER_CLIENT_INTERACTION_TIMEOUT`); MariaDB 10.11 closes without a word.
     pub fn tells_of_inactivity(&self) -> bool {
         let mut numbers = self.server_version.split(|c: char| !c.is_ascii_digit());
         let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);

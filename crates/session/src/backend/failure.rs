@@ -4,6 +4,7 @@ use std::fmt;
 
 use trunkline_protocol::{
     Malformed,
+    error::ClientError,
     packet::err::{ErrPacket, GENERAL_SQLSTATE, MESSAGE_MAX},
 };
 
@@ -39,6 +40,12 @@ pub struct ServerFailure {
 }
 
 impl ServerFailure {
+    /// What a client is told of it, in other words.
+    #[must_use]
+    pub fn as_told(&self, text: String) -> ClientError {
+        ClientError { code: self.code, sqlstate: self.sqlstate, text: text.into() }
+    }
+
     pub(super) fn reported(error: &ErrPacket<'_>) -> Self {
         let mut message = String::from_utf8_lossy(error.message).into_owned();
         message.truncate(message.floor_char_boundary(MESSAGE_MAX));

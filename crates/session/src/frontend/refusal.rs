@@ -1,6 +1,6 @@
 //! Why a handshake failed, and how the client is told.
 
-use trunkline_protocol::packet::err::put_err;
+use trunkline_protocol::error::ErrorKind;
 
 use super::Step;
 
@@ -24,27 +24,23 @@ pub enum Refusal {
 impl Refusal {
     /// Writes the error packet numbered `seq` for every cause that needs no user's name.
     pub(super) fn refuse(self, out: &mut Vec<u8>, seq: u8) -> Step {
-        let (code, sqlstate, message) = match self {
-            Self::AccessDenied => (1045, b"28000", "Access denied"),
-            Self::OutdatedAuthentication => (
-                1251,
-                b"08004",
+        let error = match self {
+            Self::AccessDenied => ErrorKind::AccessDenied.says("Access denied"),
+            Self::OutdatedAuthentication => ErrorKind::OutdatedAuthentication.says(
                 "Client does not support authentication protocol requested by server; consider \
                  upgrading MySQL client",
             ),
-            Self::TlsRequired => (
-                3159,
-                b"HY000",
+            Self::TlsRequired => ErrorKind::TlsRequired.says(
                 "Connections using insecure transport are prohibited while \
                  --require_secure_transport=ON.",
             ),
-            Self::BadHandshake => (1043, b"08S01", "Bad handshake"),
+            Self::BadHandshake => ErrorKind::BadHandshake.says("Bad handshake"),
             Self::TlsNotOffered => {
-                (1043, b"08S01", "Bad handshake: TLS was asked for, and it is off here")
+                ErrorKind::BadHandshake.says("Bad handshake: TLS was asked for, and it is off here")
             }
-            Self::OutOfOrder => (1156, b"08S01", "Got packets out of order"),
+            Self::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
         };
-        put_err(out, seq, code, sqlstate, message);
+        error.put(out, seq);
         Step::Refused(self)
     }
 
@@ -62,7 +58,7 @@ impl Refusal {
         let answer = if has_password { "YES" } else { "NO" };
         let message =
             format!("Access denied for user '{user}'@'{host}' (using password: {answer})");
-        put_err(out, seq, 1045, b"28000", &message);
+        ErrorKind::AccessDenied.says(message).put(out, seq);
         Step::Refused(Self::AccessDenied)
     }
 }

@@ -8,6 +8,7 @@ use trunkline_protocol::{
         Malformed, Reader,
         frame::{HEADER_LEN, Header},
     },
+    error::ErrorKind,
     packet::{
         eof, err,
         ok::{self, OkPacket, ReplyFormat},
@@ -210,7 +211,7 @@ impl ReplyReader {
 
     /// Whether this payload, or the beginning of one, may come unasked.
     pub fn is_farewell(&self, payload: &[u8]) -> bool {
-        let [low, high] = err::INACTIVITY_CODE.to_le_bytes();
+        let [low, high] = ErrorKind::Inactivity.code().to_le_bytes();
         let inactivity = [err::HEADER, low, high];
         let begin = match self.farewells {
             Farewells::None => return false,

@@ -15,7 +15,7 @@
 //! | 1049 | the schema is not there |
 //! | 4031 | its session has rested for as long as it may |
 
-use trunkline_protocol::packet::err::INACTIVITY_CODE;
+use trunkline_protocol::error::ErrorKind;
 
 use super::{
     Breach, Violation,
@@ -119,7 +119,8 @@ fn login(
                 || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
                 || error.code == 2013
                     && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))
-                || error.code == INACTIVITY_CODE && had_rested(index, client, session, *at_us)
+                || error.code == ErrorKind::Inactivity.code()
+                    && had_rested(index, client, session, *at_us)
                 || is_true_everywhere(index, error, session.begun_us, *at_us);
             if !is_true {
                 let evidence = format!("refused at the login of {}: {error:?}", session.user);
@@ -224,7 +225,7 @@ fn last_error(session: &SessionHistory) -> Option<&Refused> {
 
 /// Errors after which a session may end.
 const ENDING: [u16; 11] =
-    [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927, INACTIVITY_CODE];
+    [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927, ErrorKind::Inactivity.code()];
 
 /// Errors of statements that were not sent, after which a session may end that has sent commands
 /// ahead, or was to be changed by them.
@@ -436,7 +437,7 @@ impl Look<'_, '_> {
         let sent_us = before.iter().map(|exchange| exchange.sent_us);
         let last_us = sent_us.filter(|sent_us| sent_us + SLACK_US < at_us).max();
         let from_us = last_us.unwrap_or(self.session.begun_us);
-        error.code == INACTIVITY_CODE && has_rested(self.index, from_us, at_us)
+        error.code == ErrorKind::Inactivity.code() && has_rested(self.index, from_us, at_us)
     }
 
     fn is_ruled(&self, error: &Refused, at_us: Micros) -> bool {

@@ -208,7 +208,7 @@ impl Runtime for Control {
                 Some(KillAnswer::NotOwner) => {
                     not(1095, format!("You are not owner of thread {number}"))
                 }
-                Some(KillAnswer::Failed { code, text, .. }) => not(code, text),
+                Some(KillAnswer::Failed(error)) => not(error.code, error.text.into_owned()),
                 None => not(9001, "what came of the KILL is not known".to_owned()),
             }
         })

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use trunkline_protocol::proxy_header::{self, HeaderError, Opening};
+use trunkline_protocol::{
+    error::{ClientError, ErrorKind},
+    proxy_header::{self, HeaderError, Opening},
+};
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::AllowList;
 
@@ -47,12 +50,12 @@ impl Turned {
         }
     }
 
-    /// Code, SQLSTATE and text of the error.
-    pub(crate) fn error(self, host: &str) -> (u16, &'static [u8; 5], String) {
+    /// What it is told.
+    pub(crate) fn error(self, host: &str) -> ClientError {
         match self {
             Self::NotAllowed => {
                 let text = format!("Host '{host}' is not allowed to connect to this server");
-                (1130, b"HY000", text)
+                ErrorKind::HostNotAllowed.says(text)
             }
             Self::Blocked(wait_ms) => {
                 let wait_sec = wait_ms.div_ceil(1_000);
@@ -60,9 +63,9 @@ impl Turned {
                     "Host '{host}' is blocked because of many connection errors; try again in \
                      {wait_sec} s"
                 );
-                (1129, b"HY000", text)
+                ErrorKind::HostBlocked.says(text)
             }
-            Self::TooMany => (1040, b"08004", "Too many connections".to_owned()),
+            Self::TooMany => ErrorKind::TooManyConnections.says("Too many connections"),
         }
     }
 }
@@ -191,7 +194,7 @@ impl Worker {
         self.log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
         self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = format!("Bad handshake: the PROXY header is wrong: {error}");
-        self.refuse(id, FIRST_ANSWER_SEQ, 1043, b"08S01", &text);
+        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
     }
 
     /// Refuses a client whose login is due and of whose header only a part has come. Whether it
@@ -207,7 +210,7 @@ impl Worker {
         self.log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
         self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = "Bad handshake: the PROXY header did not come in time";
-        self.refuse(id, FIRST_ANSWER_SEQ, 1043, b"08S01", text);
+        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
         true
     }
 
@@ -216,9 +219,9 @@ impl Worker {
         let Some(client) = self.clients.get(id) else {
             return;
         };
-        let (code, state, text) = turned.error(&client.peer.host());
+        let error = turned.error(&client.peer.host());
         self.fx.stats.counters.client_refused(turned.cause());
-        self.refuse(id, seq, code, state, &text);
+        self.refuse(id, seq, error);
     }
 
     /// Bytes that are no login: if they are a header, from where none is taken, that is said.
@@ -239,7 +242,7 @@ impl Worker {
             });
         }
         self.fx.stats.counters.client_refused(cause);
-        self.refuse(id, seq, 1043, b"08S01", "Bad handshake");
+        self.refuse(id, seq, ErrorKind::BadHandshake.says("Bad handshake"));
     }
 
     /// A login failed: too many of them, and the address has to wait.

@@ -139,8 +139,8 @@ impl Worker {
         // Who is logged in already was judged when it came.
         if client.session.is_none() && !self.is_allowed(&peer) {
             self.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
-            let (code, state, text) = Turned::NotAllowed.error(&peer.host());
-            return self.refuse(id, answer_seq, code, state, &text);
+            let error = Turned::NotAllowed.error(&peer.host());
+            return self.refuse(id, answer_seq, error);
         }
         self.login_resumed(id, ClientHandshake::on_host_named);
     }

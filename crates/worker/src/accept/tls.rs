@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::{auth::native, packet::greeting::Flavor};
+use trunkline_protocol::{auth::native, error::ErrorKind, packet::greeting::Flavor};
 use trunkline_session::frontend::ClientIdentity;
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
@@ -51,7 +51,7 @@ impl Worker {
         let host = client.peer.host();
         self.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-        self.refuse_change(id, seq, 1045, b"28000", &text);
+        self.refuse_change(id, seq, ErrorKind::AccessDenied.says(text));
         false
     }
 
@@ -142,7 +142,7 @@ impl Worker {
             format!("client {addr} began more than {max} TLS handshakes in a second")
         });
         let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
-        self.refuse(id, 2, 1129, b"HY000", &text);
+        self.refuse(id, 2, ErrorKind::HostBlocked.says(text));
     }
 
     /// Says of a client whose time is up if it is TLS that did not come up.

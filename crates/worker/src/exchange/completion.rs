@@ -7,7 +7,8 @@ use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
     codec::frame::put_payload,
-    packet::{err::put_err, greeting::Flavor, status},
+    error::ClientError,
+    packet::{greeting::Flavor, status},
     response::Outcome,
 };
 use trunkline_session::tracker::{
@@ -73,8 +74,7 @@ impl Worker {
             self.note_timed_out(id);
         } else if let (false, Some(error)) = (was_run, &outcome.error) {
             // Its server may have been told to run it all the same, and says why it could not.
-            let text = String::from_utf8_lossy(&error.message);
-            self.record_client_error(id, error.code, &error.sqlstate, &text);
+            self.record_client_error(id, &error.into());
         }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
@@ -332,8 +332,7 @@ impl Worker {
                 }
                 Some(error) => {
                     self.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
-                    let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.refuse_change(id, *seq, error.code, &error.sqlstate, &text);
+                    self.refuse_change(id, *seq, error.into());
                 }
             },
             Purpose::Reset if succeeded => {
@@ -562,20 +561,14 @@ impl Worker {
 
     /// Ends a statement that got no reply with an error, and the connection with it if the login
     /// was not over.
-    pub(crate) fn fail_statement(
-        &mut self,
-        id: ClientId,
-        code: u16,
-        sqlstate: &[u8; 5],
-        text: &str,
-    ) {
-        self.fail_statement_numbered(id, 1, code, sqlstate, text);
+    pub(crate) fn fail_statement(&mut self, id: ClientId, error: ClientError) {
+        self.fail_statement_numbered(id, 1, error);
     }
 
     /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
     /// sends before it has read the error, is meant for a session in which it has run: unless it
     /// only reads, the session ends where something was sent ahead, or would change its meaning.
-    pub(crate) fn fail_unsent(&mut self, id: ClientId, code: u16, sqlstate: &[u8; 5], text: &str) {
+    pub(crate) fn fail_unsent(&mut self, id: ClientId, error: ClientError) {
         let ends = self.clients.get(id).is_some_and(|client| {
             let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session)
             else {
@@ -585,37 +578,23 @@ impl Worker {
         });
         match ends {
             true => {
-                self.tell_failure(id, 1, code, sqlstate, text);
+                self.tell_failure(id, 1, &error);
                 self.close_client(id);
             }
-            false => self.fail_statement(id, code, sqlstate, text),
+            false => self.fail_statement(id, error),
         }
     }
 
     /// Ends a statement with an error, as packet `seq` of a reply that has begun.
-    pub(crate) fn fail_statement_numbered(
-        &mut self,
-        id: ClientId,
-        seq: u8,
-        code: u16,
-        sqlstate: &[u8; 5],
-        text: &str,
-    ) {
-        if self.tell_failure(id, seq, code, sqlstate, text) {
+    pub(crate) fn fail_statement_numbered(&mut self, id: ClientId, seq: u8, error: ClientError) {
+        if self.tell_failure(id, seq, &error) {
             self.after_statement(id);
         }
     }
 
-    /// The same, and nothing that the client has sent behind it begins. False when the session is
-    /// over.
-    pub(crate) fn tell_failure(
-        &mut self,
-        id: ClientId,
-        seq: u8,
-        code: u16,
-        sqlstate: &[u8; 5],
-        text: &str,
-    ) -> bool {
+    /// Ends a statement with an error, as packet `seq`, without beginning what the client has sent
+    /// behind it. False when the session is over.
+    pub(crate) fn tell_failure(&mut self, id: ClientId, seq: u8, error: &ClientError) -> bool {
         let Some(client) = self.clients.get_mut(id) else {
             return false;
         };
@@ -626,17 +605,17 @@ impl Worker {
                 return false;
             }
         };
-        self.account_failed(id, &statement, code);
+        self.account_failed(id, &statement, error.code);
         self.long_data_used(id, &statement);
         let purpose = statement.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
-            self.refuse_change(id, seq, code, sqlstate, text);
+            self.refuse_change(id, seq, error.clone());
             return self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
         }
-        self.note_error(id, code, sqlstate, text);
+        self.note_error(id, error);
         self.write_client(id, |out| {
-            put_err(out, seq, code, sqlstate, text);
+            error.put(out, seq);
         });
         true
     }

@@ -1,6 +1,7 @@
 //! A server is lost on the way: what each of its clients is told, and what is tried elsewhere.
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_protocol::error::{ClientError, ErrorKind};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Effect, StatementKind, TransactionEffect};
 
@@ -76,7 +77,7 @@ impl Worker {
         self.drop_conn(id);
         if let Some(client) = forwards {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
-            self.refuse(client, 1, 9001, b"HY000", &text);
+            self.refuse(client, 1, ErrorKind::NoConnection.says(text));
         }
         // A server that goes on saying no is asked again when the queue is looked at next, and not
         // as fast as it answers.
@@ -156,8 +157,7 @@ impl Worker {
             if holds_more {
                 session.lost = Some(text);
             }
-            let text = String::from_utf8_lossy(&error.message).into_owned();
-            return self.fail_statement(client_id, error.code, &error.sqlstate, &text);
+            return self.fail_statement(client_id, (&*error).into());
         }
         let was_sent = match statement.stage {
             Stage::Queued => {
@@ -199,13 +199,13 @@ impl Worker {
             // What the client sends behind it, before it has read the error, is meant for the
             // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
             Some(seq) if had_state || is_partly_done || makes_state => {
-                self.tell_failure(client_id, seq, 2013, b"HY000", &text);
+                self.tell_failure(client_id, seq, &ErrorKind::ConnectionLost.says(text));
                 self.close_client(client_id);
             }
             Some(seq) => {
                 // No command that was sent ahead may run outside of what is lost.
                 session.lost = had_state.then(|| text.clone());
-                self.fail_statement_numbered(client_id, seq, 2013, b"HY000", &text);
+                self.fail_statement_numbered(client_id, seq, ErrorKind::ConnectionLost.says(text));
             }
             // The client is in the middle of a packet: nothing but the end can follow.
             None => self.close_client(client_id),
@@ -220,9 +220,7 @@ impl Worker {
         client: ClientId,
         conn_id: ConnId,
         set: Option<u64>,
-        code: u16,
-        sqlstate: &[u8; 5],
-        text: &str,
+        refusal: ClientError,
     ) {
         self.fx.stats.counters.sessions_not_synchronised += 1;
         if let (Some(conn), Some(set)) = (self.servers.conns.get_mut(conn_id), set) {
@@ -243,21 +241,23 @@ impl Worker {
             }
             _ => (None, false),
         };
-        let unsure = format!("{LOST} (before it the server refused its session's state: {text})");
-        let (code, sqlstate, text) = match may_be_done {
-            true => (2013, b"HY000", unsure.as_str()),
-            false => (code, sqlstate, text),
+        let error = match may_be_done {
+            true => ErrorKind::ConnectionLost.says(format!(
+                "{LOST} (before it the server refused its session's state: {})",
+                refusal.text
+            )),
+            false => refusal,
         };
         if had_state {
             // Its transaction, or what else it held, goes with the connection.
-            self.tell_failure(client, 1, code, sqlstate, text);
+            self.tell_failure(client, 1, &error);
             return self.close_client(client);
         }
         if !may_be_done && matches!(ending, Some(Ending::TimedOut | Ending::Withheld)) {
             // What was to end the statement has hit the state before it.
             return self.fail_timed_out(client);
         }
-        self.fail_unsent(client, code, sqlstate, text);
+        self.fail_unsent(client, error);
     }
 
     /// Closes a connection and forgets it; nobody owns it.

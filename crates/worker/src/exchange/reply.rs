@@ -208,10 +208,7 @@ impl Worker {
                 self.free_if_quiet(id);
             }
             Owner::Sync(client, set) => match outcome.error {
-                Some(error) => {
-                    let text = String::from_utf8_lossy(&error.message).into_owned();
-                    self.sync_failed(client, id, set, error.code, &error.sqlstate, &text);
-                }
+                Some(error) => self.sync_failed(client, id, set, (&error).into()),
                 None => {
                     if set == Some(RESET_PROOF) {
                         self.learn_autocommit(id, outcome.status);

@@ -11,6 +11,7 @@ use trunkline_protocol::{
         put_u16,
     },
     command::attributes::put_query,
+    error::ErrorKind,
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
@@ -132,7 +133,7 @@ impl Worker {
             return;
         };
         let Some(conn) = self.servers.conns.get(conn_id) else {
-            return self.fail_unsent(id, 2013, b"HY000", LOST);
+            return self.fail_unsent(id, ErrorKind::ConnectionLost.says(LOST));
         };
         let slot = self.servers.pool.slot(conn.slot);
         if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {

@@ -6,7 +6,10 @@
 //! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
 //! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
-use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
+use trunkline_protocol::{
+    error::{ClientError, ErrorKind},
+    packet::greeting::Flavor,
+};
 use trunkline_session::frontend::{ClientHandshake, Refusal};
 
 use trunkline_topology::User;
@@ -34,7 +37,7 @@ impl Worker {
         };
         client.changes_user = true;
         if keeps && client.failed_changes >= FAILED_MAX {
-            return self.refuse_change(id, 1, 1047, b"08S01", "Unknown command");
+            return self.refuse_change(id, 1, ErrorKind::UnknownCommand.says("Unknown command"));
         }
         let accounts = LoginAccounts::new(
             &self.env.snapshot,
@@ -80,9 +83,9 @@ impl Worker {
     /// Who failed to prove anything stays who he was. False for a first login, and where that ends
     /// the connection.
     pub(crate) fn keeps_after(&mut self, id: ClientId, because: Refusal) -> bool {
-        let (code, state) = match because {
-            Refusal::AccessDenied => (1045, b"28000"),
-            Refusal::OutdatedAuthentication => (1251, b"08004"),
+        let kind = match because {
+            Refusal::AccessDenied => ErrorKind::AccessDenied,
+            Refusal::OutdatedAuthentication => ErrorKind::OutdatedAuthentication,
             Refusal::TlsRequired
             | Refusal::BadHandshake
             | Refusal::TlsNotOffered
@@ -90,27 +93,20 @@ impl Worker {
         };
         let keeps = self.keep_user(id);
         if keeps {
-            self.note_error(id, code, state, "Access denied");
+            self.note_error(id, &kind.says("Access denied"));
         }
         keeps
     }
 
     /// Answers a login that fails with an error packet. It ends the connection, but for a change of
     /// user where that leaves the user as he was.
-    pub(crate) fn refuse_change(
-        &mut self,
-        id: ClientId,
-        seq: u8,
-        code: u16,
-        state: &[u8; 5],
-        text: &str,
-    ) {
+    pub(crate) fn refuse_change(&mut self, id: ClientId, seq: u8, error: ClientError) {
         if !self.keep_user(id) {
-            return self.refuse(id, seq, code, state, text);
+            return self.refuse(id, seq, error);
         }
-        self.note_error(id, code, state, text);
+        self.note_error(id, &error);
         self.write_client(id, |out| {
-            put_err(out, seq, code, state, text);
+            error.put(out, seq);
         });
     }
 

@@ -10,6 +10,7 @@ use trunkline_protocol::{
         attributes::{ExecutionError, PlainExecution},
         execute::Execution,
     },
+    error::{ClientError, ErrorKind},
     packet::greeting::Flavor,
     response::ResponseShape,
 };
@@ -96,7 +97,7 @@ impl Worker {
         let Some(modes) = self.modes(id) else { return };
         let known = self.statements.analyses.know(text, &modes);
         if ends_others(&known) {
-            return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
+            return self.refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
         let asking = Asking::Prepare;
         let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
@@ -108,7 +109,7 @@ impl Worker {
             let text = format!(
                 "Can't create more than max_prepared_stmt_count statements (current value: {count})"
             );
-            return self.refuse_prepare(id, 1461, b"42000", &text);
+            return self.refuse_prepare(id, ErrorKind::TooManyStatements.says(text));
         }
         let stmt_id = stmts.next_id();
         let routed = self.route_text(id, &known, text, asking, &modes, own);
@@ -122,7 +123,7 @@ impl Worker {
         let (frames, known) = match rewritten {
             None => (Cow::Borrowed(frames), known),
             Some(rewritten) if ends_others(&rewritten.known) => {
-                return self.refuse_prepare(id, 1295, b"HY000", NOT_PREPARED);
+                return self.refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
             }
             Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
         };
@@ -142,11 +143,11 @@ impl Worker {
         self.submit(id, route, statement, text.len());
     }
 
-    fn refuse_prepare(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+    fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
         if let Some(stmts) = self.stmts_mut(id) {
             stmts.forget_last();
         }
-        self.answer_error(id, code, state, text);
+        self.answer_error(id, error);
     }
 
     pub(super) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
@@ -163,7 +164,7 @@ impl Worker {
             };
             let text =
                 format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
-            self.answer_error(id, 1243, b"HY000", &text);
+            self.answer_error(id, ErrorKind::UnknownStatement.says(text));
         }
         resolved
     }
@@ -183,7 +184,7 @@ impl Worker {
         };
         if run == Run::Bulk && !self.has_capability(id, Capabilities::STMT_BULK_OPERATIONS) {
             let text = "This command is not supported in the prepared statement protocol yet";
-            return self.answer_error(id, 1295, b"HY000", text);
+            return self.answer_error(id, ErrorKind::NotPreparable.says(text));
         }
         let Some(stmt_id) = self.resolve(id, stmt_id, function) else { return };
         self.close_cursor(id, stmt_id);
@@ -224,7 +225,7 @@ impl Worker {
         }
         let known = self.known_now(id, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
-            return self.answer_error(id, 1295, b"HY000", NOT_PREPARED);
+            return self.answer_error(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
         let asking = Asking::Execute(&entry.reading.schema);
         let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
@@ -307,29 +308,32 @@ impl Worker {
     }
 
     fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
-        let (code, text) = match error {
-            ExecutionError::Malformed(_) => (1835, "Malformed communication packet."),
-            ExecutionError::TooFewValues => (1210, "Incorrect arguments to COM_STMT_EXECUTE"),
+        let error = match error {
+            ExecutionError::Malformed(_) => {
+                ErrorKind::MalformedPacket.says("Malformed communication packet.")
+            }
+            ExecutionError::TooFewValues => {
+                ErrorKind::WrongArguments.says("Incorrect arguments to COM_STMT_EXECUTE")
+            }
         };
-        self.answer_error(id, code, b"HY000", text);
+        self.answer_error(id, error);
     }
 
     /// What servers answer to an execution whose long data was wrong.
     fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
-        let (code, text) = match (error, self.env.greeting.flavor()) {
-            (LongDataError::TooLong, _) => (
-                1105,
+        let error = match (error, self.env.greeting.flavor()) {
+            (LongDataError::TooLong, _) => ErrorKind::LongDataTooLong.says(
                 "Parameter of prepared statement which is set through mysql_send_long_data() is \
                  longer than 'max_allowed_packet' bytes",
             ),
             (LongDataError::NoParameter, Flavor::MySql) => {
-                (1210, "Incorrect arguments to mysql_stmt_precheck")
+                ErrorKind::WrongArguments.says("Incorrect arguments to mysql_stmt_precheck")
             }
             (LongDataError::NoParameter, Flavor::MariaDb) => {
-                (1210, "Incorrect arguments to mysqld_stmt_send_long_data")
+                ErrorKind::WrongArguments.says("Incorrect arguments to mysqld_stmt_send_long_data")
             }
         };
-        self.answer_error(id, code, b"HY000", text);
+        self.answer_error(id, error);
     }
 
     /// `COM_STMT_FETCH`.
@@ -343,7 +347,7 @@ impl Worker {
         let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
             let end = if self.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
             let text = format!("The statement ({stmt_id}) has no open cursor{end}");
-            return self.answer_error(id, 1421, b"HY000", &text);
+            return self.answer_error(id, ErrorKind::NoCursor.says(text));
         };
         let mut statement = self.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
         statement.stmt_id = Some(stmt_id);

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
-    packet::{err::put_err, status},
+    error::{ClientError, ErrorKind},
+    packet::status,
     response::{Outcome, Prepared, ServerError},
 };
 use trunkline_session::tracker::PinReason;
@@ -143,7 +144,7 @@ impl Worker {
             self.give_up_stmts(conn_id);
         }
         if waits {
-            self.fail_in_place(id, conn_id, error.code, error.sqlstate, &error.message);
+            self.fail_in_place(id, conn_id, (&error).into());
         } else if runs_last {
             self.discard_execution(id, conn_id, error);
         }
@@ -190,24 +191,15 @@ impl Worker {
 
     /// Ends the statement under way with an error, as if the connection that its session holds had
     /// answered so.
-    pub(super) fn fail_in_place(
-        &mut self,
-        id: ClientId,
-        conn_id: ConnId,
-        code: u16,
-        sqlstate: [u8; 5],
-        message: &[u8],
-    ) {
-        let error = ServerError { code, sqlstate, message: message.into() };
-        self.discard_execution(id, conn_id, error);
+    pub(super) fn fail_in_place(&mut self, id: ClientId, conn_id: ConnId, error: ClientError) {
+        self.discard_execution(id, conn_id, error.into());
         self.complete(id, conn_id, Outcome::default(), 0);
     }
 
     /// What a client is told of an execution whose statement could not be prepared.
     pub(crate) fn answer_prepare_error(&mut self, id: ClientId, error: ServerError) -> Outcome {
-        let text = String::from_utf8_lossy(&error.message).into_owned();
         self.write_client(id, |out| {
-            put_err(out, 1, error.code, &error.sqlstate, &text);
+            ClientError::from(&error).put(out, 1);
         });
         Outcome { error: Some(error), ..Outcome::default() }
     }
@@ -297,5 +289,5 @@ impl Worker {
 /// A server reads other parameters from a text than another one did.
 fn other_parameters() -> ServerError {
     let text = "Incorrect arguments to mysqld_stmt_execute: the servers disagree on the parameters";
-    ServerError { code: 1210, sqlstate: *b"HY000", message: text.as_bytes().into() }
+    ErrorKind::WrongArguments.says(text).into()
 }

@@ -13,6 +13,7 @@ use trunkline_protocol::{
             put_with_attributes,
         },
     },
+    error::ErrorKind,
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
@@ -53,7 +54,7 @@ impl Worker {
             Ok(Some(missing)) => missing,
             Err(schema) => {
                 let text = format!("Unknown database '{}'", String::from_utf8_lossy(&schema));
-                self.fail_in_place(id, conn_id, 1049, *b"42000", text.as_bytes());
+                self.fail_in_place(id, conn_id, ErrorKind::UnknownSchema.says(text));
                 return false;
             }
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
-use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_protocol::{error::ErrorKind, packet::greeting::Flavor};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
@@ -504,7 +504,7 @@ impl Worker {
                  {waited_ms}ms: {why}"
             ),
         };
-        self.fail_unsent(id, 9001, b"HY000", &text);
+        self.fail_unsent(id, ErrorKind::NoConnection.says(text));
     }
 
     pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {

@@ -7,7 +7,10 @@
 
 pub(crate) mod carriers;
 
-use trunkline_protocol::packet::{err::put_err, greeting::Flavor};
+use trunkline_protocol::{
+    error::{ClientError, ErrorKind},
+    packet::greeting::Flavor,
+};
 use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
@@ -65,19 +68,12 @@ pub enum KillAnswer {
     /// The client is another user's.
     NotOwner,
     /// It could not be carried out.
-    Failed {
-        /// Error code.
-        code: u16,
-        /// SQLSTATE.
-        sqlstate: [u8; 5],
-        /// Why.
-        text: String,
-    },
+    Failed(ClientError),
 }
 
 impl KillAnswer {
     pub(crate) fn failed(text: String) -> Self {
-        Self::Failed { code: 9001, sqlstate: *b"HY000", text }
+        Self::Failed(ErrorKind::NoConnection.says(text))
     }
 }
 
@@ -159,7 +155,7 @@ impl Worker {
         };
         let wanted = number.unwrap_or_else(|| u64::from(client.number));
         let Ok(number) = u32::try_from(wanted) else {
-            return self.answer_error(id, 1094, b"HY000", &unknown(wanted));
+            return self.answer_error(id, ErrorKind::UnknownThread.says(unknown(wanted)));
         };
         if number == client.number {
             return self.kill_oneself(id, scope);
@@ -178,13 +174,13 @@ impl Worker {
     /// A statement that ends itself is interrupted; a session that ends itself is told so.
     fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
         match scope {
-            KillScope::Statement => self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED),
+            KillScope::Statement => self.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED)),
             KillScope::Session => {
-                let (code, text) = match self.env.greeting.flavor() {
-                    Flavor::MariaDb => (1927, "Connection was killed"),
-                    Flavor::MySql => (1317, INTERRUPTED),
+                let error = match self.env.greeting.flavor() {
+                    Flavor::MariaDb => ErrorKind::KilledItself.says("Connection was killed"),
+                    Flavor::MySql => ErrorKind::Interrupted.says(INTERRUPTED),
                 };
-                self.refuse(id, 1, code, INTERRUPTED_STATE, text);
+                self.refuse(id, 1, error);
             }
         }
     }
@@ -270,15 +266,13 @@ impl Worker {
                 self.answer_ok(id);
             }
             KillAnswer::Unknown => {
-                self.answer_error(id, 1094, b"HY000", &unknown(number.into()));
+                self.answer_error(id, ErrorKind::UnknownThread.says(unknown(number.into())));
             }
             KillAnswer::NotOwner => {
                 let text = format!("You are not owner of thread {number}");
-                self.answer_error(id, 1095, b"HY000", &text);
+                self.answer_error(id, ErrorKind::NotOwner.says(text));
             }
-            KillAnswer::Failed { code, sqlstate, text } => {
-                self.answer_error(id, code, &sqlstate, &text);
-            }
+            KillAnswer::Failed(error) => self.answer_error(id, error),
         }
         self.after_statement(id);
     }
@@ -311,7 +305,7 @@ impl Worker {
             Phase::Running(statement) => match statement.stage {
                 Stage::Queued => {
                     self.pool_leave(id);
-                    self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                    self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
                     return self.answer_kill(asker, KillAnswer::Done);
                 }
                 Stage::Synchronising(_) | Stage::Preparing(_) => {
@@ -322,7 +316,7 @@ impl Worker {
                 Stage::Shared(conn) => {
                     let sent_at = statement.sent_at;
                     if !self.single_out(id, conn) {
-                        self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                        self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
                         return self.answer_kill(asker, KillAnswer::Done);
                     }
                     (conn, Some(sent_at))
@@ -334,7 +328,7 @@ impl Worker {
                 if let Some(client) = self.clients.get_mut(id) {
                     client.phase = Phase::Idle;
                 }
-                self.answer_error(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                self.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED));
                 self.answer_kill(asker, KillAnswer::Done);
                 return self.wake_commands(id);
             }
@@ -400,10 +394,11 @@ impl Worker {
         }
         if let Some(seq) = seq {
             self.write_client(id, |out| {
-                match may_be_done {
-                    true => put_err(out, seq, 2013, b"HY000", KILLED),
-                    false => put_err(out, seq, 1317, INTERRUPTED_STATE, INTERRUPTED),
+                let error = match may_be_done {
+                    true => ErrorKind::ConnectionLost.says(KILLED),
+                    false => ErrorKind::Interrupted.says(INTERRUPTED),
                 };
+                error.put(out, seq);
             });
         }
         if let Some(conn) = conn {
@@ -435,8 +430,6 @@ impl Worker {
 const KILLED: &str = "Lost connection to MySQL server during query (the session was killed)";
 /// What an interrupted statement is answered with.
 pub(crate) const INTERRUPTED: &str = "Query execution was interrupted";
-/// SQLSTATE of [`INTERRUPTED`].
-pub(crate) const INTERRUPTED_STATE: &[u8; 5] = b"70100";
 
 fn unknown(number: u64) -> String {
     format!("Unknown thread id: {number}")

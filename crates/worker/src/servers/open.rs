@@ -388,7 +388,7 @@ impl Worker {
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.fx.stats.server_mut(slot.index()).connect_err += 1;
                 self.drop_conn(id);
-                self.refuse(client, 1, failure.code, &failure.sqlstate, &failure.message);
+                self.refuse(client, 1, failure.as_told(failure.message.clone()));
                 return self.fx.wake(Wake::Queue(hostgroup));
             }
             (FailureKind::SchemaDenied, None)
@@ -401,12 +401,12 @@ impl Worker {
         self.drop_conn(id);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {
-            self.refuse(client, 1, failure.code, &failure.sqlstate, &text);
+            self.refuse(client, 1, failure.as_told(text.clone()));
         }
         while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|w| w.account == account)
         {
             self.fx.stats.refused(RefusalCause::AuthenticationFailed);
-            self.fail_unsent(waiter.client, failure.code, &failure.sqlstate, &text);
+            self.fail_unsent(waiter.client, failure.as_told(text.clone()));
         }
         self.fx.wake(Wake::Queue(hostgroup));
     }

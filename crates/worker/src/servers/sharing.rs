@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use trunkline_catalog::Catalog;
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
+use trunkline_protocol::error::ErrorKind;
 use trunkline_sql::analysis::Depends;
 use trunkline_stats::ResetReason;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
@@ -370,7 +371,7 @@ impl Worker {
             self.send_elsewhere(client);
         }
         for client in lost {
-            self.fail_statement(client, 2013, b"HY000", LOST);
+            self.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
         }
     }
 

@@ -8,6 +8,7 @@
 use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
+    error::ErrorKind,
     packet::track::{Change, Changes},
     response::Outcome,
 };
@@ -186,7 +187,7 @@ impl Worker {
     /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
     pub(super) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
         self.fx.buffers.give(statement.frames);
-        self.answer_error(id, 2013, b"HY000", INSERT_ID_LOST);
+        self.answer_error(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
 
     /// Refuses a statement that has a connection already, if it reads an id which was lost with
@@ -201,7 +202,7 @@ impl Worker {
         if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
             return false;
         }
-        self.fail_statement(id, 2013, b"HY000", INSERT_ID_LOST);
+        self.fail_statement(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
         true
     }
 

@@ -1,7 +1,10 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
 use trunkline_pool::{Choice, ConnId, ConnState};
-use trunkline_protocol::capability::{Capabilities, Compression};
+use trunkline_protocol::{
+    capability::{Capabilities, Compression},
+    error::ErrorKind,
+};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
@@ -24,7 +27,7 @@ impl Worker {
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
         if self.is_forward_denied(id) {
             let text = self.env.snapshot.settings.firewall_whitelist_errormsg.clone();
-            return self.refuse(id, 1, 1148, b"42000", &text);
+            return self.refuse(id, 1, ErrorKind::NotAllowed.says(text));
         }
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
@@ -80,7 +83,7 @@ impl Worker {
             "Max connect timeout reached while reaching hostgroup {hostgroup} for \
              'fast_forward' session: {why}"
         );
-        self.refuse(id, 1, 9001, b"HY000", &text);
+        self.refuse(id, 1, ErrorKind::NoConnection.says(text));
     }
 
     /// The dedicated connection is logged in.
@@ -99,7 +102,7 @@ impl Worker {
         if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
             self.discard_idle(conn_id);
             let text = "the server does not have the capabilities that the greeting promised";
-            return self.refuse(id, 1, 9001, b"HY000", text);
+            return self.refuse(id, 1, ErrorKind::NoConnection.says(text));
         }
         conn.phase = ConnPhase::Forward(id);
         conn.owner = Some(id);

@@ -5,6 +5,7 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header},
+    error::ErrorKind,
     packet::greeting::Flavor,
 };
 use trunkline_sql::analysis::{Analysis, Effect};
@@ -56,12 +57,12 @@ impl Worker {
             Flavor::MariaDb => {
                 let text = "The used command is not allowed because the MariaDB server or client \
                             has disabled the local infile capability";
-                self.answer_error(id, 4166, b"HY000", text);
+                self.answer_error(id, ErrorKind::LocalInfileOffMariaDb.says(text));
             }
             Flavor::MySql => {
                 let text = "Loading local data is disabled; this must be enabled on both the \
                             client and server sides";
-                self.answer_error(id, 3948, b"42000", text);
+                self.answer_error(id, ErrorKind::LocalInfileOffMySql.says(text));
             }
         }
         true

@@ -5,9 +5,9 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
     command::{Command, attributes::Query},
+    error::{ClientError, ErrorKind},
     packet::{
         eof::{EofPacket, put_eof},
-        err::put_err,
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
         tracker_filter::TrackerFilter,
@@ -215,11 +215,11 @@ impl Worker {
                 CommandEnd::Partial => break,
                 CommandEnd::TooLong => {
                     let text = "Got a packet bigger than 'max_allowed_packet' bytes";
-                    self.refuse(id, 1, 1153, b"08S01", text);
+                    self.refuse(id, 1, ErrorKind::PacketTooLarge.says(text));
                     break;
                 }
                 CommandEnd::OutOfOrder => {
-                    self.refuse(id, 1, 1156, b"08S01", "Got packets out of order");
+                    self.refuse(id, 1, ErrorKind::OutOfOrder.says("Got packets out of order"));
                     break;
                 }
                 CommandEnd::At(end, is_split) => {
@@ -248,7 +248,7 @@ impl Worker {
             return;
         }
         if let Some(cause) = session.lost.take() {
-            self.refuse(id, 1, 2013, b"HY000", &cause);
+            self.refuse(id, 1, ErrorKind::StateLost.says(cause));
             return;
         }
         self.fx.stats.counters.commands += 1;
@@ -260,7 +260,7 @@ impl Worker {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(cause) = session.and_then(|session| session.lost.take()) {
             // What it was to be a part of has gone while it waited.
-            self.refuse(id, 1, 2013, b"HY000", &cause);
+            self.refuse(id, 1, ErrorKind::StateLost.says(cause));
             return;
         }
         match is_split(frames) {
@@ -273,7 +273,10 @@ impl Worker {
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
-                return self.answer_error(id, 1835, b"HY000", "Malformed communication packet");
+                return self.answer_error(
+                    id,
+                    ErrorKind::MalformedPacket.says("Malformed communication packet"),
+                );
             }
         };
         if self.env.shared.globals_set() != self.statements.modes_seen {
@@ -319,7 +322,9 @@ impl Worker {
             | Command::CreateDb(_)
             | Command::DropDb(_)
             | Command::TableDump(_)
-            | Command::Unknown(_) => self.answer_error(id, 1047, b"08S01", "Unknown command"),
+            | Command::Unknown(_) => {
+                self.answer_error(id, ErrorKind::UnknownCommand.says("Unknown command"))
+            }
         }
     }
 
@@ -388,7 +393,7 @@ impl Worker {
                 Ok(Query { attributes, text }) => (text, Some(attributes)),
                 Err(_) => {
                     let text = "Malformed communication packet.";
-                    return self.answer_error(id, 1835, b"HY000", text);
+                    return self.answer_error(id, ErrorKind::MalformedPacket.says(text));
                 }
             },
         };
@@ -471,7 +476,7 @@ impl Worker {
     /// Refuses a statement that can't be carried out for a client of a proxy.
     pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
         let text = format!("This version of Trunkline doesn't yet support '{what}'");
-        self.answer_error(id, 1235, b"42000", &text);
+        self.answer_error(id, ErrorKind::NotSupported.says(text));
     }
 
     pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
@@ -602,7 +607,7 @@ impl Worker {
         match option {
             0 => session.capabilities.insert(Capabilities::MULTI_STATEMENTS),
             1 => session.capabilities.remove(Capabilities::MULTI_STATEMENTS),
-            _ => return self.answer_error(id, 1047, b"08S01", "Unknown command"),
+            _ => return self.answer_error(id, ErrorKind::UnknownCommand.says("Unknown command")),
         }
         let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
         let Some(key) = self.servers.accounts.key(session.account).cloned() else {
@@ -656,22 +661,22 @@ impl Worker {
     }
 
     /// Answers a command with an error; the session lives on.
-    pub(crate) fn answer_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+    pub(crate) fn answer_error(&mut self, id: ClientId, error: ClientError) {
         self.fx.stats.counters.errors_sent += 1;
         self.fx.stats.counters.statements_answered += 1;
-        self.note_error(id, code, state, text);
+        self.note_error(id, &error);
         self.write_client(id, |out| {
-            put_err(out, 1, code, state, text);
+            error.put(out, 1);
         });
     }
 
     /// What the session may ask for next is the error that the proxy tells it, as if a server had
     /// told it.
-    pub(crate) fn note_error(&mut self, id: ClientId, code: u16, state: &[u8; 5], text: &str) {
+    pub(crate) fn note_error(&mut self, id: ClientId, error: &ClientError) {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             session.last_conn = None;
-            session.past.failed(code, state, text);
+            session.past.failed(error);
         }
     }
 
@@ -701,11 +706,11 @@ impl Worker {
             }
             Route::Error(text) => {
                 self.give_up_unsent(id, statement);
-                self.answer_error(id, 1148, b"42000", &text);
+                self.answer_error(id, ErrorKind::NotAllowed.says(text.to_string()));
             }
             Route::Limited(text) => {
                 self.give_up_unsent(id, statement);
-                self.answer_error(id, 1226, b"42000", &text);
+                self.answer_error(id, ErrorKind::LimitReached.says(text.to_string()));
             }
             Route::Ok(text) => {
                 self.give_up_unsent(id, statement);

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
-use trunkline_protocol::{
-    codec::frame::put_payload,
-    packet::err::{INACTIVITY_CODE, put_err},
-};
+use trunkline_protocol::{codec::frame::put_payload, error::ErrorKind};
 use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
@@ -231,7 +228,7 @@ impl Worker {
             self.fx.stats.counters.clients_idle_timeout += 1;
             if self.env.greeting.tells_of_inactivity() {
                 self.write_client(id, |out| {
-                    put_err(out, 0, INACTIVITY_CODE, b"HY000", INACTIVITY);
+                    ErrorKind::Inactivity.says(INACTIVITY).put(out, 0);
                 });
             }
             self.close_client(id);

@@ -4,7 +4,7 @@
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
-    packet::err::put_err,
+    error::{ClientError, ErrorKind},
     response::{ErrorInstead, Outcome},
 };
 use trunkline_session::tracker::PinReason;
@@ -27,8 +27,8 @@ const COPIES_LOOK_MS: u64 = 10;
 
 /// What a statement is answered with that ran out of its time.
 const TIMED_OUT: &ErrorInstead = &ErrorInstead {
-    code: 1907,
-    sqlstate: *b"70100",
+    code: ErrorKind::TimedOut.code(),
+    sqlstate: *ErrorKind::TimedOut.sqlstate(),
     message: "Query execution was interrupted, query_timeout exceeded",
 };
 
@@ -184,7 +184,7 @@ impl Worker {
                 (None, _) => self.time_out(id),
                 (Some(_), Some(cause)) => {
                     // What it was to be a part of has gone while it was held back.
-                    self.fail_statement(id, 2013, b"HY000", &cause);
+                    self.fail_statement(id, ErrorKind::StateLost.says(cause));
                     self.close_client(id);
                 }
                 (Some(waiting), None) => {
@@ -286,28 +286,21 @@ impl Worker {
 
     /// Answers a statement whose own answer was thrown away.
     pub(crate) fn answer_timed_out(&mut self, id: ClientId) {
-        let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
         self.write_client(id, |out| {
-            put_err(out, 1, code, &sqlstate, message);
+            timed_out().put(out, 1);
         });
     }
 
     /// What the session may ask for next is what its client was told, and not that its server was
     /// told to interrupt it.
     pub(crate) fn note_timed_out(&mut self, id: ClientId) {
-        let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
-        self.record_client_error(id, code, &sqlstate, message);
+        self.record_client_error(id, &timed_out());
     }
 
-    /// The same of another error that stands for what the server has answered last.
-    pub(crate) fn record_client_error(
-        &mut self,
-        id: ClientId,
-        code: u16,
-        state: &[u8; 5],
-        text: &str,
-    ) {
-        self.note_error(id, code, state, text);
+    /// What the session may ask for next is this error, which its client was told in place of what
+    /// its server has answered.
+    pub(crate) fn record_client_error(&mut self, id: ClientId, error: &ClientError) {
+        self.note_error(id, error);
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         for lease in session.into_iter().flat_map(|session| &mut session.leases) {
             lease.pins.unpin(PinReason::Warnings);
@@ -326,9 +319,12 @@ impl Worker {
 
     /// Ends a statement that has run out of its time and gets no answer of a server's.
     pub(crate) fn fail_timed_out(&mut self, id: ClientId) {
-        let ErrorInstead { code, sqlstate, message } = *TIMED_OUT;
-        self.fail_unsent(id, code, &sqlstate, message);
+        self.fail_unsent(id, timed_out());
     }
+}
+
+fn timed_out() -> ClientError {
+    ErrorKind::TimedOut.says(TIMED_OUT.message)
 }
 
 /// Whether the client of a statement that a server has answered was told that its time was over.

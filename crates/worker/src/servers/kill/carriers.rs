@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     codec::frame::put_payload,
+    error::ErrorKind,
     response::{Outcome, Relay, ResponseShape},
 };
 use trunkline_topology::ServerKey;
@@ -21,7 +22,7 @@ use crate::{
     clients::client::{Ending, Phase, Stage},
     exchange::send::put_own_query,
     servers::conn::{ConnPhase, InFlight, Owner},
-    servers::kill::{INTERRUPTED, INTERRUPTED_STATE, KillAnswer, KillAsker, KillScope},
+    servers::kill::{INTERRUPTED, KillAnswer, KillAsker, KillScope},
 };
 
 /// `KILL`s under way at a time; more are refused.
@@ -289,11 +290,7 @@ impl Worker {
             conn.conditions_turn = Some(conn.turn);
         }
         let answer = match outcome.error {
-            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed {
-                code: error.code,
-                sqlstate: error.sqlstate,
-                text: String::from_utf8_lossy(&error.message).into_owned(),
-            },
+            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
             Some(_) | None => KillAnswer::Done,
         };
         self.end_kill(id, answer);
@@ -459,7 +456,7 @@ impl Worker {
             None => return false,
             Some(Ending::Killed) => {
                 self.settle_lease(id, conn_id);
-                self.fail_statement(id, 1317, INTERRUPTED_STATE, INTERRUPTED);
+                self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
             }
             Some(Ending::TimedOut | Ending::Withheld) => {
                 self.settle_lease(id, conn_id);
