@@ -26,6 +26,19 @@ pub(crate) enum Wake {
     Freed(ConnId),
     /// Somebody of those who wait for this hostgroup may be served.
     Queue(HostgroupId),
+    /// What was in front of a statement on this connection has been answered; a `KILL` for the
+    /// statement may have waited for that.
+    KillsWait(ConnId),
+    /// The connection that carried this `KILL` has ended.
+    KillLost {
+        id: u64,
+        /// That connection.
+        via: ConnId,
+        /// Whether its server has certainly not got it, so that another connection may carry it.
+        may_go_again: bool,
+        /// What whoever asked is told.
+        text: String,
+    },
     /// It is known what came of a `KILL`.
     KillAnswered(KillAsker, KillAnswer),
 }

@@ -30,6 +30,10 @@ impl Worker {
             Wake::Commands(id) => self.drain_inbox(id),
             Wake::Freed(id) => self.recycle(id),
             Wake::Queue(hostgroup) => self.pump(hostgroup),
+            Wake::KillsWait(target) => self.send_waiting_kills(target),
+            Wake::KillLost { id, via, may_go_again, text } => {
+                self.kill_lost(id, via, may_go_again, text);
+            }
             Wake::KillAnswered(asker, answer) => self.deliver_kill_answer(asker, answer),
         }
     }

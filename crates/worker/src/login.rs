@@ -8,7 +8,7 @@ use trunkline_config::Snapshot;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{self, HEADER_LEN, PAYLOAD_MAX},
-    error::{ClientError, ErrorKind},
+    error::ErrorKind,
     packet::{
         greeting::{Flavor, Greeting},
         ok::{OkPacket, ReplyFormat, put_ok},
@@ -425,35 +425,6 @@ impl Worker {
         self.begin_client_packing(id);
         if is_fast_forward {
             self.begin_forward(id);
-        }
-    }
-
-    /// Answers with an error packet and ends the connection.
-    pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        self.write_client(id, |out| {
-            error.put(out, seq);
-        });
-        self.close_client(id);
-    }
-
-    /// Ends a client connection once its outbox is empty.
-    pub(crate) fn close_client(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let now_ms = self.env.now.ms();
-        if !matches!(client.phase, Phase::Closing) {
-            self.leave_statement(id);
-            self.end_session(id);
-            if let Some(client) = self.clients.get_mut(id) {
-                client.phase = Phase::Closing;
-                client.inbox = Vec::new();
-                client.active_ms = now_ms;
-            }
-            match self.clients.get(id).is_some_and(|client| client.is_mirror) {
-                true => self.mirrors.over.push(id),
-                false => self.act(Action::CloseClient { client: id, now: false }),
-            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! the servers behind them.
 
 pub(crate) mod acquire;
+pub(crate) mod closing;
 pub(crate) mod conn;
 pub(crate) mod credentials;
 pub(crate) mod defaults;
@@ -9,6 +10,7 @@ pub(crate) mod dirt;
 pub(crate) mod handover;
 pub(crate) mod kill;
 pub(crate) mod open;
+pub(crate) mod reset;
 pub(crate) mod sharing;
 mod state;
 pub(crate) mod trackers;

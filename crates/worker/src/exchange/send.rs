@@ -533,18 +533,6 @@ impl Worker {
         self.log_in_again(slot, conn_id, account, id);
     }
 
-    /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
-    /// list.
-    pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
-            session.leases.retain(|lease| lease.conn != conn_id);
-        }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.owner = None;
-    }
-
     /// `COM_SET_OPTION` on a connection that the session holds.
     pub(crate) fn set_option_on(&mut self, conn_id: ConnId, option: u16, account: AccountId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {

@@ -5,7 +5,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
     command::{Command, attributes::Query},
-    error::{ClientError, ErrorKind},
+    error::ErrorKind,
     packet::{
         eof::{EofPacket, put_eof},
         greeting::Flavor,
@@ -643,11 +643,6 @@ impl Worker {
         self.close_client(id);
     }
 
-    /// Answers a command with OK and the session's status.
-    pub(crate) fn answer_ok(&mut self, id: ClientId) {
-        self.answer_ok_with(id, b"");
-    }
-
     /// Answers a command with OK and a text.
     pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
@@ -658,26 +653,6 @@ impl Worker {
         self.write_client(id, |out| {
             put_ok(out, 1, &ok, format);
         });
-    }
-
-    /// Answers a command with an error; the session lives on.
-    pub(crate) fn answer_error(&mut self, id: ClientId, error: ClientError) {
-        self.fx.stats.counters.errors_sent += 1;
-        self.fx.stats.counters.statements_answered += 1;
-        self.note_error(id, &error);
-        self.write_client(id, |out| {
-            error.put(out, 1);
-        });
-    }
-
-    /// What the session may ask for next is the error that the proxy tells it, as if a server had
-    /// told it.
-    pub(crate) fn note_error(&mut self, id: ClientId, error: &ClientError) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            session.last_conn = None;
-            session.past.failed(error);
-        }
     }
 
     /// Sets a statement on its route.

@@ -7,7 +7,6 @@ use trunkline_protocol::{
     error::{ClientError, ErrorKind},
     response::{ErrorInstead, Outcome},
 };
-use trunkline_session::tracker::PinReason;
 
 use crate::{
     ClientId, Worker,
@@ -295,16 +294,6 @@ impl Worker {
     /// told to interrupt it.
     pub(crate) fn note_timed_out(&mut self, id: ClientId) {
         self.record_client_error(id, &timed_out());
-    }
-
-    /// What the session may ask for next is this error, which its client was told in place of what
-    /// its server has answered.
-    pub(crate) fn record_client_error(&mut self, id: ClientId, error: &ClientError) {
-        self.note_error(id, error);
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        for lease in session.into_iter().flat_map(|session| &mut session.leases) {
-            lease.pins.unpin(PinReason::Warnings);
-        }
     }
 
     /// The server has not ended the statement that it was told to end.

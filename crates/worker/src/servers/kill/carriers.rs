@@ -20,6 +20,7 @@ use trunkline_topology::ServerKey;
 use crate::{
     Action, ClientId, Worker,
     clients::client::{Ending, Phase, Stage},
+    effects::Wake,
     exchange::send::put_own_query,
     servers::conn::{ConnPhase, InFlight, Owner},
     servers::kill::{INTERRUPTED, KillAnswer, KillAsker, KillScope},
@@ -268,11 +269,15 @@ impl Worker {
     }
 
     /// Something before the statement on this connection has been answered: a `KILL` that waited
-    /// for it goes out.
+    /// for it goes out when this event is over.
     pub(crate) fn kills_go_on(&mut self, target: ConnId) {
-        if self.servers.kills.commands.is_empty() {
-            return;
+        if !self.servers.kills.commands.is_empty() {
+            self.fx.wake(Wake::KillsWait(target));
         }
+    }
+
+    /// Sends the `KILL`s that waited for what was before their statement on this connection.
+    pub(crate) fn send_waiting_kills(&mut self, target: ConnId) {
         let is_waiting = |it: &&KillCommand| it.target == target && it.sent_at.is_none();
         let waiting =
             self.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
@@ -341,12 +346,10 @@ impl Worker {
         }
     }
 
-    /// A connection that carries `KILL`s has ended, after the kernel took so many bytes for
-    /// it. What was not sent is told to have failed; what was may still arrive.
+    /// A connection that may carry `KILL`s has ended, after the kernel took so many bytes for it.
+    /// What was sent may still arrive: what it is to hit goes to no other session. What becomes of
+    /// the others is found when this event is over.
     pub(crate) fn kill_carrier_lost(&mut self, via: ConnId, written: u64, reason: &str) {
-        if self.servers.kills.commands.is_empty() {
-            return;
-        }
         let carried = self.servers.kills.commands.iter().filter(|command| command.via == via);
         let carried: Vec<_> =
             carried.map(|command| (command.id, command.target, command.sent_at)).collect();
@@ -355,10 +358,21 @@ impl Worker {
             if was_sent && let Some(conn) = self.servers.conns.get_mut(target) {
                 conn.close_on_release = true;
             }
-            if !was_sent && sent_at.is_some() && self.try_again(id) {
-                continue;
-            }
+            let may_go_again = !was_sent && sent_at.is_some();
             let text = format!("the KILL did not reach the server: {reason}");
+            self.fx.wake(Wake::KillLost { id, via, may_go_again, text });
+        }
+    }
+
+    /// The connection that carried a `KILL` has ended: another one does, or whoever asked is told
+    /// that it failed.
+    pub(crate) fn kill_lost(&mut self, id: u64, via: ConnId, may_go_again: bool, text: String) {
+        let mut commands = self.servers.kills.commands.iter();
+        // It may have been told twice: of a login that failed, and of the connection's end.
+        if !commands.any(|command| command.id == id && command.via == via) {
+            return;
+        }
+        if !may_go_again || !self.try_again(id) {
             self.end_kill(id, KillAnswer::failed(text));
         }
     }
@@ -441,8 +455,11 @@ impl Worker {
             return;
         };
         conn.since_ms = self.env.now.ms();
+        let is_quiet = conn.in_flight.is_empty();
         self.servers.set_state(conn_id, ConnState::AwaitingKill);
-        self.free_if_quiet(conn_id);
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
     }
 
     /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it

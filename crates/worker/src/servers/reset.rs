@@ -1,0 +1,138 @@
+//! Connections that a session has left are brought to a known state before anybody else gets them.
+
+use crate::{
+    ClientId, Worker,
+    servers::conn::{InFlight, Owner},
+    servers::dirt::{Dirt, RESET},
+    servers::trackers::Behind,
+};
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::codec::frame::put_payload;
+use trunkline_session::tracker::{Charset, Schema, SessionState};
+
+impl Worker {
+    /// Brings a connection that a session left to a known state.
+    pub(crate) fn free_after_session(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        let mut leaves_unseen = false;
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
+                if entry.is_statement && conn.may_last {
+                    conn.dirt = Some(Dirt::Ends);
+                }
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                leaves_unseen = true;
+            }
+        }
+        if leaves_unseen {
+            // It may choose another schema, which a reset does not take back.
+            conn.state =
+                self.statements.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
+        }
+        if conn.is_paused {
+            conn.is_paused = false;
+            self.resume(crate::Side::Server(conn_id));
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let is_quiet = conn.in_flight.is_empty();
+        conn.since_ms = self.env.now.ms();
+        self.servers.set_state(conn_id, ConnState::Resetting);
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+    }
+
+    /// The last answer that nobody waits for has come.
+    pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        match conn.list {
+            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
+                self.reset_conn(conn_id);
+            }
+            ConnState::Shared => self.settle_shared(conn_id, None),
+            _ => {}
+        }
+    }
+
+    /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
+    /// variables and statements.
+    pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
+        self.end_copies(conn_id);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list.is_resetting() && conn.in_flight.is_empty());
+        self.fetch_traces(conn_id, None, false);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.last_client = None;
+        if conn.close_on_release || conn.dirt == Some(Dirt::Ends) {
+            // What is fetched comes first, and then this again.
+            return if conn.in_flight.is_empty() {
+                self.drop_conn(conn_id)
+            };
+        }
+        if conn.kills > 0 {
+            return self.servers.set_state(conn_id, ConnState::AwaitingKill);
+        }
+        if has_plant!(self, ResetForgotten) {
+            return self.reset_done(conn_id);
+        }
+        conn.conditions_turn = None;
+        let relay = conn.own_relay();
+        conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
+        self.fx.stats.counters.server_connections_reset += 1;
+        self.servers.set_state(conn_id, ConnState::Resetting);
+        self.write_server(conn_id, |out| {
+            put_payload(out, 0, RESET);
+        });
+    }
+
+    pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
+        self.forget_stmts(conn_id);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.was_killed = false;
+        conn.was_reset();
+        self.forget_conn_state(conn_id);
+        self.switch_trackers_on(conn_id, Behind::Reset);
+        self.freed(conn_id);
+    }
+
+    /// After a reset the schema is as it was, variables have their defaults, and servers differ
+    /// in the character set. They do not know the schema's own any more.
+    pub(crate) fn forget_conn_state(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let schema = match &conn.state.schema {
+            Schema::Named(_) | Schema::Unknown => Schema::Unknown,
+            Schema::None => Schema::None,
+        };
+        let state = SessionState::new(schema, Charset::Unknown);
+        conn.state = self.statements.states.intern(state);
+        conn.last_gtid = None;
+    }
+
+    /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
+    /// list.
+    pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
+            session.leases.retain(|lease| lease.conn != conn_id);
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+    }
+}
