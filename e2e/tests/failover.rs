@@ -519,3 +519,45 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
         Ok(())
     })
 }
+
+/// Behind some errors a server ends the connection: what was sent behind the statement, or is sent
+/// behind one that was to change the session, is not carried out, as directly.
+#[test]
+fn issue_16_nothing_runs_behind_an_error_that_ends_the_connection() -> Result<()> {
+    let test = "issue_16_nothing_runs_behind_an_error_that_ends_the_connection";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = start(flavour, Options::default().arg("--max-allowed-packet=1M"))?;
+        let table = "CREATE TABLE t (a INT, b LONGTEXT) ENGINE = InnoDB";
+        let (schema, other) = (new_schema(&server, table)?, new_schema(&server, table)?);
+        let proxy = before(&server, 1, 4)?;
+        let long = "x".repeat(2 << 20);
+        for first in [
+            format!("SET @d = '{long}'"),
+            format!("BEGIN /* {long} */"),
+            format!("USE {other} /* {long} */"),
+            format!("INSERT INTO t VALUES (0, '{long}')"),
+        ] {
+            let name = first.get(..20).unwrap_or_default();
+            let mut wire = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+            wire.one("SELECT 1")?;
+            let mut ahead = Vec::new();
+            for text in [&*first, "INSERT INTO t VALUES (1, @d)", "ROLLBACK"] {
+                put_payload(&mut ahead, 0, &[&[code::QUERY], text.as_bytes()].concat());
+            }
+            wire.send_bytes(&ahead)?;
+            let (_, refused) = wire.packet()?;
+            // 2013: the server was lost before its error had come.
+            let told = refused.get(1..3).map(|code| u16::from_le_bytes([code[0], code[1]]));
+            ensure!(matches!(told, Some(1153 | 2013)), "{flavour:?}, {name}: {refused:?}");
+            ensure!(wire.packet().is_err(), "{flavour:?}: the session goes on behind {name}");
+            for schema in [&schema, &other] {
+                let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+                ensure!(rows.as_deref() == Some("0"), "{flavour:?}, {name}: {rows:?}");
+            }
+        }
+    }
+    Ok(())
+}

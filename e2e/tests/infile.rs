@@ -270,6 +270,32 @@ fn a_client_that_vanishes_leaves_nothing_of_its_file() -> Result<()> {
     })
 }
 
+/// A server that waits for a file in vain answers before it has ended. What comes of it later is no
+/// command.
+#[test]
+fn issue_16_what_comes_of_a_file_behind_its_answer_is_no_command() -> Result<()> {
+    let test = "issue_16_what_comes_of_a_file_behind_its_answer_is_no_command";
+    on_both(test, |server, proxy, schema| {
+        let mut client = connect(proxy, schema, MODERN)?;
+        client.one("SET net_read_timeout = 1")?;
+        let seq = ask(&mut client, LOAD)?;
+        let (bytes, _) = packets(b"1\tx\n2\ty\n", 4, seq);
+        client.send_raw(&bytes)?;
+        // MySQL says why, MariaDB does not.
+        let refused = client.packet().map(|(_, packet)| packet.first().copied()).ok().flatten();
+        ensure!(matches!(refused, None | Some(0xFF)), "{refused:?}");
+        let statement = [&[code::QUERY], &b"INSERT INTO t VALUES (7, 'of the file')"[..]].concat();
+        let mut command = Vec::from(Header { payload_len: statement.len(), seq: 0 }.bytes());
+        command.extend(statement);
+        // It may be closed by now.
+        let _ = client.send_raw(&command);
+        ensure!(client.packet().is_err(), "the session goes on");
+        let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+        ensure!(rows.as_deref() == Some("0"), "{rows:?} rows");
+        Ok(())
+    })
+}
+
 /// A file that comes faster than the server reads it does not fill the proxy's memory.
 #[test]
 fn a_big_file_does_not_fill_memory() -> Result<()> {

@@ -97,7 +97,7 @@ impl Worker {
         if matches!(stage, Stage::Shared(_)) {
             self.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
         }
-        let is_released = self.doom_released(id, conn_id, &statement, &outcome);
+        let is_over = self.ends_session(id, conn_id, &statement, &outcome);
         statement.definition = None;
         self.retire(statement);
         match stage {
@@ -115,7 +115,7 @@ impl Worker {
                 self.settle_lease(id, conn_id);
             }
         }
-        match is_released {
+        match is_over {
             true => self.close_client(id),
             false => self.after_statement(id),
         }

@@ -22,7 +22,9 @@ use crate::{
     ClientId, Worker,
     clients::client::{Lease, Purpose, Session, Statement},
     effects::Wake,
+    exchange::lost::makes_state,
     exchange::send::text_hash,
+    special::local_infile::Upload,
     statement::analysis::Known,
 };
 
@@ -262,22 +264,45 @@ fn releases_by_default(session: &Session, statement: &Statement) -> bool {
     is_set && !statement.frames.windows(word.len()).any(is_word)
 }
 
+/// Whether a server closes the connection behind this error: it shuts down, was told to, or what
+/// came was not to be read.
+///
+/// Source: MySQL's and MariaDB's error references (`ER_SERVER_SHUTDOWN`, `ER_NET_…`,
+/// `ER_NEW_ABORTING_CONNECTION`, `ER_CONNECTION_KILLED`, `ER_SESSION_WAS_KILLED`,
+/// `ER_CLIENT_INTERACTION_TIMEOUT`).
+fn ends_connection(code: u16) -> bool {
+    matches!(code, 1053 | 1152 | 1153 | 1156..=1161 | 1184 | 1927 | 3169 | 4031)
+}
+
 impl Worker {
-    /// A session that its statement has ended: its client is told the answer and then closed, and
-    /// nobody else gets the connection, which the server closes. False for any other statement.
-    pub(crate) fn doom_released(
+    /// Whether a session ends with this answer, which its client is told before. Where the server
+    /// closes the connection behind it, nobody else gets that.
+    pub(crate) fn ends_session(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
     ) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let is_over = session.is_some_and(|session| is_released(session, statement, outcome));
-        if let (true, Some(conn)) = (is_over, self.servers.conns.get_mut(conn_id)) {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return false;
+        };
+        // Packets of its file are still to come, and none of them is a command.
+        let is_in_file = matches!(statement.upload, Upload::Sending { .. });
+        let is_over = is_in_file || is_released(session, statement, outcome);
+        let is_broken = outcome.error.as_ref().is_some_and(|error| ends_connection(error.code));
+        // As behind a statement that is lost: what is sent behind it is meant for a session in
+        // which it has run.
+        let is_followed = is_broken
+            && !statement.is_read
+            && (client.has_sent_ahead() || makes_state(statement, session));
+        if let (true, Some(conn)) = (is_over || is_broken, self.servers.conns.get_mut(conn_id)) {
             conn.close_on_release = true;
         }
-        is_over
+        is_over || is_followed
     }
 
     /// Notes which statement pinned a session.

@@ -1,4 +1,4 @@
-//! The end of a server connection: its place under the cap is given back, and the server hears of it.
+//! The end of a server connection: its place under the cap is given back, and its server is told.
 
 use crate::{
     Action, ClientId, Worker,
