@@ -561,3 +561,50 @@ fn issue_16_nothing_runs_behind_an_error_that_ends_the_connection() -> Result<()
     }
     Ok(())
 }
+
+/// A session that has lost what it held on one server while its statement ran on another one is
+/// told so, also when that statement is lost, too.
+#[test]
+fn issue_16_a_loss_is_not_forgotten_behind_another_one() -> Result<()> {
+    on_each("issue_16_a_loss_is_not_forgotten_behind_another_one", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        server.sql(&format!("CREATE TABLE {schema}.elsewhere (a INT) ENGINE = InnoDB"))?;
+        let config = one_server(server, 1, 4)
+            .replace("[[user]]\n", "[[user]]\ntransaction_persistent = false\n");
+        let address = format!("127.0.0.1:{}", server.port());
+        let proxy = Trunkline::start(&format!(
+            "{config}[[server]]\nhostgroup = 1\naddress = \"{address}\"\n\
+             [[rule]]\nid = 1\nmatch_digest = \"elsewhere\"\ndestination_hostgroup = 1\n\
+             apply = true\n"
+        ))?;
+        let mut session = client(&proxy, &schema)?;
+        session.sql("BEGIN")?;
+        session.sql("INSERT INTO t VALUES (1)")?;
+        let told = std::thread::scope(|scope| {
+            let statement = "INSERT INTO elsewhere SELECT SLEEP(300)";
+            let told = scope.spawn(|| fails(&mut session, statement, 2013));
+            let asks = "SELECT MAX(id) FROM information_schema.processlist \
+                        WHERE info LIKE '%SLEEP(300)%' AND info NOT LIKE '%processlist%'";
+            let elsewhere = wait_until("it sleeps", SOON, || server.value(asks))?;
+            let holds = format!(
+                "SELECT MAX(trx_mysql_thread_id) FROM information_schema.innodb_trx \
+                 WHERE trx_mysql_thread_id <> {elsewhere}"
+            );
+            let held = wait_until("it holds rows", SOON, || server.value(&holds))?;
+            for number in [held, elsewhere] {
+                server.sql(&format!("KILL {number}"))?;
+                let is_there = format!(
+                    "SELECT MAX(id) FROM information_schema.processlist WHERE id = {number}"
+                );
+                wait_until("it has gone", SOON, || {
+                    Ok(server.value(&is_there)?.is_none().then_some(()))
+                })?;
+            }
+            told.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        ensure!(session.sql("INSERT INTO t VALUES (2)").is_err(), "it goes on behind {told}");
+        let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+        ensure!(rows.as_deref() == Some("0"), "{rows:?} rows");
+        Ok(())
+    })
+}

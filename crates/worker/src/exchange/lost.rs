@@ -202,10 +202,9 @@ impl Worker {
                 self.tell_failure(client_id, seq, &ErrorKind::ConnectionLost.says(text));
                 self.close_client(client_id);
             }
+            // What was lost before it on another connection is told to the next command.
             Some(seq) => {
-                // No command that was sent ahead may run outside of what is lost.
-                session.lost = had_state.then(|| text.clone());
-                self.fail_statement_numbered(client_id, seq, ErrorKind::ConnectionLost.says(text));
+                self.fail_statement_numbered(client_id, seq, ErrorKind::ConnectionLost.says(text))
             }
             // The client is in the middle of a packet: nothing but the end can follow.
             None => self.close_client(client_id),
