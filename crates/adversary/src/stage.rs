@@ -133,7 +133,9 @@ impl Stage {
                 "[[server]]\nhostgroup = {group}\naddress = \"{address}\"\nmax_connections = 8\n"
             )
         };
-        let mut text = format!("workers = 1\n{}", entry(0, self.replication.primary()));
+        let primary = entry(0, self.replication.primary());
+        // Names that a busy machine tells late would differ in what is known of them.
+        let mut text = format!("workers = 1\ncatalog_wait_ms = 10000\n{primary}");
         if profile.has_reader() {
             for replica in self.replication.replicas() {
                 text += &entry(1, replica);

@@ -22,6 +22,12 @@ pub(crate) const LOG_LINES_PER_SEC: u32 = 20;
 pub(crate) enum Wake {
     /// This client may go on with commands that it has sent ahead.
     Commands(ClientId),
+    /// This client's statement looks for a connection again.
+    Returning(ClientId),
+    /// This client's statement has waited for what an earlier one left, and more is known of that.
+    PastTold(ClientId),
+    /// This client's login depends on the name of its host.
+    NameHost(ClientId),
     /// This connection has become free, and is on no list.
     Freed(ConnId),
     /// Somebody of those who wait for this hostgroup may be served.

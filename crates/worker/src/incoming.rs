@@ -28,6 +28,9 @@ impl Worker {
     fn wake_up(&mut self, wake: Wake) {
         match wake {
             Wake::Commands(id) => self.drain_inbox(id),
+            Wake::Returning(id) => self.acquire_again(id),
+            Wake::PastTold(id) => self.go_on_with_past(id),
+            Wake::NameHost(id) => self.name_host(id),
             Wake::Freed(id) => self.recycle(id),
             Wake::Queue(hostgroup) => self.pump(hostgroup),
             Wake::KillsWait(target) => self.send_waiting_kills(target),

@@ -30,6 +30,7 @@ use crate::{
     accept::host_names::needs_name,
     action::Peer,
     clients::client::{Client, Phase, Purpose, Session},
+    effects::Wake,
     outbox::Outbox,
     servers::conn::AccountKey,
     session_past::LastStatement,
@@ -237,7 +238,7 @@ impl Worker {
                 self.act(Action::AskServer { client: id, name, hostgroup, clear });
             }
             Step::LookUp => self.look_up_users(Some(id)),
-            Step::NameHost => self.name_host(id),
+            Step::NameHost => self.fx.wake(Wake::NameHost(id)),
             Step::Accepted(identity) => self.authenticated(id, *identity),
             Step::Refused(because) => {
                 if because == Refusal::AccessDenied {

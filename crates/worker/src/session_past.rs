@@ -32,6 +32,7 @@ use trunkline_sql::{
 use crate::{
     ClientId, Worker,
     clients::client::{Phase, Session, Statement, Waiting},
+    effects::Wake,
     exchange::send::put_own_query,
     servers::conn::{Conn, InFlight, Owner},
     statement::proof::Validity,
@@ -454,6 +455,16 @@ impl Worker {
         if *awaits == Some(conn_id) {
             *awaits = None;
         }
+        if matches!(&client.phase, Phase::Running(statement) if statement.waiting.is_some()) {
+            self.fx.wake(Wake::PastTold(id));
+        }
+    }
+
+    /// A statement that has waited for what an earlier one left goes on, or waits for more of it.
+    pub(crate) fn go_on_with_past(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };

@@ -356,6 +356,8 @@ pub(crate) struct Waiting {
 pub(crate) enum Stage {
     /// Waits for a connection of its hostgroup.
     Queued,
+    /// Looks for a connection again when this event is over.
+    Returning,
     /// The connection is being brought to the session's state; the command follows.
     Synchronising(ConnId),
     /// What is to be run is being prepared on the connection; the command follows.
@@ -370,7 +372,7 @@ impl Stage {
     /// The connection that the statement has, or shares.
     pub(crate) fn conn(self) -> Option<ConnId> {
         match self {
-            Self::Queued => None,
+            Self::Queued | Self::Returning => None,
             Self::Synchronising(conn)
             | Self::Preparing(conn)
             | Self::Sent(conn)

@@ -111,7 +111,11 @@ impl Worker {
                 self.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
                 self.settle_shared(conn_id, Some(took_us));
             }
-            Stage::Sent(_) | Stage::Queued | Stage::Preparing(_) | Stage::Synchronising(_) => {
+            Stage::Sent(_)
+            | Stage::Queued
+            | Stage::Returning
+            | Stage::Preparing(_)
+            | Stage::Synchronising(_) => {
                 self.settle_lease(id, conn_id);
             }
         }
@@ -519,7 +523,9 @@ impl Worker {
             }
         };
         match statement.stage {
-            Stage::Queued => self.servers.pool.waiters(statement.hostgroup).remove(id),
+            Stage::Queued | Stage::Returning => {
+                self.servers.pool.waiters(statement.hostgroup).remove(id)
+            }
             Stage::Shared(conn) => self.leave_shared(id, conn),
             // Its server waits for the rest of a file that will not come.
             Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {

@@ -160,7 +160,7 @@ impl Worker {
             return self.fail_statement(client_id, (&*error).into());
         }
         let was_sent = match statement.stage {
-            Stage::Queued => {
+            Stage::Queued | Stage::Returning => {
                 // It goes on elsewhere, or waits for what an earlier one left.
                 if had_state {
                     session.lost = Some(text);

@@ -169,7 +169,10 @@ impl Worker {
         let conn_id = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) | Stage::Shared(conn) => conn,
-                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => return,
+                Stage::Queued
+                | Stage::Returning
+                | Stage::Synchronising(_)
+                | Stage::Preparing(_) => return,
             },
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.

@@ -571,9 +571,20 @@ impl Worker {
         if let Some(client) = self.clients.get_mut(id)
             && let Phase::Running(statement) = &mut client.phase
         {
-            statement.stage = Stage::Queued;
+            statement.stage = Stage::Returning;
             statement.runs_last = false;
+            self.fx.wake(Wake::Returning(id));
         }
-        self.acquire(id);
+    }
+
+    /// A statement looks for a connection again, unless it has been answered meanwhile.
+    pub(crate) fn acquire_again(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+            && statement.stage == Stage::Returning
+        {
+            statement.stage = Stage::Queued;
+            self.acquire(id);
+        }
     }
 }

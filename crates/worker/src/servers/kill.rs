@@ -303,7 +303,7 @@ impl Worker {
         };
         let (conn, sent_at) = match &mut client.phase {
             Phase::Running(statement) => match statement.stage {
-                Stage::Queued => {
+                Stage::Queued | Stage::Returning => {
                     self.pool_leave(id);
                     self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
                     return self.answer_kill(asker, KillAnswer::Done);
@@ -375,7 +375,10 @@ impl Worker {
                 Stage::Sent(conn) => Some(conn),
                 // Behind others it is read and thrown away.
                 Stage::Shared(conn) => self.single_out(id, conn).then_some(conn),
-                Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_) => None,
+                Stage::Queued
+                | Stage::Returning
+                | Stage::Synchronising(_)
+                | Stage::Preparing(_) => None,
             },
             Phase::Forward(conn) => Some(*conn),
             Phase::Login(_)

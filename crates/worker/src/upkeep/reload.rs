@@ -102,7 +102,10 @@ impl Worker {
             Phase::Running(statement) => {
                 let is_unsent = matches!(
                     statement.stage,
-                    Stage::Queued | Stage::Synchronising(_) | Stage::Preparing(_)
+                    Stage::Queued
+                        | Stage::Returning
+                        | Stage::Synchronising(_)
+                        | Stage::Preparing(_)
                 );
                 is_unsent && !statement.is_read && !client.is_mirror
             }

@@ -46,7 +46,7 @@ impl Worker {
             Phase::Forward(_) => ("forwarding", rested_us, None),
             Phase::Running(statement) => {
                 let doing = match statement.stage {
-                    Stage::Queued => "queued",
+                    Stage::Queued | Stage::Returning => "queued",
                     Stage::Synchronising(_) => "synchronising",
                     Stage::Preparing(_) => "preparing",
                     Stage::Sent(_) | Stage::Shared(_) => "running",

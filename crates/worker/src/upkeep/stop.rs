@@ -75,20 +75,22 @@ impl Worker {
         }
     }
 
+    fn abandon_client(&mut self, id: ClientId) {
+        let leases = self.clients.get_mut(id).and_then(|client| client.session.take());
+        for lease in leases.map(|session| session.leases).unwrap_or_default() {
+            self.drop_conn(lease.conn);
+        }
+        if self.clients.get(id).is_some_and(|client| !client.is_mirror) {
+            self.act(Action::CloseClient { client: id, now: true });
+        }
+        self.remove_client(id);
+    }
+
     /// See [`Worker::abandon`].
     pub(crate) fn on_abandon(&mut self, side: Side) {
         self.fx.stats.counters.session_panics += 1;
         match side {
-            Side::Client(id) => {
-                let leases = self.clients.get_mut(id).and_then(|client| client.session.take());
-                for lease in leases.map(|session| session.leases).unwrap_or_default() {
-                    self.drop_conn(lease.conn);
-                }
-                if self.clients.get(id).is_some_and(|client| !client.is_mirror) {
-                    self.act(Action::CloseClient { client: id, now: true });
-                }
-                self.remove_client(id);
-            }
+            Side::Client(id) => self.abandon_client(id),
             Side::Server(id) => {
                 let Some(conn) = self.servers.conns.get(id) else { return };
                 let owner = conn.owner.or(conn.forwards);
@@ -97,7 +99,7 @@ impl Worker {
                 }
                 self.drop_conn(id);
                 if let Some(owner) = owner {
-                    self.on_abandon(Side::Client(owner));
+                    self.abandon_client(owner);
                 }
             }
         }

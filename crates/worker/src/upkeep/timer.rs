@@ -227,7 +227,7 @@ impl Worker {
         let was_told = statement.ending.is_some();
         self.fx.stats.counters.statements_timed_out += u64::from(!was_told);
         let (conn, sent_at) = match statement.stage {
-            Stage::Queued => {
+            Stage::Queued | Stage::Returning => {
                 self.pool_leave(id);
                 return self.fail_timed_out(id);
             }
