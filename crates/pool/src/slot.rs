@@ -41,6 +41,8 @@ pub enum ConnState {
     Connecting,
     /// Ready for any session of its account.
     Idle,
+    /// Free; who gets it is found when the event is over.
+    Freed,
     /// Runs a statement of one session, and is free behind it.
     Leased,
     /// One session's alone, which can't leave it.
@@ -61,10 +63,11 @@ pub enum ConnState {
 
 impl ConnState {
     /// All states, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Unlisted,
         Self::Connecting,
         Self::Idle,
+        Self::Freed,
         Self::Leased,
         Self::Pinned,
         Self::Forwarding,
@@ -74,6 +77,11 @@ impl ConnState {
         Self::CarryingKill,
         Self::AwaitingKill,
     ];
+
+    /// Whether nobody has it, and nothing is to be done before somebody may.
+    pub fn is_free(self) -> bool {
+        matches!(self, Self::Idle | Self::Freed)
+    }
 
     /// Whether it is one session's alone.
     pub fn is_leased(self) -> bool {

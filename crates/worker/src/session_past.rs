@@ -14,7 +14,7 @@ mod warnings;
 
 use std::sync::Arc;
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_protocol::{
     error::ClientError,
     packet::{
@@ -319,7 +319,7 @@ impl Worker {
             let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
                 continue;
             };
-            let is_own = conn.list == ConnState::Idle && conn.last_client == Some(id);
+            let is_own = conn.list.is_free() && conn.last_client == Some(id);
             if is_own && left_on(session, conn_id, conn).is_any() {
                 self.fetch_from_idle(conn_id);
             }
@@ -328,7 +328,7 @@ impl Worker {
 
     /// Fetches from a connection at rest what was left there, and there is something.
     fn fetch_from_idle(&mut self, conn_id: ConnId) {
-        self.servers.take_idle(conn_id);
+        self.servers.take_free(conn_id);
         self.fetch_before_parting(conn_id);
     }
 
@@ -352,7 +352,7 @@ impl Worker {
 
     /// Closes an idle connection when what sessions left there has been fetched.
     pub(crate) fn retire_idle(&mut self, conn_id: ConnId) {
-        if self.servers.take_idle(conn_id) {
+        if self.servers.take_free(conn_id) {
             self.retire_conn(conn_id);
         }
     }

@@ -217,11 +217,7 @@ impl Worker {
         };
         let is_untouched = conn.turn == turn && conn.last_client == Some(id);
         let may_run_there = is_read || conn.hostgroup == hostgroup;
-        if conn.list != ConnState::Idle
-            || !is_untouched
-            || !may_run_there
-            || conn.account != account
-        {
+        if !conn.list.is_free() || !is_untouched || !may_run_there || conn.account != account {
             return false;
         }
         self.servers.set_state(conn_id, ConnState::Unlisted);
@@ -330,10 +326,10 @@ impl Worker {
         };
         conn.owner = None;
         conn.since_ms = self.env.now.ms();
-        let is_wanted =
-            !self.servers.peers.asked.is_empty() || self.servers.pool.is_waited_for(conn.hostgroup);
+        let (hostgroup, slot) = (conn.hostgroup, conn.slot);
+        let is_wanted = self.servers.pool.is_waited_for(hostgroup) || self.is_asked_for(slot);
         if is_wanted {
-            self.servers.set_state(conn_id, ConnState::Unlisted);
+            self.servers.set_state(conn_id, ConnState::Freed);
             return self.fx.wake(Wake::Freed(conn_id));
         }
         if self.is_done_with(conn_id) {
@@ -342,10 +338,24 @@ impl Worker {
         self.let_rest(conn_id);
     }
 
+    /// Whether another worker has asked for a connection to this server.
+    #[inline]
+    fn is_asked_for(&self, slot: SlotId) -> bool {
+        let asked = &self.servers.peers.asked;
+        !asked.is_empty()
+            && self
+                .servers
+                .pool
+                .slot(slot)
+                .is_some_and(|slot| asked.iter().any(|ask| ask.key == slot.server.key))
+    }
+
     /// Gives a connection that has become free to whoever waits longest for its like, or lets it
     /// rest.
     pub(crate) fn recycle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
+        // Its last session may have taken it again meanwhile.
+        let freed = self.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Freed);
+        let Some(conn) = freed else {
             return;
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);

@@ -209,7 +209,7 @@ impl Worker {
             let Some(conn) = self.servers.conns.get_mut(conn_id) else { continue };
             if conn.last_client == Some(id)
                 && conn.dirt.is_some()
-                && self.servers.take_idle(conn_id)
+                && self.servers.take_free(conn_id)
             {
                 self.reset_idle(conn_id);
             }

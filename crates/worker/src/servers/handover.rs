@@ -25,7 +25,7 @@ const ASKED_MAX: usize = 1_024;
 /// Another worker's wish for a connection to a server.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    key: ServerKey,
+    pub(super) key: ServerKey,
     from: usize,
     /// When it asked first.
     asked_ms: u64,

@@ -21,13 +21,13 @@ impl Servers {
         }
     }
 
-    /// Takes this very connection off its list if it rests; false when it does not.
-    pub(crate) fn take_idle(&mut self, id: ConnId) -> bool {
-        let is_idle = self.conns.get(id).is_some_and(|conn| conn.list == ConnState::Idle);
-        if is_idle {
+    /// Takes this very connection off its list if nobody has it; false when somebody does.
+    pub(crate) fn take_free(&mut self, id: ConnId) -> bool {
+        let is_free = self.conns.get(id).is_some_and(|conn| conn.list.is_free());
+        if is_free {
             self.set_state(id, ConnState::Unlisted);
         }
-        is_idle
+        is_free
     }
 
     /// What the pool chose; a connection that it took off its list is on none.
@@ -55,7 +55,8 @@ impl Servers {
 
     /// Whether every connection is on a list, as between events.
     pub(crate) fn are_listed(&self) -> bool {
-        self.conns.values().all(|conn| conn.list != ConnState::Unlisted)
+        let is_listed = |list| !matches!(list, ConnState::Unlisted | ConnState::Freed);
+        self.conns.values().all(|conn| is_listed(conn.list))
     }
 
     #[inline]

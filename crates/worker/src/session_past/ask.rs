@@ -1,7 +1,7 @@
 //! A statement that asks for what an earlier one left: where it goes, or what it is answered.
 
 use trunkline_catalog::Hidden;
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, put_payload},
     packet::{greeting::Flavor, tracker_filter::TrackerFilter},
@@ -162,7 +162,7 @@ impl Worker {
         };
         let is_own = conn.turn == turn && conn.last_client == Some(id);
         match conn.list {
-            ConnState::Idle if is_own && conn.account == session.account => Place::Idle,
+            state if state.is_free() && is_own && conn.account == session.account => Place::Idle,
             state if state.is_leased() && is_own && conn.owner == Some(id) => {
                 Place::Leased(Route::Lease(conn.hostgroup, conn_id))
             }
@@ -259,7 +259,7 @@ impl Worker {
             return false;
         };
         match conn.list {
-            ConnState::Idle => self.fetch_from_idle(conn_id),
+            state if state.is_free() => self.fetch_from_idle(conn_id),
             state if state.is_leased() => {
                 session.past.awaits_found_rows = Some(conn_id);
                 // To ask is to find one row.

@@ -6,7 +6,7 @@
 //! told: an older id would be taken for the new one.
 
 use trunkline_catalog::Hidden;
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_protocol::{
     error::ErrorKind,
     packet::track::{Change, Changes},
@@ -175,7 +175,7 @@ impl Worker {
         if goes_to(route, statement, conn_id, conn) || !conn.format.session_track {
             return Settled::GoesOn;
         }
-        if conn.list == ConnState::Idle {
+        if conn.list.is_free() {
             self.fetch_from_idle(conn_id);
         } else {
             session.past.awaits_insert_id = Some(conn_id);

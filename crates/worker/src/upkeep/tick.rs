@@ -321,7 +321,7 @@ impl Worker {
         let places = session
             .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
         for (conn_id, _) in places.into_iter().flatten().flatten() {
-            let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Idle);
+            let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list.is_free());
             let slot = conn.and_then(|conn| Some((conn.epoch, self.servers.pool.slot(conn.slot)?)));
             if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
             {
@@ -332,7 +332,7 @@ impl Worker {
 
     /// Keeps an idle connection alive, and notices when it is not.
     fn ping_idle(&mut self, id: ConnId) {
-        if self.servers.take_idle(id) {
+        if self.servers.take_free(id) {
             self.close_surplus(id);
             self.ping(id);
         }
