@@ -268,7 +268,7 @@ impl Worker {
             session.last_conn = None;
         }
         self.stmt_answered(id, statement, &outcome);
-        self.count_waiting(id);
+        self.clients.count_waiting(id);
         let age_us = reply.age_us(self.env.now.us);
         let counters = &mut self.fx.stats.counters;
         counters.cache_hits += 1;
@@ -299,8 +299,8 @@ impl Worker {
             wait_ms = wait_ms.min(statement.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(waiting));
-        self.begin(id, statement);
-        self.set_timer(id, self.env.now.ms() + wait_ms);
+        self.clients.begin(id, statement);
+        self.clients.set_timer(id, self.env.now.ms() + wait_ms);
     }
 
     /// See [`Worker::cache_woken`].
@@ -333,7 +333,7 @@ impl Worker {
         };
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
             // What it was to be a part of has gone while it waited.
-            self.set_timer(id, 0);
+            self.clients.set_timer(id, 0);
             self.fail_statement(id, ErrorKind::StateLost.says(cause));
             return self.close_client(id);
         }
@@ -341,9 +341,9 @@ impl Worker {
         else {
             return;
         };
-        self.set_timer(id, 0);
+        self.clients.set_timer(id, 0);
         let Waiting { route, text_len, awaits_cache } = *waiting;
-        let route = self.still_there(id, route);
+        let route = self.clients.still_there(id, route);
         let key = awaits_cache.unwrap_or_default();
         if statement.fill.is_some() {
             return self.go_on_from_shared(id, route, statement, text_len, order);

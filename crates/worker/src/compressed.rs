@@ -239,7 +239,7 @@ impl Worker {
                 let is_ready = conn.is_some_and(|it| matches!(it.phase, ConnPhase::Forward(_)));
                 is_ready && !client.is_paused
             }
-            Phase::Running(_) => self.is_uploading(id) && !client.is_paused,
+            Phase::Running(_) => self.clients.is_uploading(id) && !client.is_paused,
             Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => false,
         }
     }

@@ -408,7 +408,7 @@ impl Worker {
 
     /// Acknowledges the login.
     pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
-        self.forget_former(id);
+        self.clients.forget_former(id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -431,7 +431,7 @@ impl Worker {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
-        self.set_timer(id, 0);
+        self.clients.set_timer(id, 0);
         self.leave_statement(id);
         self.end_session(id);
         if let Some(mut client) = self.clients.table.remove(id) {

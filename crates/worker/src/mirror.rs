@@ -395,7 +395,7 @@ impl Worker {
             failed_changes: 0,
             former: None,
         });
-        self.begin(id, statement);
+        self.clients.begin(id, statement);
         self.acquire(id);
     }
 

@@ -34,6 +34,7 @@ use crate::{
     clients::client::{Phase, Session, Statement, Waiting},
     effects::Wake,
     exchange::send::put_own_query,
+    servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
     statement::proof::Validity,
 };
@@ -249,6 +250,18 @@ impl LastStatement {
     }
 }
 
+impl Servers {
+    /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
+    pub(crate) fn limit_captured(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id)
+            && conn.captured.len() > WARNINGS_LEN_MAX
+            && let Some(front) = conn.in_flight.front_mut()
+        {
+            front.relay.set_discard();
+        }
+    }
+}
+
 impl Worker {
     /// Fetches what the session that had a connection last may yet ask for, before `next` gets
     /// it. `keeps`: what the same session left before stays there for it.
@@ -381,16 +394,6 @@ impl Worker {
         self.write_server(conn_id, |out| {
             put_own_query(out, text, takes_attributes);
         });
-    }
-
-    /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
-    pub(crate) fn limit_captured(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.servers.conns.get_mut(conn_id)
-            && conn.captured.len() > WARNINGS_LEN_MAX
-            && let Some(front) = conn.in_flight.front_mut()
-        {
-            front.relay.set_discard();
-        }
     }
 
     /// What was fetched has come.

@@ -181,7 +181,7 @@ impl Worker {
             Phase::Idle => self.commands_read(id, bytes),
             Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
                 client.inbox.extend_from_slice(bytes);
-                match self.is_uploading(id) {
+                match self.clients.is_uploading(id) {
                     true => self.upload(id),
                     false => self.pause_if_full(id),
                 }

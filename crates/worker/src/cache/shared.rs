@@ -91,8 +91,8 @@ impl Worker {
             wait_ms = wait_ms.min(statement.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
-        self.begin(id, statement);
-        self.set_timer(id, self.env.now.ms() + wait_ms);
+        self.clients.begin(id, statement);
+        self.clients.set_timer(id, self.env.now.ms() + wait_ms);
     }
 
     /// The shared cache has been asked: what it had is on the first level by now.

@@ -3,7 +3,29 @@
 use trunkline_protocol::error::ClientError;
 use trunkline_session::tracker::PinReason;
 
-use crate::{Action, ClientId, Worker, clients::client::Phase};
+use crate::{Action, ClientId, Worker, clients::Clients, clients::client::Phase};
+
+impl Clients {
+    /// What the session may ask for next is this error, which its client was told in place of what
+    /// its server has answered.
+    pub(crate) fn record_client_error(&mut self, id: ClientId, error: &ClientError) {
+        self.note_error(id, error);
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        for lease in session.into_iter().flat_map(|session| &mut session.leases) {
+            lease.pins.unpin(PinReason::Warnings);
+        }
+    }
+
+    /// What the session may ask for next is the error that the proxy tells it, as if a server had
+    /// told it.
+    pub(crate) fn note_error(&mut self, id: ClientId, error: &ClientError) {
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.last_conn = None;
+            session.past.failed(error);
+        }
+    }
+}
 
 impl Worker {
     /// Answers a command with OK and the session's status.
@@ -15,20 +37,10 @@ impl Worker {
     pub(crate) fn answer_error(&mut self, id: ClientId, error: ClientError) {
         self.fx.stats.counters.errors_sent += 1;
         self.fx.stats.counters.statements_answered += 1;
-        self.note_error(id, &error);
+        self.clients.note_error(id, &error);
         self.write_client(id, |out| {
             error.put(out, 1);
         });
-    }
-
-    /// What the session may ask for next is the error that the proxy tells it, as if a server had
-    /// told it.
-    pub(crate) fn note_error(&mut self, id: ClientId, error: &ClientError) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            session.last_conn = None;
-            session.past.failed(error);
-        }
     }
 
     /// Answers with an error packet and ends the connection.
@@ -57,16 +69,6 @@ impl Worker {
                 true => self.mirrors.over.push(id),
                 false => self.act(Action::CloseClient { client: id, now: false }),
             }
-        }
-    }
-
-    /// What the session may ask for next is this error, which its client was told in place of what
-    /// its server has answered.
-    pub(crate) fn record_client_error(&mut self, id: ClientId, error: &ClientError) {
-        self.note_error(id, error);
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        for lease in session.into_iter().flat_map(|session| &mut session.leases) {
-            lease.pins.unpin(PinReason::Warnings);
         }
     }
 }

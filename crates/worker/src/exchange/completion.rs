@@ -72,7 +72,7 @@ impl Worker {
             self.note_timed_out(id);
         } else if let (false, Some(error)) = (was_run, &outcome.error) {
             // Its server may have been told to run it all the same, and says why it could not.
-            self.record_client_error(id, &error.into());
+            self.clients.record_client_error(id, &error.into());
         }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
@@ -502,7 +502,7 @@ impl Worker {
             self.refuse_change(id, seq, error.clone());
             return self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
         }
-        self.note_error(id, error);
+        self.clients.note_error(id, error);
         self.write_client(id, |out| {
             error.put(out, seq);
         });
@@ -553,7 +553,7 @@ impl Worker {
     /// statement, those in front of it not counted, µs.
     pub(crate) fn count_answered(&mut self, conn_id: ConnId) -> u64 {
         let now_us = self.env.now.us;
-        let Some(slot) = self.slot_of(conn_id) else {
+        let Some(slot) = self.servers.slot_of(conn_id) else {
             return 0;
         };
         if let Some(slot) = self.servers.pool.slot(slot) {
@@ -570,7 +570,7 @@ impl Worker {
 
     /// Counts a statement that a server answered.
     fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
-        let slot = self.slot_of(conn_id);
+        let slot = self.servers.slot_of(conn_id);
         if let Some(slot) = slot.and_then(|slot| self.servers.pool.slot_mut(slot)) {
             slot.width().answered(self.env.now.us, 0);
         }

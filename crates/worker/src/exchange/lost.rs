@@ -37,7 +37,7 @@ impl Worker {
 
     /// A server violated the protocol; its bytes can't be trusted any more.
     pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
-        let slot = self.slot_of(id).and_then(|slot| self.servers.pool.slot(slot));
+        let slot = self.servers.slot_of(id).and_then(|slot| self.servers.pool.slot(slot));
         let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
         self.fx.stats.counters.server_protocol_errors += 1;
         self.log(true, || format!("server {address} {what}; connection closed"));
@@ -94,7 +94,7 @@ impl Worker {
         let losers = losers(&mut conn);
         self.fx.stats.counters.server_connections_lost += 1;
         self.act(Action::CloseServer { conn: id, farewell: &[] });
-        self.sweep_slot(conn.slot);
+        self.servers.sweep_slot(conn.slot);
         for (client, begun, break_off_seq) in losers {
             let loss = Loss {
                 conn: id,

@@ -346,7 +346,7 @@ impl Worker {
         let flavor = self.servers.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
         let change = difference(before, &session.state, flavor);
         if let Difference::Sync(Sync { set: Some(text), .. }) = change {
-            self.prove(conn_id, text_hash(&text));
+            self.servers.prove(conn_id, text_hash(&text));
         }
     }
 

@@ -6,8 +6,10 @@ use trunkline_protocol::{codec::frame, response::Outcome};
 use crate::{
     Action, ClientId, Side, Worker,
     action::read_error,
+    clients::Clients,
     clients::client::{Phase, Stage},
     effects::Wake,
+    servers::Servers,
     servers::conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     servers::dirt::RESET_PROOF,
     servers::sharing::BEHIND_LEN_MAX,
@@ -18,10 +20,30 @@ const SCARCE_LEN_MAX: usize = 16 * 1024;
 /// Bytes of an answer that nobody gets which are read for the sake of its connection.
 const UNWANTED_LEN_MAX: usize = 1024 * 1024;
 
+impl Servers {
+    /// The reply in front has just asked for its client's file.
+    pub(crate) fn file_request(&mut self, id: ConnId) -> Option<u8> {
+        self.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
+    }
+}
+
+impl Clients {
+    /// Takes note of how much waits for a client.
+    pub(crate) fn count_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.get_mut(id) else {
+            return;
+        };
+        // Little comes and goes with every statement.
+        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.waiting_held, held);
+        self.waiting_bytes = self.waiting_bytes + held - before;
+    }
+}
+
 impl Worker {
     /// Bytes of a server connection that takes commands.
     pub(crate) fn reply_read(&mut self, id: ConnId, mut bytes: &[u8]) {
-        if let Some(slot) = self.slot_of(id) {
+        if let Some(slot) = self.servers.slot_of(id) {
             self.fx.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
         }
         while !bytes.is_empty() {
@@ -72,10 +94,10 @@ impl Worker {
                     self.kills_go_on(id);
                 }
             } else if let Owner::Trace(..) = owner {
-                self.limit_captured(id);
+                self.servers.limit_captured(id);
             } else if owner == Owner::Nobody && self.gives_up(id, fed.consumed) {
                 return;
-            } else if let Some(seq) = self.file_request(id) {
+            } else if let Some(seq) = self.servers.file_request(id) {
                 self.file_asked(id, seq);
             }
         }
@@ -97,11 +119,6 @@ impl Worker {
         true
     }
 
-    /// The reply in front has just asked for its client's file.
-    fn file_request(&mut self, id: ConnId) -> Option<u8> {
-        self.servers.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
-    }
-
     /// Bytes that may wait for one client now.
     pub(crate) fn buffer_max(&self) -> usize {
         let settings = &self.env.snapshot.settings;
@@ -112,20 +129,9 @@ impl Worker {
         }
     }
 
-    /// Takes note of how much waits for a client.
-    pub(crate) fn count_waiting(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        // Little comes and goes with every statement.
-        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
-        let before = std::mem::replace(&mut client.waiting_held, held);
-        self.clients.waiting_bytes = self.clients.waiting_bytes + held - before;
-    }
-
     /// Stops reading from a server whose client does not keep up.
     fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
-        self.count_waiting(client);
+        self.clients.count_waiting(client);
         let max = self.buffer_max();
         let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
         let is_behind =
@@ -158,7 +164,7 @@ impl Worker {
 
     /// The client took bytes: its server may be read again, and a client that is done may end.
     pub(crate) fn after_client_write(&mut self, id: ClientId) {
-        self.count_waiting(id);
+        self.clients.count_waiting(id);
         let max = self.buffer_max();
         let Some(client) = self.clients.get(id) else {
             return;
@@ -258,7 +264,7 @@ impl Worker {
     /// State was brought over; a statement that waited for the last of it goes out.
     fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
         if let Some(set) = set {
-            self.prove(id, set);
+            self.servers.prove(id, set);
         }
         let is_last = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
         let waits = self.clients.get(client).is_some_and(|client| {

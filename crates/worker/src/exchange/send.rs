@@ -21,11 +21,13 @@ use trunkline_topology::RefusalCause;
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Lease, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::hidden::may_read_past,
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
     prepared::{self, put_statement},
+    servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
     servers::dirt::{RESET_PROOF, may_last},
 };
@@ -107,6 +109,34 @@ fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
             chain
                 || known.analysis.statements != 1
                 || session.state.variable("completion_type").is_some()
+        }
+    }
+}
+
+impl Servers {
+    /// A server accepted this `SET`, or a reset.
+    pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        if set == RESET_PROOF {
+            self.resetting.insert(conn.slot);
+            return;
+        }
+        conn.remember_set(set);
+        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.accepted_sets.clear();
+        }
+        self.accepted_sets.insert((conn.slot, conn.incarnation, set));
+    }
+}
+
+impl Clients {
+    pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
+        if let Some(client) = self.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.stage = stage;
         }
     }
 }
@@ -228,7 +258,7 @@ impl Worker {
         match waits {
             true => {
                 self.fx.stats.counters.statements_awaited_state += 1;
-                self.set_stage(id, Stage::Synchronising(conn_id));
+                self.clients.set_stage(id, Stage::Synchronising(conn_id));
             }
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
@@ -377,22 +407,6 @@ impl Worker {
         self.touch_server(conn_id);
     }
 
-    /// A server accepted this `SET`, or a reset.
-    pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        if set == RESET_PROOF {
-            self.servers.resetting.insert(conn.slot);
-            return;
-        }
-        conn.remember_set(set);
-        if self.servers.accepted_sets.len() >= ACCEPTED_SETS_MAX {
-            self.servers.accepted_sets.clear();
-        }
-        self.servers.accepted_sets.insert((conn.slot, conn.incarnation, set));
-    }
-
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
         let now_us = self.env.now.us;
@@ -488,18 +502,10 @@ impl Worker {
         }
     }
 
-    pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
-        if let Some(client) = self.clients.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
-        {
-            statement.stage = stage;
-        }
-    }
-
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
     fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some((_, account)) = self.wanted(id) else {
+        let Some((_, account)) = self.clients.wanted(id) else {
             return;
         };
         self.take_lease(id, conn_id);
@@ -523,7 +529,7 @@ impl Worker {
             since_us: self.env.now.us,
             deadline_ms: self.env.now.ms() + self.env.snapshot.settings.connect_timeout_server_max,
         };
-        self.set_stage(id, Stage::Queued);
+        self.clients.set_stage(id, Stage::Queued);
         let queue_max = self.env.snapshot.settings.queue_max;
         if !self.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
             // Its place was taken meanwhile; one of those who wait may have use for the connection.

@@ -16,6 +16,7 @@ use trunkline_topology::User;
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Phase, Session},
     login::LoginAccounts,
     shared::UserPlace,
@@ -24,6 +25,16 @@ use crate::{
 
 /// Failures after which a connection of MariaDB's has no such command.
 const FAILED_MAX: u8 = 3;
+
+impl Clients {
+    /// The change has succeeded, or the first login.
+    pub(crate) fn forget_former(&mut self, id: ClientId) {
+        if let Some(client) = self.get_mut(id) {
+            client.former = None;
+            client.changes_user = false;
+        }
+    }
+}
 
 impl Worker {
     /// `COM_CHANGE_USER`.
@@ -93,7 +104,7 @@ impl Worker {
         };
         let keeps = self.keep_user(id);
         if keeps {
-            self.note_error(id, &kind.says("Access denied"));
+            self.clients.note_error(id, &kind.says("Access denied"));
         }
         keeps
     }
@@ -104,7 +115,7 @@ impl Worker {
         if !self.keep_user(id) {
             return self.refuse(id, seq, error);
         }
-        self.note_error(id, &error);
+        self.clients.note_error(id, &error);
         self.write_client(id, |out| {
             error.put(out, seq);
         });
@@ -135,14 +146,6 @@ impl Worker {
         let same = former.filter(|former| former.user.key() == user.key());
         let own = same.and_then(|former| former.place.take());
         own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
-    }
-
-    /// The change has succeeded, or the first login.
-    pub(crate) fn forget_former(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id) {
-            client.former = None;
-            client.changes_user = false;
-        }
     }
 
     /// Resets the session's connections.

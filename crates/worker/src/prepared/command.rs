@@ -19,6 +19,7 @@ use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Purpose, Session, Statement},
     prepared::{ClientStmts, Entry},
     routing::route::{Asking, Route, Routed, hostgroup_of},
@@ -91,6 +92,31 @@ impl ClientStmt {
     }
 }
 
+impl Clients {
+    pub(super) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
+        Some(&mut self.get_mut(id)?.session.as_mut()?.prepared)
+    }
+
+    /// A cursor does not hold its session any more.
+    pub(super) fn cursor_ended(
+        &mut self,
+        id: ClientId,
+        conn_id: trunkline_pool::ConnId,
+        stmt_id: u32,
+    ) {
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+            lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
+        }
+    }
+
+    /// Whether a client has agreed on this.
+    pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
+        let session = self.get(id).and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| session.capabilities.contains(capability))
+    }
+}
+
 impl Worker {
     /// `COM_STMT_PREPARE`.
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
@@ -103,7 +129,7 @@ impl Worker {
         let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
         let settings = &self.env.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
-        let Some(stmts) = self.stmts_mut(id) else { return };
+        let Some(stmts) = self.clients.stmts_mut(id) else { return };
         let count = stmts.len();
         if count >= count_max || stmts.held() + text.len() > held_max {
             let text = format!(
@@ -144,19 +170,15 @@ impl Worker {
     }
 
     fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
-        if let Some(stmts) = self.stmts_mut(id) {
+        if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.forget_last();
         }
         self.answer_error(id, error);
     }
 
-    pub(super) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
-        Some(&mut self.clients.get_mut(id)?.session.as_mut()?.prepared)
-    }
-
     /// The statement that this id stands for; `None` after an answer that there is none.
     fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
-        let resolved = self.stmts_mut(id)?.resolve(stmt_id);
+        let resolved = self.clients.stmts_mut(id)?.resolve(stmt_id);
         if resolved.is_none() {
             let function = match self.env.greeting.flavor() {
                 Flavor::MySql => "mysql_stmt_precheck",
@@ -182,14 +204,15 @@ impl Worker {
             Run::Once => "mysqld_stmt_execute",
             Run::Bulk => "mysqld_stmt_bulk_execute",
         };
-        if run == Run::Bulk && !self.has_capability(id, Capabilities::STMT_BULK_OPERATIONS) {
+        if run == Run::Bulk && !self.clients.has_capability(id, Capabilities::STMT_BULK_OPERATIONS)
+        {
             let text = "This command is not supported in the prepared statement protocol yet";
             return self.answer_error(id, ErrorKind::NotPreparable.says(text));
         }
         let Some(stmt_id) = self.resolve(id, stmt_id, function) else { return };
         self.close_cursor(id, stmt_id);
-        let has_attributes = self.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
-        let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
+        let has_attributes = self.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
+        let Some(stmt) = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
         if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
@@ -199,7 +222,7 @@ impl Worker {
         if !entry.known.is_ordinary && self.refuses_local_file(id, &entry.known.analysis) {
             return;
         }
-        let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
+        let Some(stmt) = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
         let raw = payload.get(5..).unwrap_or_default();
@@ -301,12 +324,6 @@ impl Worker {
         entry.known_in(known, &modes, is_same, &mut self.statements.analyses)
     }
 
-    /// Whether a client has agreed on this.
-    pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        session.is_some_and(|session| session.capabilities.contains(capability))
-    }
-
     fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
         let error = match error {
             ExecutionError::Malformed(_) => {
@@ -358,20 +375,21 @@ impl Worker {
     pub(crate) fn reset_stmt(&mut self, id: ClientId, stmt_id: u32) {
         let Some(stmt_id) = self.resolve(id, stmt_id, "mysqld_stmt_reset") else { return };
         self.close_cursor(id, stmt_id);
-        if let Some(stmts) = self.stmts_mut(id) {
+        if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.drop_long_data(stmt_id);
         }
-        self.counts_rows(id, 0);
+        self.clients.counts_rows(id, 0);
         self.answer_ok(id);
     }
 
     /// `COM_STMT_CLOSE`, which nobody answers. Connections keep what is prepared on them.
     pub(crate) fn close_stmt(&mut self, id: ClientId, stmt_id: u32) {
-        let Some(stmt_id) = self.stmts_mut(id).and_then(|stmts| stmts.resolve(stmt_id)) else {
+        let Some(stmt_id) = self.clients.stmts_mut(id).and_then(|stmts| stmts.resolve(stmt_id))
+        else {
             return;
         };
         self.close_cursor(id, stmt_id);
-        if let Some(stmts) = self.stmts_mut(id) {
+        if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.remove(stmt_id);
         }
     }
@@ -380,7 +398,7 @@ impl Worker {
     /// that will be.
     pub(crate) fn long_data(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, param: u16) {
         let max = self.env.snapshot.settings.max_allowed_packet;
-        let Some(stmts) = self.stmts_mut(id) else { return };
+        let Some(stmts) = self.clients.stmts_mut(id) else { return };
         if let Some(stmt_id) = stmts.resolve(stmt_id) {
             stmts.add_long_data(stmt_id, param, frames, max);
         }
@@ -389,7 +407,7 @@ impl Worker {
     /// Closes the cursor of a client's statement, if one is open, by closing the server's
     /// statement: nobody answers that.
     pub(crate) fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
-        let stmt = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id));
+        let stmt = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id));
         let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
             return;
         };
@@ -397,21 +415,8 @@ impl Worker {
             conn.stmts.close_held(stmt_id);
         }
         self.close_surplus(conn_id);
-        self.cursor_ended(id, conn_id, stmt_id);
+        self.clients.cursor_ended(id, conn_id, stmt_id);
         self.settle_lease(id, conn_id);
-    }
-
-    /// A cursor does not hold its session any more.
-    pub(super) fn cursor_ended(
-        &mut self,
-        id: ClientId,
-        conn_id: trunkline_pool::ConnId,
-        stmt_id: u32,
-    ) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
-            lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
-        }
     }
 }
 

@@ -38,7 +38,7 @@ impl Worker {
             if outcome.error.as_ref().is_some_and(|error| error.code == TOO_MANY) {
                 self.give_up_stmts(conn_id);
             }
-            if let Some(stmts) = self.stmts_mut(id) {
+            if let Some(stmts) = self.clients.stmts_mut(id) {
                 stmts.forget_last();
             }
             return;
@@ -47,7 +47,7 @@ impl Worker {
             return;
         };
         self.stmt_is_on(conn_id, &entry, prepared.stmt_id);
-        if let (Some(stmts), Some(stmt_id)) = (self.stmts_mut(id), statement.stmt_id) {
+        if let (Some(stmts), Some(stmt_id)) = (self.clients.stmts_mut(id), statement.stmt_id) {
             stmts.insert(stmt_id, entry);
             stmts.columns_sent(stmt_id, outcome);
         }
@@ -215,7 +215,7 @@ impl Worker {
     ) {
         let Some(stmt_id) = statement.stmt_id else { return };
         self.long_data_used(id, statement);
-        if let Some(stmts) = self.stmts_mut(id) {
+        if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.columns_sent(stmt_id, outcome);
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| was_run) else {
@@ -249,7 +249,7 @@ impl Worker {
         else {
             return;
         };
-        if let Some(stmts) = self.stmts_mut(id) {
+        if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.columns_sent(stmt_id, outcome);
         }
     }
@@ -257,7 +257,7 @@ impl Worker {
     /// Long data goes with the execution that it was sent for, however that ended.
     pub(crate) fn long_data_used(&mut self, id: ClientId, statement: &Statement) {
         let stmt_id = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
-        if let (Some(stmt_id), Some(stmts)) = (stmt_id, self.stmts_mut(id)) {
+        if let (Some(stmt_id), Some(stmts)) = (stmt_id, self.clients.stmts_mut(id)) {
             stmts.long_data_used(stmt_id);
         }
     }
@@ -279,10 +279,10 @@ impl Worker {
         if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             conn.stmts.close_held(stmt_id);
         }
-        if let Some(stmt) = self.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) {
+        if let Some(stmt) = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) {
             stmt.cursor = None;
         }
-        self.cursor_ended(id, conn_id, stmt_id);
+        self.clients.cursor_ended(id, conn_id, stmt_id);
     }
 }
 

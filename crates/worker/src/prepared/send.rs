@@ -45,6 +45,14 @@ struct Missing {
     follows: bool,
 }
 
+impl Clients {
+    pub(crate) fn run_last(&mut self, id: ClientId) {
+        if let Some((statement, _)) = running(self, id) {
+            statement.runs_last = true;
+        }
+    }
+}
+
 impl Worker {
     /// Sees to it that what `id` wants to run is prepared on its connection. False when the
     /// execution has to wait for that, or has failed.
@@ -69,8 +77,8 @@ impl Worker {
         self.fx.stats.counters.statements_prepared_again += 1;
         self.prepare_on(id, conn_id, &missing.entry);
         match missing.follows {
-            true => self.run_last(id),
-            false => self.set_stage(id, Stage::Preparing(conn_id)),
+            true => self.clients.run_last(id),
+            false => self.clients.set_stage(id, Stage::Preparing(conn_id)),
         }
         missing.follows
     }
@@ -170,12 +178,6 @@ impl Worker {
         let out = conn.outbox.buf(&mut self.fx.buffers);
         put_prepare(out, &entry.text);
         self.touch_server(conn_id);
-    }
-
-    fn run_last(&mut self, id: ClientId) {
-        if let Some((statement, _)) = running(&mut self.clients, id) {
-            statement.runs_last = true;
-        }
     }
 
     /// Makes room on a connection, and within its server's budget, for one more statement.

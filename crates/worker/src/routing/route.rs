@@ -16,6 +16,7 @@ use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Lease, Session},
     prepared::may_compute,
     routing::directives::Directives,
@@ -80,6 +81,28 @@ struct Ruling {
     rewritten: Option<Vec<u8>>,
 }
 
+impl Clients {
+    /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
+    pub(crate) fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
+        if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+            return route;
+        }
+        let session = self.get(id).and_then(|client| client.session.as_ref());
+        let (Some(session), Some(to)) = (session, hostgroup_of(&route)) else { return route };
+        match variables_elsewhere(session, to, analysis) {
+            None => route,
+            Some(held) => Route::Error(
+                format!(
+                    "a user variable that this statement reads may be one that the session has \
+                     set on hostgroup {held}, and the statement goes to hostgroup {to}: set it \
+                     there, or have a rule send both to the same hostgroup"
+                )
+                .into(),
+            ),
+        }
+    }
+}
+
 impl Worker {
     /// Decides for a statement that has a text. What the session's last statement left to be read
     /// stops holding it, unless this one reads it. `own`: what is proven of it on the servers of
@@ -140,7 +163,7 @@ impl Worker {
             let route = self.route_decided(id, hostgroup, Some(&known), own.proof);
             match asking == Asking::Prepare {
                 true => route,
-                false => self.refuse_null(id, route, &known.analysis),
+                false => self.clients.refuse_null(id, route, &known.analysis),
             }
         });
         let to = hostgroup_of(&route);
@@ -265,26 +288,6 @@ impl Worker {
     /// Decides for a command without a text: as for one that may write.
     pub(crate) fn route_plain(&mut self, id: ClientId) -> Route {
         self.route_decided(id, None, None, Proof::NOTHING)
-    }
-
-    /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
-    fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
-        if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
-            return route;
-        }
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let (Some(session), Some(to)) = (session, hostgroup_of(&route)) else { return route };
-        match variables_elsewhere(session, to, analysis) {
-            None => route,
-            Some(held) => Route::Error(
-                format!(
-                    "a user variable that this statement reads may be one that the session has \
-                     set on hostgroup {held}, and the statement goes to hostgroup {to}: set it \
-                     there, or have a rule send both to the same hostgroup"
-                )
-                .into(),
-            ),
-        }
     }
 
     fn route_decided(

@@ -8,9 +8,11 @@ use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Lease, Phase, Stage},
     effects::Wake,
     exchange::hidden::may_read_past,
+    servers::Servers,
     servers::conn::{AccountKey, ConnPhase},
     servers::dirt::Dirt,
 };
@@ -39,6 +41,46 @@ struct Skipped {
     is_at_cap: bool,
 }
 
+impl Servers {
+    /// Whether nothing of a connection's account is left there when another one logs in on it. A
+    /// MariaDB keeps the default role of its user, and with it the rights; any server the client
+    /// certificate of whoever opened it.
+    pub(crate) fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
+        let Some(conn) = self.conns.get(conn) else { return false };
+        let name = |account| self.accounts.key(account).map(AccountKey::server_user);
+        let (Some(own), Some(other)) = (name(conn.account), name(account)) else { return false };
+        let tls = self.pool.slot(conn.slot).map(|slot| &slot.server.tls);
+        let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
+        own == other || conn.flavor == Flavor::MySql && is_same_tls
+    }
+
+    pub(crate) fn anyone_waits(&self) -> bool {
+        self.pool.waited_for().next().is_some()
+    }
+
+    /// The place of a connection in the pool, for its counters.
+    pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
+        self.conns.get(conn).map(|conn| conn.slot)
+    }
+
+    /// Why the last connection to the hostgroup did not come up, if none did since.
+    pub(crate) fn last_failure(&self, hostgroup: HostgroupId) -> String {
+        let why = self.last_failures.get(&hostgroup);
+        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
+    }
+}
+
+impl Clients {
+    /// Hostgroup and account that the statement under way needs.
+    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
+        let client = self.get(id)?;
+        let Phase::Running(statement) = &client.phase else {
+            return None;
+        };
+        Some((statement.hostgroup, client.session.as_ref()?.account))
+    }
+}
+
 impl Worker {
     /// Finds a connection for the statement that `id` has under way.
     pub(crate) fn acquire(&mut self, id: ClientId) {
@@ -46,7 +88,7 @@ impl Worker {
         if self.drops_copy(id) || self.acquire_last(id) {
             return;
         }
-        let Some((hostgroup, account)) = self.wanted(id) else {
+        let Some((hostgroup, account)) = self.clients.wanted(id) else {
             return;
         };
         // Whoever waits already is served first, unless a connection is coming up for each.
@@ -62,7 +104,7 @@ impl Worker {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.open(slot, hostgroup, account, id);
             }
-            Choice::ChangeUser(slot, conn) if self.may_change_user(conn, account) => {
+            Choice::ChangeUser(slot, conn) if self.servers.may_change_user(conn, account) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.log_in_again(slot, conn, account, id);
             }
@@ -144,15 +186,6 @@ impl Worker {
         self.open(slot, hostgroup, account, client)
     }
 
-    /// Hostgroup and account that the statement under way needs.
-    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
-        let client = self.clients.get(id)?;
-        let Phase::Running(statement) = &client.phase else {
-            return None;
-        };
-        Some((statement.hostgroup, client.session.as_ref()?.account))
-    }
-
     /// The server that the statement under way is to run on, if it is one alone.
     fn named_server(&self, id: ClientId) -> Option<SlotId> {
         let Phase::Running(statement) = &self.clients.get(id)?.phase else {
@@ -178,18 +211,6 @@ impl Worker {
             None => self.servers.pool.choose(hostgroup, account, now_ms, can_change),
         };
         self.servers.chosen(choice)
-    }
-
-    /// Whether nothing of a connection's account is left there when another one logs in on it. A
-    /// MariaDB keeps the default role of its user, and with it the rights; any server the client
-    /// certificate of whoever opened it.
-    fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
-        let Some(conn) = self.servers.conns.get(conn) else { return false };
-        let name = |account| self.servers.accounts.key(account).map(AccountKey::server_user);
-        let (Some(own), Some(other)) = (name(conn.account), name(account)) else { return false };
-        let tls = self.servers.pool.slot(conn.slot).map(|slot| &slot.server.tls);
-        let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
-        own == other || conn.flavor == Flavor::MySql && is_same_tls
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
@@ -393,7 +414,7 @@ impl Worker {
         });
         !is_of_use
             || conn.dirt == Some(Dirt::Ends)
-            || self.upkeep.stopping.is_some() && !self.anyone_waits()
+            || self.upkeep.stopping.is_some() && !self.servers.anyone_waits()
     }
 
     /// A connection is for whoever comes, unless enough others rest.
@@ -435,10 +456,6 @@ impl Worker {
                 .is_some_and(|slot| slot.counts().of(ConnState::Idle) >= max)
     }
 
-    fn anyone_waits(&self) -> bool {
-        self.servers.pool.waited_for().next().is_some()
-    }
-
     /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
     /// server alone keeps nobody behind from the others.
     pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
@@ -466,7 +483,7 @@ impl Worker {
                         break;
                     }
                 }
-                Choice::ChangeUser(slot, conn) if self.may_change_user(conn, account) => {
+                Choice::ChangeUser(slot, conn) if self.servers.may_change_user(conn, account) => {
                     self.log_in_again(slot, conn, account, client);
                 }
                 Choice::ChangeUser(_, conn) | Choice::Replace(_, conn)
@@ -530,7 +547,10 @@ impl Worker {
         match cause {
             RefusalCause::NoServer => "the hostgroup has no server".to_owned(),
             RefusalCause::NoneOnline => {
-                format!("none of its {servers} servers is online{}", self.last_failure(hostgroup))
+                format!(
+                    "none of its {servers} servers is online{}",
+                    self.servers.last_failure(hostgroup)
+                )
             }
             RefusalCause::AllAtMaxConnections => {
                 format!("its {online} online servers are at max_connections")
@@ -540,18 +560,12 @@ impl Worker {
                 format!("{} statements wait already", self.env.snapshot.settings.queue_max)
             }
             RefusalCause::ConnectTimeout => {
-                let why = self.last_failure(hostgroup);
+                let why = self.servers.last_failure(hostgroup);
                 format!("no connection to its {online} online servers came up in time{why}")
             }
             RefusalCause::AuthenticationFailed => "a server refused the account".to_owned(),
             RefusalCause::Stopping => "the proxy is stopping".to_owned(),
         }
-    }
-
-    /// Why the last connection to the hostgroup did not come up, if none did since.
-    fn last_failure(&self, hostgroup: HostgroupId) -> String {
-        let why = self.servers.last_failures.get(&hostgroup);
-        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
     }
 
     /// The cause that a session which has waited in vain is told.
@@ -569,11 +583,6 @@ impl Worker {
             true => RefusalCause::ConnectTimeout,
             false => RefusalCause::AllAtMaxConnections,
         }
-    }
-
-    /// The place of a connection in the pool, for its counters.
-    pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
-        self.servers.conns.get(conn).map(|conn| conn.slot)
     }
 
     /// Marks a statement as waiting again.

@@ -2,6 +2,7 @@
 
 use crate::{
     Action, ClientId, Worker,
+    servers::Servers,
     servers::conn::{Conn, ConnPhase, Owner},
     session_past::Trace,
 };
@@ -12,6 +13,16 @@ const QUIT: &[u8] = &[1, 0, 0, 0, 1];
 
 /// The same on a compressed connection: too short to be compressed itself.
 const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+
+impl Servers {
+    /// Forgets a removed server once its last connection has gone.
+    pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
+        if self.pool.sweep(slot) {
+            self.resetting.remove(&slot);
+            self.accepted_sets.retain(|(known, ..)| *known != slot);
+        }
+    }
+}
 
 impl Worker {
     /// Closes a connection and forgets it; nobody owns it.
@@ -46,7 +57,7 @@ impl Worker {
             (false, _) => &[],
         };
         self.act(Action::CloseServer { conn: id, farewell });
-        self.sweep_slot(conn.slot);
+        self.servers.sweep_slot(conn.slot);
     }
 
     /// Takes a connection out of every table and count.
@@ -68,14 +79,6 @@ impl Worker {
             }
         }
         Some(conn)
-    }
-
-    /// Forgets a removed server once its last connection has gone.
-    pub(crate) fn sweep_slot(&mut self, slot: SlotId) {
-        if self.servers.pool.sweep(slot) {
-            self.servers.resetting.remove(&slot);
-            self.servers.accepted_sets.retain(|(known, ..)| *known != slot);
-        }
     }
 }
 

@@ -22,7 +22,7 @@ use trunkline_sql::{
 };
 use trunkline_topology::{HostgroupId, Server};
 
-use crate::{ClientId, Worker, statement::sql_modes::DefaultModes};
+use crate::{ClientId, Worker, servers::Servers, statement::sql_modes::DefaultModes};
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
 /// again and again.
@@ -87,6 +87,32 @@ fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
     })
 }
 
+impl Servers {
+    /// The entries of a connection's server: it may be in several hostgroups, as a writer is that
+    /// is its own reader.
+    pub(crate) fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
+        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
+        let address = slot.map(|slot| &slot.server.key.address);
+        let servers = self.pool.slots().map(|(_, slot)| &*slot.server);
+        servers.filter(move |server| Some(&server.key.address) == address)
+    }
+
+    /// Whether sessions of this hostgroup begin with autocommit off: some of its servers' do, and
+    /// no others' are known to begin with it on.
+    pub(crate) fn begins_without_autocommit(&self, hostgroup: HostgroupId) -> bool {
+        let mut begins = None;
+        for (_, slot) in self.pool.slots() {
+            let is_one = slot.server.key.hostgroup == hostgroup && !slot.removed;
+            match slot.server.health.begins_with_autocommit().filter(|_| is_one) {
+                Some(true) => return false,
+                Some(false) if !slot.server.health.is_offline() => begins = Some(false),
+                Some(false) | None => {}
+            }
+        }
+        begins == Some(false)
+    }
+}
+
 impl Worker {
     /// A server has run a text that may set defaults of new sessions. `has_failed`: it answered
     /// with an error, so that what a single statement says does not hold.
@@ -96,7 +122,7 @@ impl Worker {
         }
         let holds = !has_failed || analysis.statements > 1;
         let autocommit = set_autocommit(analysis).filter(|_| holds);
-        for server in self.entries_of(conn_id) {
+        for server in self.servers.entries_of(conn_id) {
             server.health.retire_connections();
             if let Some(is_on) = autocommit {
                 server.health.set_autocommit(is_on);
@@ -132,16 +158,6 @@ impl Worker {
         }
     }
 
-    /// The entries of a connection's server: it may be in several hostgroups, as a writer is that
-    /// is its own reader.
-    fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
-        let slot =
-            self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
-        let address = slot.map(|slot| &slot.server.key.address);
-        let servers = self.servers.pool.slots().map(|(_, slot)| &*slot.server);
-        servers.filter(move |server| Some(&server.key.address) == address)
-    }
-
     /// A connection has logged in or was reset, and the answer has this status: MariaDB's says what
     /// its sessions begin with.
     pub(crate) fn learn_autocommit(&self, conn_id: ConnId, flags: Option<u16>) {
@@ -154,29 +170,16 @@ impl Worker {
 
     /// A connection tells what its server's sessions begin with.
     pub(crate) fn believe_autocommit(&self, conn_id: ConnId, is_on: bool) {
-        self.entries_of(conn_id).for_each(|server| server.health.set_autocommit(Some(is_on)));
-    }
-
-    /// Whether sessions of this hostgroup begin with autocommit off: some of its servers' do, and
-    /// no others' are known to begin with it on.
-    pub(crate) fn begins_without_autocommit(&self, hostgroup: HostgroupId) -> bool {
-        let mut begins = None;
-        for (_, slot) in self.servers.pool.slots() {
-            let is_one = slot.server.key.hostgroup == hostgroup && !slot.removed;
-            match slot.server.health.begins_with_autocommit().filter(|_| is_one) {
-                Some(true) => return false,
-                Some(false) if !slot.server.health.is_offline() => begins = Some(false),
-                Some(false) | None => {}
-            }
-        }
-        begins == Some(false)
+        self.servers
+            .entries_of(conn_id)
+            .for_each(|server| server.health.set_autocommit(Some(is_on)));
     }
 
     /// A session that has said nothing yet begins as its servers' sessions do.
     pub(crate) fn begin_autocommit(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
-        let is_off = self.begins_without_autocommit(session.user.default_hostgroup);
+        let is_off = self.servers.begins_without_autocommit(session.user.default_hostgroup);
         if is_off == session.state.is_autocommit_off() {
             return;
         }
@@ -199,7 +202,7 @@ impl Worker {
     /// off is said where all users' sessions begin so.
     pub(crate) fn greets_with_autocommit(&self) -> bool {
         let homes = &self.env.snapshot.homes;
-        homes.is_empty() || !homes.iter().all(|home| self.begins_without_autocommit(*home))
+        homes.is_empty() || !homes.iter().all(|home| self.servers.begins_without_autocommit(*home))
     }
 }
 

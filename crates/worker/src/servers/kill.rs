@@ -17,6 +17,7 @@ use crate::{
     Action, ClientId, Worker,
     clients::client::{AwaitKill, Ending, Phase, Purpose, Stage},
     effects::Wake,
+    servers::Servers,
     servers::conn::{ConnPhase, Owner},
 };
 
@@ -120,6 +121,18 @@ pub(crate) fn kill_of(analysis: &Analysis) -> KillText {
 pub(crate) fn worker_of(number: u32, workers: usize) -> usize {
     let number = usize::try_from(number).unwrap_or_default();
     number.saturating_sub(1) % workers.max(1)
+}
+
+impl Servers {
+    /// How to number an error that breaks off the reply that comes in on this connection.
+    pub(crate) fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
+        let conn = self.conns.get(conn)?;
+        if !matches!(conn.phase, ConnPhase::Ready) {
+            return None;
+        }
+        let entry = conn.in_flight.iter().find(|entry| entry.owner == Owner::Client(id))?;
+        entry.relay.break_off_seq()
+    }
 }
 
 impl Worker {
@@ -324,7 +337,7 @@ impl Worker {
             },
             Phase::Forward(conn) => (*conn, None),
             Phase::AwaitNames(_) => {
-                self.set_timer(id, 0);
+                self.clients.set_timer(id, 0);
                 if let Some(client) = self.clients.get_mut(id) {
                     client.phase = Phase::Idle;
                 }
@@ -341,7 +354,7 @@ impl Worker {
 
     /// Takes a statement out of its hostgroup's queue.
     pub(crate) fn pool_leave(&mut self, id: ClientId) {
-        if let Some((hostgroup, _)) = self.wanted(id) {
+        if let Some((hostgroup, _)) = self.clients.wanted(id) {
             self.servers.pool.waiters(hostgroup).remove(id);
         }
     }
@@ -388,7 +401,7 @@ impl Worker {
             | Phase::Closing => None,
         };
         let seq = match conn {
-            Some(conn) => logs_in.or_else(|| self.break_off_seq(conn, id)),
+            Some(conn) => logs_in.or_else(|| self.servers.break_off_seq(conn, id)),
             None => running_seq,
         };
         match conn {
@@ -416,16 +429,6 @@ impl Worker {
             }
         }
         self.close_client(id);
-    }
-
-    /// How to number an error that breaks off the reply that comes in on this connection.
-    fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
-        let conn = self.servers.conns.get(conn)?;
-        if !matches!(conn.phase, ConnPhase::Ready) {
-            return None;
-        }
-        let entry = conn.in_flight.iter().find(|entry| entry.owner == Owner::Client(id))?;
-        entry.relay.break_off_seq()
     }
 }
 

@@ -65,7 +65,7 @@ impl Worker {
     /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
     /// variables and statements.
     pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
-        self.end_copies(conn_id);
+        self.servers.end_copies(conn_id);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };

@@ -24,6 +24,7 @@ use crate::{
     clients::client::{Phase, Purpose, Stage},
     exchange::send::LOST,
     prepared::runs_among_others,
+    servers::Servers,
     servers::conn::{Conn, Owner},
     servers::dirt::Dirt,
     session_past::FoundRows,
@@ -61,6 +62,30 @@ impl Patience {
             false => (self.stuck_us / 2).max(STUCK_US_MIN),
         };
         (self.shared, self.resent) = (0, 0);
+    }
+}
+
+impl Servers {
+    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
+    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some()) {
+            debug_assert!(conn.in_flight.is_empty());
+            conn.copies = None;
+        }
+    }
+
+    /// Once a second.
+    pub(crate) fn adapt_patience(&mut self) {
+        self.sharing.patience.adapt();
+    }
+}
+
+impl Clients {
+    pub(crate) fn executes(&self, id: ClientId) -> bool {
+        self.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Execute)
+        })
     }
 }
 
@@ -115,7 +140,7 @@ impl Worker {
         let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
             return false;
         };
-        let wants_stmt = self.executes(id);
+        let wants_stmt = self.clients.executes(id);
         let defined = self.env.shared.schemas_defined();
         let (clients, conns, pool) = (&self.clients, &self.servers.conns, &mut self.servers.pool);
         let depth = |conn: ConnId| {
@@ -167,7 +192,7 @@ impl Worker {
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
             && conn.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
-            && (!self.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
+            && (!self.clients.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
 
     /// A connection off its list runs this statement first, and others behind it.
@@ -184,19 +209,12 @@ impl Worker {
         self.fill(conn_id);
     }
 
-    fn executes(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.purpose == Purpose::Execute)
-        })
-    }
-
     fn join(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
             // What it leaves behind others overwrite.
             session.last_conn = None;
         }
-        if self.executes(id) {
+        if self.clients.executes(id) {
             self.take_stmt(id, conn_id);
         }
         let depth = self.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
@@ -260,24 +278,15 @@ impl Worker {
             self.servers.sharing.coalescing.answered(took_us, in_flight);
         }
         if is_quiet {
-            self.end_copies(conn_id);
+            self.servers.end_copies(conn_id);
             self.soil_outdated(conn_id);
         }
-        if is_quiet && self.may_be_hit(conn_id) {
+        if is_quiet && self.servers.may_be_hit(conn_id) {
             self.park_until_kills_done(conn_id);
         } else if is_quiet {
             self.freed(conn_id);
         } else if !self.servers.pool.waiters(hostgroup).is_empty() {
             self.fill(conn_id);
-        }
-    }
-
-    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
-    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some())
-        {
-            debug_assert!(conn.in_flight.is_empty());
-            conn.copies = None;
         }
     }
 
@@ -427,11 +436,6 @@ impl Worker {
         for conn in stuck {
             self.leave_front_alone(conn);
         }
-    }
-
-    /// Once a second.
-    pub(crate) fn adapt_patience(&mut self) {
-        self.servers.sharing.patience.adapt();
     }
 }
 

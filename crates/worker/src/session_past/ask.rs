@@ -20,9 +20,11 @@ use super::{
 };
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Purpose, Session, Stage, Statement, Waiting},
     exchange::send::runs_a_routine,
     routing::route::Route,
+    servers::Servers,
     servers::conn::Conn,
 };
 
@@ -32,6 +34,66 @@ pub(super) enum Place {
     Leased(Route),
     /// Another session has had the connection since, or it has gone.
     Gone,
+}
+
+impl Servers {
+    /// The hostgroup of the connection where something was left, for what only shows it: that may
+    /// follow to a reader.
+    pub(super) fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
+        left.and_then(|(conn, _)| self.conns.get(conn)).map(|conn| conn.hostgroup)
+    }
+
+    /// Whether a statement may go to a connection at rest where something was left: one that may
+    /// write to its own hostgroup only, and none away from a connection that its session holds.
+    pub(super) fn may_go_back(
+        &self,
+        statement: &Statement,
+        route: &Route,
+        left: Option<(ConnId, u64)>,
+    ) -> bool {
+        let conn = left.and_then(|(conn, _)| self.conns.get(conn));
+        let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
+        !is_held(route) && conn.is_some_and(|conn| statement.is_read || is_own(conn))
+    }
+}
+
+impl Clients {
+    /// The proxy has carried something out itself that leaves this row count.
+    pub(crate) fn counts_rows(&mut self, id: ClientId, count: i64) {
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.past.counts_rows_apart(count);
+        }
+    }
+
+    /// The proxy has shown the session's conditions.
+    pub(super) fn has_shown(&mut self, id: ClientId) {
+        self.counts_rows(id, -1);
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        session.into_iter().for_each(|session| session.past.has_shown());
+    }
+
+    /// Puts what is known into a statement's text; false when it asks for none of it.
+    pub(crate) fn put_recalled(
+        &self,
+        id: ClientId,
+        statement: &mut Statement,
+        text_len: usize,
+        known: &Recalled,
+    ) -> bool {
+        if *known == Recalled::default() {
+            return false;
+        }
+        let session = self.get(id).and_then(|client| client.session.as_ref());
+        let modes = session.map(|session| session.modes).unwrap_or_default();
+        let text = text_of(&statement.frames, text_len);
+        let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
+            return false;
+        };
+        put_text(&mut statement.frames, text_len, &recalled);
+        statement.is_recalled = true;
+        true
+    }
 }
 
 impl Worker {
@@ -49,13 +111,13 @@ impl Worker {
             Settled::GoesOn => {}
             Settled::Waits => {
                 statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-                return self.begin(id, statement);
+                return self.clients.begin(id, statement);
             }
             Settled::Lost => return self.refuse_lost_insert_id(id, *statement),
         }
         if self.settle_found_rows(id, &route, &statement) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-            return self.begin(id, statement);
+            return self.clients.begin(id, statement);
         }
         if statement.purpose == Purpose::Execute {
             return self.follow_past_prepared(id, route, statement);
@@ -75,7 +137,7 @@ impl Worker {
         let depends = analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-            return self.begin(id, statement);
+            return self.clients.begin(id, statement);
         }
         let (last, insert) = (asked_place(session, depends), session.insert_conn);
         let reads = |what| depends.contains(what);
@@ -115,10 +177,10 @@ impl Worker {
                     !statement.is_read && !shows && *hostgroup != route_hostgroup(&route)
                 }
                 Place::Idle if shows && !is_held(&route) => {
-                    route = self.shown_at(last).map_or(route, Route::Hostgroup);
+                    route = self.servers.shown_at(last).map_or(route, Route::Hostgroup);
                     false
                 }
-                Place::Idle => !self.may_go_back(&statement, &route, last),
+                Place::Idle => !self.servers.may_go_back(&statement, &route, last),
                 Place::Leased(_) | Place::Gone => false,
             };
             let place = if stays { Place::Gone } else { place };
@@ -147,7 +209,7 @@ impl Worker {
                 }
             }
         }
-        self.put_recalled(id, &mut statement, text_len, &known);
+        self.clients.put_recalled(id, &mut statement, text_len, &known);
         self.run_on_route(id, route, statement);
     }
 
@@ -168,25 +230,6 @@ impl Worker {
             }
             _ => Place::Gone,
         }
-    }
-
-    /// Whether a statement may go to a connection at rest where something was left: one that may
-    /// write to its own hostgroup only, and none away from a connection that its session holds.
-    pub(super) fn may_go_back(
-        &self,
-        statement: &Statement,
-        route: &Route,
-        left: Option<(ConnId, u64)>,
-    ) -> bool {
-        let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
-        let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
-        !is_held(route) && conn.is_some_and(|conn| statement.is_read || is_own(conn))
-    }
-
-    /// The hostgroup of the connection where something was left, for what only shows it: that may
-    /// follow to a reader.
-    pub(super) fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
-        left.and_then(|(conn, _)| self.servers.conns.get(conn)).map(|conn| conn.hostgroup)
     }
 
     /// Warnings and errors whose connection has served others since.
@@ -229,9 +272,9 @@ impl Worker {
                 self.fx.buffers.give(statement.frames);
                 self.fx.stats.counters.statements_answered += 1;
                 self.write_client(id, |out| out.extend_from_slice(&reply));
-                self.has_shown(id);
+                self.clients.has_shown(id);
             }
-            None if self.put_recalled(id, &mut statement, text_len, known) => {
+            None if self.clients.put_recalled(id, &mut statement, text_len, known) => {
                 self.run_on_route(id, route, statement);
             }
             None => {
@@ -285,23 +328,8 @@ impl Worker {
         // To ask is to find one row.
         past.found_conn = None;
         self.fetch_trace(conn_id, id, Trace::FoundRows);
-        self.set_stage(id, Stage::Synchronising(conn_id));
+        self.clients.set_stage(id, Stage::Synchronising(conn_id));
         true
-    }
-
-    /// The proxy has carried something out itself that leaves this row count.
-    pub(crate) fn counts_rows(&mut self, id: ClientId, count: i64) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            session.past.counts_rows_apart(count);
-        }
-    }
-
-    /// The proxy has shown the session's conditions.
-    pub(super) fn has_shown(&mut self, id: ClientId) {
-        self.counts_rows(id, -1);
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        session.into_iter().for_each(|session| session.past.has_shown());
     }
 
     /// The proxy has carried out a statement without rows that uses no table. MariaDB keeps what
@@ -317,28 +345,6 @@ impl Worker {
             }
             false => session.past.counts_rows_apart(0),
         }
-    }
-
-    /// Puts what is known into a statement's text; false when it asks for none of it.
-    fn put_recalled(
-        &self,
-        id: ClientId,
-        statement: &mut Statement,
-        text_len: usize,
-        known: &Recalled,
-    ) -> bool {
-        if *known == Recalled::default() {
-            return false;
-        }
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let modes = session.map(|session| session.modes).unwrap_or_default();
-        let text = text_of(&statement.frames, text_len);
-        let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
-            return false;
-        };
-        put_text(&mut statement.frames, text_len, &recalled);
-        statement.is_recalled = true;
-        true
     }
 }
 

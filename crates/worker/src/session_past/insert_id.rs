@@ -219,7 +219,7 @@ impl Worker {
         }
         session.past.awaits_insert_id = Some(conn_id);
         self.fetch_trace(conn_id, id, Trace::InsertId);
-        self.set_stage(id, Stage::Synchronising(conn_id));
+        self.clients.set_stage(id, Stage::Synchronising(conn_id));
         true
     }
 }

@@ -43,7 +43,7 @@ impl Worker {
         let depends = known.analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len: 0, awaits_cache: None }));
-            return self.begin(id, statement);
+            return self.clients.begin(id, statement);
         }
         let reads = |what| depends.contains(what);
         let reads_last =
@@ -58,9 +58,11 @@ impl Worker {
             let left = asked_place(session, depends);
             let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             match self.place_of(id, left) {
-                Place::Idle if self.may_go_back(&statement, &route, left) => route = unheld(route),
+                Place::Idle if self.servers.may_go_back(&statement, &route, left) => {
+                    route = unheld(route)
+                }
                 Place::Idle if shows && !is_held(&route) => {
-                    route = self.shown_at(left).map_or(route, Route::Hostgroup);
+                    route = self.servers.shown_at(left).map_or(route, Route::Hostgroup);
                 }
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(lease)
@@ -110,7 +112,7 @@ impl Worker {
         }
         self.fx.stats.counters.statements_answered += 1;
         self.write_client(id, |out| out.extend_from_slice(&reply));
-        self.has_shown(id);
+        self.clients.has_shown(id);
         true
     }
 

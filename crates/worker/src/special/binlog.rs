@@ -10,9 +10,19 @@ use trunkline_protocol::{codec::frame::split_packet, response::ResponseShape};
 
 use crate::{
     Action, ClientId, Side, Worker,
+    clients::Clients,
     clients::client::{Phase, Purpose, Stage},
     servers::conn::{Conn, ConnPhase},
 };
+
+impl Clients {
+    pub(crate) fn is_dump(&self, id: ClientId) -> bool {
+        self.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.purpose == Purpose::Dump)
+        })
+    }
+}
 
 impl Worker {
     /// `COM_REGISTER_SLAVE`: the server knows the connection as a replica's from then on.
@@ -37,21 +47,14 @@ impl Worker {
         if is_quiet {
             return false;
         }
-        self.set_stage(id, Stage::Synchronising(conn_id));
+        self.clients.set_stage(id, Stage::Synchronising(conn_id));
         true
-    }
-
-    fn is_dump(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.purpose == Purpose::Dump)
-        })
     }
 
     /// A connection has become quiet: a dump that waits for that begins.
     pub(crate) fn dump_when_quiet(&mut self, conn_id: ConnId) {
         let owner = self.servers.conns.get(conn_id).and_then(|conn| conn.owner);
-        let Some(owner) = owner.filter(|owner| self.is_dump(*owner)) else {
+        let Some(owner) = owner.filter(|owner| self.clients.is_dump(*owner)) else {
             return;
         };
         self.go_on_synchronised(owner, conn_id);

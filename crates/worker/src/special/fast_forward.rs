@@ -167,7 +167,7 @@ impl Worker {
     /// Bytes of the server.
     pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
         self.write_client(id, |out| out.extend_from_slice(bytes));
-        self.count_waiting(id);
+        self.clients.count_waiting(id);
         let max = self.buffer_max();
         let is_full = self.clients.get(id).is_some_and(|client| client.outbox.len() > max);
         let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {

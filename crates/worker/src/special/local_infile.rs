@@ -12,6 +12,7 @@ use trunkline_sql::analysis::{Analysis, Effect};
 
 use crate::{
     Action, ClientId, Side, Worker,
+    clients::Clients,
     clients::client::{Phase, Stage},
     servers::conn::{ConnPhase, Owner},
 };
@@ -41,6 +42,16 @@ const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
 /// Whether a text may have the server ask for a file.
 pub(crate) fn loads_local_file(analysis: &Analysis) -> bool {
     analysis.effects.iter().any(|effect| matches!(effect, Effect::LoadData { local: true }))
+}
+
+impl Clients {
+    /// Whether bytes of this client are those of a file.
+    pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
+        self.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if matches!(statement.upload, Upload::Sending { .. }))
+        })
+    }
 }
 
 impl Worker {
@@ -96,14 +107,6 @@ impl Worker {
         statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
         self.upload(id);
         self.unpack_soon(Side::Client(id));
-    }
-
-    /// Whether bytes of this client are those of a file.
-    pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if matches!(statement.upload, Upload::Sending { .. }))
-        })
     }
 
     /// Sends on what has come of the file, renumbered as the server counts.
@@ -178,7 +181,7 @@ impl Worker {
         let Some(owner) = conn.owner.filter(|_| matches!(conn.phase, ConnPhase::Ready)) else {
             return;
         };
-        if conn.outbox.len() > max / 2 || !self.is_uploading(owner) {
+        if conn.outbox.len() > max / 2 || !self.clients.is_uploading(owner) {
             return;
         }
         if let Some(client) = self.clients.get_mut(owner)

@@ -19,6 +19,7 @@ use trunkline_sql::{analysis::StatementKind, token::Modes};
 
 use crate::{
     Action, ClientId, Side, Worker,
+    clients::Clients,
     clients::client::{Phase, Purpose, Session, Stage, Statement},
     compressed::answer_seq,
     effects::Wake,
@@ -104,6 +105,20 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
         end_packet(out, start);
     } else {
         put_payload(out, 0, &[&[0x03], text].concat());
+    }
+}
+
+impl Clients {
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
+        if let Some(client) = self.get_mut(id) {
+            debug_assert!(matches!(client.phase, Phase::Idle));
+            let deadline_ms = statement.deadline_ms;
+            let timer_ms = client.timer_ms;
+            client.phase = Phase::Running(statement);
+            if deadline_ms != timer_ms {
+                self.set_timer(id, deadline_ms);
+            }
+        }
     }
 }
 
@@ -387,16 +402,17 @@ impl Worker {
 
     /// `COM_QUERY`.
     fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
-        let (text, attributes) = match self.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
-            false => (body, None),
-            true => match Query::parse(body) {
-                Ok(Query { attributes, text }) => (text, Some(attributes)),
-                Err(_) => {
-                    let text = "Malformed communication packet.";
-                    return self.answer_error(id, ErrorKind::MalformedPacket.says(text));
-                }
-            },
-        };
+        let (text, attributes) =
+            match self.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
+                false => (body, None),
+                true => match Query::parse(body) {
+                    Ok(Query { attributes, text }) => (text, Some(attributes)),
+                    Err(_) => {
+                        let text = "Malformed communication packet.";
+                        return self.answer_error(id, ErrorKind::MalformedPacket.says(text));
+                    }
+                },
+            };
         let Some(modes) = self.modes(id) else { return };
         let known = self.statements.analyses.know(text, &modes);
         if !known.is_ordinary && self.answer_itself(id, &known, text) {
@@ -575,7 +591,7 @@ impl Worker {
     /// `COM_PING`. Of what the statement before has left, it changes the row count alone; MySQL
     /// tells how many conditions there are.
     fn answer_ping(&mut self, id: ClientId) {
-        self.counts_rows(id, 0);
+        self.clients.counts_rows(id, 0);
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
@@ -665,18 +681,18 @@ impl Worker {
         match route {
             Route::Lease(hostgroup, conn) => {
                 statement.hostgroup = hostgroup;
-                self.begin(id, statement);
+                self.clients.begin(id, statement);
                 self.dispatch(id, conn);
             }
             Route::Hostgroup(hostgroup) => {
                 statement.hostgroup = hostgroup;
-                self.begin(id, statement);
+                self.clients.begin(id, statement);
                 self.acquire(id);
             }
             Route::Reader(hostgroup) => {
                 statement.hostgroup = hostgroup;
                 statement.may_leave_reader = statement.is_read;
-                self.begin(id, statement);
+                self.clients.begin(id, statement);
                 self.acquire(id);
             }
             Route::Error(text) => {
@@ -698,18 +714,6 @@ impl Worker {
     fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
         self.long_data_used(id, &statement);
         self.fx.buffers.give(statement.frames);
-    }
-
-    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
-        if let Some(client) = self.clients.get_mut(id) {
-            debug_assert!(matches!(client.phase, Phase::Idle));
-            let deadline_ms = statement.deadline_ms;
-            let timer_ms = client.timer_ms;
-            client.phase = Phase::Running(statement);
-            if deadline_ms != timer_ms {
-                self.set_timer(id, deadline_ms);
-            }
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use trunkline_sql::{
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Session, Stage, Statement},
 };
 
@@ -132,33 +133,16 @@ fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
     is_alike.then_some(names)
 }
 
-impl Worker {
-    /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
-    fn note_prepared(&mut self, id: ClientId, analysis: &Analysis, text: &[u8], modes: &Modes) {
-        let prepares = |effect: &Effect| match effect {
-            Effect::PrepareStatement { .. } => true,
-            Effect::OtherSession(_) => says_any(text, &[b"PREPARE"]),
-            _ => false,
-        };
-        if !analysis.effects.iter().any(prepares) {
-            return;
-        }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            session.prepares_definitions |=
-                analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
-        }
-    }
-
+impl Clients {
     /// Whether a text runs one that is prepared, or computed, and may define something.
-    fn runs_definition(
+    pub(crate) fn runs_definition(
         &self,
         id: ClientId,
         analysis: &Analysis,
         text: &[u8],
         modes: &Modes,
     ) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_deref());
+        let session = self.get(id).and_then(|client| client.session.as_deref());
         let Some(session) = session else { return false };
         let is_hidden =
             || analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
@@ -172,6 +156,31 @@ impl Worker {
         })
     }
 
+    /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
+    pub(crate) fn note_prepared(
+        &mut self,
+        id: ClientId,
+        analysis: &Analysis,
+        text: &[u8],
+        modes: &Modes,
+    ) {
+        let prepares = |effect: &Effect| match effect {
+            Effect::PrepareStatement { .. } => true,
+            Effect::OtherSession(_) => says_any(text, &[b"PREPARE"]),
+            _ => false,
+        };
+        if !analysis.effects.iter().any(prepares) {
+            return;
+        }
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.prepares_definitions |=
+                analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
+        }
+    }
+}
+
+impl Worker {
     /// What a statement is about to define is unknown until the ticket is dropped.
     pub(crate) fn begin_definition(
         &mut self,
@@ -180,9 +189,9 @@ impl Worker {
         text: &[u8],
         modes: &Modes,
     ) -> Option<Box<DefinitionTicket>> {
-        self.note_prepared(id, analysis, text, modes);
+        self.clients.note_prepared(id, analysis, text, modes);
         let defines = match defines(analysis, text) {
-            Defines::Nothing if self.runs_definition(id, analysis, text, modes) => {
+            Defines::Nothing if self.clients.runs_definition(id, analysis, text, modes) => {
                 Defines::Anything
             }
             defines => defines,

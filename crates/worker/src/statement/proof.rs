@@ -380,7 +380,7 @@ impl Worker {
             debug_assert!(matches!(client.phase, Phase::Idle));
             client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
         }
-        self.set_timer(id, until_ms);
+        self.clients.set_timer(id, until_ms);
         None
     }
 
@@ -444,7 +444,7 @@ impl Worker {
         if let Some(session) = client.session.as_mut() {
             session.has_asked_names = true;
         }
-        self.set_timer(id, 0);
+        self.clients.set_timer(id, 0);
         self.command_again(id, &waiting.frames);
         self.wake_commands(id);
     }

@@ -16,6 +16,7 @@ use crate::{
     exchange::send::{LOST, may_leave},
     routing::kept::has_state,
     routing::route::Route,
+    servers::Servers,
 };
 
 /// Why what a session holds is lost where its user has another default hostgroup.
@@ -23,6 +24,25 @@ const MOVED: &str = "its user's default hostgroup is another one now";
 
 /// Why a connection is left on which nothing of a write has been sent yet.
 const READERS: &str = "its hostgroup is the readers' now";
+
+impl Servers {
+    /// A host name that has lost an address may mean another server now: connections that were
+    /// opened before are not used again, though a session that holds one keeps it, as it would
+    /// directly.
+    pub(crate) fn leave_addresses(&self, snapshot: &Snapshot) {
+        for (_, slot) in self.pool.slots() {
+            let before = &slot.server;
+            let now = snapshot.hostgroup(before.key.hostgroup).into_iter();
+            let now = now.flat_map(|group| &group.servers).find(|it| it.key == before.key);
+            let has_lost = |now: &Arc<Server>| {
+                before.resolved.iter().any(|address| !now.resolved.contains(address))
+            };
+            if now.is_some_and(has_lost) {
+                before.health.retire_connections();
+            }
+        }
+    }
+}
 
 impl Worker {
     /// See [`Worker::apply_snapshot`].
@@ -168,30 +188,13 @@ impl Worker {
             .resize(self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
     }
 
-    /// A host name that has lost an address may mean another server now: connections that were
-    /// opened before are not used again, though a session that holds one keeps it, as it would
-    /// directly.
-    fn leave_addresses(&self, snapshot: &Snapshot) {
-        for (_, slot) in self.servers.pool.slots() {
-            let before = &slot.server;
-            let now = snapshot.hostgroup(before.key.hostgroup).into_iter();
-            let now = now.flat_map(|group| &group.servers).find(|it| it.key == before.key);
-            let has_lost = |now: &Arc<Server>| {
-                before.resolved.iter().any(|address| !now.resolved.contains(address))
-            };
-            if now.is_some_and(has_lost) {
-                before.health.retire_connections();
-            }
-        }
-    }
-
     pub(crate) fn apply_servers(&mut self) {
         let snapshot = Arc::clone(&self.env.snapshot);
-        self.leave_addresses(&snapshot);
+        self.servers.leave_addresses(&snapshot);
         let removed = self.servers.pool.apply(snapshot.servers());
         self.drop_outdated();
         for slot in removed {
-            self.sweep_slot(slot);
+            self.servers.sweep_slot(slot);
         }
         let waited_for: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
         for hostgroup in waited_for {

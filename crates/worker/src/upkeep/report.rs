@@ -49,7 +49,7 @@ impl Worker {
             server_connections_encrypted,
             worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),
-            pins: self.pins(),
+            pins: self.clients.pins(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             limits: self.limit_sums(),
             mirrors_running: self.mirrors.running as u64,

@@ -77,7 +77,7 @@ impl Worker {
     }
 
     fn held(&self, lease: &Lease) -> HeldConn {
-        let slot = self.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
+        let slot = self.servers.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
         let cause = lease.pinned_by.as_ref();
         let known = cause.and_then(|(known, _)| known.as_deref());
         let tls = self.servers.conns.get(lease.conn).and_then(|conn| conn.tls.as_ref());

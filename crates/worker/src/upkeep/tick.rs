@@ -10,6 +10,7 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
 use crate::{
     Action, ClientId, Worker,
+    clients::Clients,
     clients::client::Phase,
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
@@ -36,6 +37,20 @@ const INACTIVITY: &str = "The client was disconnected by the server because of i
                           wait_timeout and interactive_timeout for configuring this behavior.";
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
+
+impl Clients {
+    /// How many sessions are pinned for each reason.
+    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut pins = std::collections::BTreeMap::new();
+        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        for lease in sessions.flat_map(|session| &session.leases) {
+            for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
+                *pins.entry(reason.name().to_owned()).or_default() += 1;
+            }
+        }
+        pins
+    }
+}
 
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
@@ -90,7 +105,7 @@ impl Worker {
             self.sweep_clients();
             self.sweep_orphans();
             self.balance();
-            self.adapt_patience();
+            self.servers.adapt_patience();
             self.expire_kills();
             self.cache.answers.sweep(self.env.now.us, SWEPT_MAX);
         } else if self.upkeep.has_short_rests
@@ -349,18 +364,6 @@ impl Worker {
         self.write_server(id, |out| {
             put_payload(out, 0, &[0x0E]);
         });
-    }
-
-    /// How many sessions are pinned for each reason.
-    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
-        let mut pins = std::collections::BTreeMap::new();
-        let sessions = self.clients.table.values().filter_map(|client| client.session.as_ref());
-        for lease in sessions.flat_map(|session| &session.leases) {
-            for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
-                *pins.entry(reason.name().to_owned()).or_default() += 1;
-            }
-        }
-        pins
     }
 }
 

@@ -10,6 +10,7 @@ use trunkline_protocol::{
 
 use crate::{
     ClientId, Worker,
+    clients::Clients,
     clients::client::{Ending, Phase, Purpose, Stage, Statement, Waiting},
     routing::route::Route,
     servers::conn::Owner,
@@ -30,6 +31,34 @@ const TIMED_OUT: &ErrorInstead = &ErrorInstead {
     sqlstate: *ErrorKind::TimedOut.sqlstate(),
     message: "Query execution was interrupted, query_timeout exceeded",
 };
+
+impl Clients {
+    /// Wakes the client's statement at this time; 0 never does.
+    pub(crate) fn set_timer(&mut self, id: ClientId, at_ms: u64) {
+        let Some(client) = self.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut client.timer_ms, at_ms);
+        if before != 0 {
+            self.timers.remove(&(before, id));
+        }
+        if at_ms != 0 {
+            self.timers.insert((at_ms, id));
+        }
+    }
+
+    /// A route that was found before the statement was held back: its lease may have gone.
+    pub(crate) fn still_there(&self, id: ClientId, route: Route) -> Route {
+        let session = self.get(id).and_then(|client| client.session.as_ref());
+        let has = |conn| {
+            session.is_some_and(|session| session.leases.iter().any(|lease| lease.conn == conn))
+        };
+        match route {
+            Route::Lease(hostgroup, conn) if !has(conn) => Route::Hostgroup(hostgroup),
+            route => route,
+        }
+    }
+}
 
 impl Worker {
     /// Answers a statement from the cache, or sets it on its route, now or when the time has come
@@ -101,8 +130,8 @@ impl Worker {
         let until_ms = self.env.now.ms() + for_ms;
         let awaits_cache = None;
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
-        self.begin(id, statement);
-        self.set_timer(id, until_ms);
+        self.clients.begin(id, statement);
+        self.clients.set_timer(id, until_ms);
     }
 
     /// Sets a statement on its route; a definition when no read is left that was sent elsewhere as
@@ -146,20 +175,6 @@ impl Worker {
         }
     }
 
-    /// Wakes the client's statement at this time; 0 never does.
-    pub(crate) fn set_timer(&mut self, id: ClientId, at_ms: u64) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let before = std::mem::replace(&mut client.timer_ms, at_ms);
-        if before != 0 {
-            self.clients.timers.remove(&(before, id));
-        }
-        if at_ms != 0 {
-            self.clients.timers.insert((at_ms, id));
-        }
-    }
-
     /// Wakes those whose time has come.
     pub(crate) fn expire_timers(&mut self) {
         let now_ms = self.env.now.ms();
@@ -190,7 +205,7 @@ impl Worker {
                     let phase = std::mem::replace(&mut client.phase, Phase::Idle);
                     if let Phase::Running(statement) = phase {
                         let Waiting { route, text_len, awaits_cache } = *waiting;
-                        let route = self.still_there(id, route);
+                        let route = self.clients.still_there(id, route);
                         match awaits_cache.is_some() {
                             true => {
                                 self.count_shared_timeout(&statement);
@@ -201,18 +216,6 @@ impl Worker {
                     }
                 }
             }
-        }
-    }
-
-    /// A route that was found before the statement was held back: its lease may have gone.
-    pub(crate) fn still_there(&self, id: ClientId, route: Route) -> Route {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let has = |conn| {
-            session.is_some_and(|session| session.leases.iter().any(|lease| lease.conn == conn))
-        };
-        match route {
-            Route::Lease(hostgroup, conn) if !has(conn) => Route::Hostgroup(hostgroup),
-            route => route,
         }
     }
 
@@ -247,7 +250,7 @@ impl Worker {
         if was_told {
             return self.give_up_conn(id, conn);
         }
-        self.set_timer(id, now_ms + UNENDED_MS_MAX);
+        self.clients.set_timer(id, now_ms + UNENDED_MS_MAX);
         if sent_at.is_none() {
             // It ends before it is sent.
             return;
@@ -293,7 +296,7 @@ impl Worker {
     /// What the session may ask for next is what its client was told, and not that its server was
     /// told to interrupt it.
     pub(crate) fn note_timed_out(&mut self, id: ClientId) {
-        self.record_client_error(id, &timed_out());
+        self.clients.record_client_error(id, &timed_out());
     }
 
     /// The server has not ended the statement that it was told to end.

@@ -22,6 +22,7 @@ use crate::{
     clients::client::{Ending, Phase, Stage},
     effects::Wake,
     exchange::send::put_own_query,
+    servers::Servers,
     servers::conn::{ConnPhase, InFlight, Owner},
     servers::kill::{INTERRUPTED, KillAnswer, KillAsker, KillScope},
 };
@@ -58,12 +59,36 @@ pub(crate) struct KillCommand {
     deadline_ms: u64,
 }
 
+impl Servers {
+    /// Whether what goes before the statement that is to be hit has not been answered yet, such as
+    /// the state that it needs. The server would interrupt that instead, and run the statement
+    /// without it.
+    pub(crate) fn is_early(&self, command: &KillCommand) -> bool {
+        let Some((client, _)) = command.statement else {
+            return false;
+        };
+        let front = self.conns.get(command.target).and_then(|conn| conn.in_flight.front());
+        front.is_some_and(|front| front.owner != Owner::Client(client))
+    }
+
+    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
+    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.close_on_release)
+    }
+
+    /// Whether a connection carries a `KILL`, or will.
+    pub(crate) fn is_kill_carrier(&self, via: ConnId) -> bool {
+        self.kills.commands.iter().any(|command| command.via == via)
+    }
+}
+
 impl Worker {
     /// Connections that carry a `KILL` to this server, or will: one for each account, perhaps
     /// beyond the server's `max_connections`.
     pub fn kill_carriers(&self, server: &ServerKey) -> usize {
         let is_there = |via: &ConnId| {
-            let slot = self.slot_of(*via).and_then(|slot| self.servers.pool.slot(slot));
+            let slot = self.servers.slot_of(*via).and_then(|slot| self.servers.pool.slot(slot));
             slot.is_some_and(|slot| slot.server.key == *server)
         };
         let carriers =
@@ -181,7 +206,7 @@ impl Worker {
 
     /// A connection that was opened to carry `KILL`s is logged in; false when it was not.
     pub(crate) fn kill_carrier_ready(&mut self, via: ConnId) -> bool {
-        if !self.is_kill_carrier(via) {
+        if !self.servers.is_kill_carrier(via) {
             return false;
         }
         self.servers.set_state(via, ConnState::CarryingKill);
@@ -203,7 +228,7 @@ impl Worker {
                 self.end_kill(id, KillAnswer::Done);
                 continue;
             }
-            if self.is_early(command) {
+            if self.servers.is_early(command) {
                 continue;
             }
             let verb = match command.scope {
@@ -257,17 +282,6 @@ impl Worker {
         })
     }
 
-    /// Whether what goes before the statement that is to be hit has not been answered yet, such as
-    /// the state that it needs. The server would interrupt that instead, and run the statement
-    /// without it.
-    fn is_early(&self, command: &KillCommand) -> bool {
-        let Some((client, _)) = command.statement else {
-            return false;
-        };
-        let front = self.servers.conns.get(command.target).and_then(|conn| conn.in_flight.front());
-        front.is_some_and(|front| front.owner != Owner::Client(client))
-    }
-
     /// Something before the statement on this connection has been answered: a `KILL` that waited
     /// for it goes out when this event is over.
     pub(crate) fn kills_go_on(&mut self, target: ConnId) {
@@ -302,18 +316,13 @@ impl Worker {
         self.kill_carrier_done(via);
     }
 
-    /// Whether a connection carries a `KILL`, or will.
-    pub(crate) fn is_kill_carrier(&self, via: ConnId) -> bool {
-        self.servers.kills.commands.iter().any(|command| command.via == via)
-    }
-
     /// The connection that carried `KILL`s is free again when the last was answered.
     fn kill_carrier_done(&mut self, via: ConnId) {
         let Some(conn) = self.servers.conns.get(via) else {
             return;
         };
         let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Kill(_)));
-        if carries || self.is_kill_carrier(via) || conn.list != ConnState::CarryingKill {
+        if carries || self.servers.is_kill_carrier(via) || conn.list != ConnState::CarryingKill {
             return;
         }
         let Some(slot) = self.servers.pool.slot(conn.slot) else {
@@ -439,14 +448,8 @@ impl Worker {
                 put_payload(out, 0, &[0x0E]);
             });
         }
-        self.set_stage(id, Stage::Synchronising(conn_id));
+        self.clients.set_stage(id, Stage::Synchronising(conn_id));
         true
-    }
-
-    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
-    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
-        let conn = self.servers.conns.get(conn_id);
-        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.close_on_release)
     }
 
     /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
