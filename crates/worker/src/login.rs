@@ -31,6 +31,7 @@ use crate::{
     action::Peer,
     clients::client::{Client, Phase, Purpose, Session},
     effects::Wake,
+    env::Env,
     outbox::Outbox,
     servers::conn::AccountKey,
     session_past::LastStatement,
@@ -57,6 +58,15 @@ const SCHEMA_BELIEVED_MS: u64 = 10_000;
 /// Remembered schemas; more than that and all are asked again.
 const SCHEMAS_MAX: usize = 4_096;
 
+impl Env {
+    /// What the configuration knows, completed by what this login and earlier ones proved.
+    pub(crate) fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
+        let mut credential = Credential::from_password(&user.password);
+        credential.learn(&self.shared.learn_credential(&user.key(), proven));
+        credential
+    }
+}
+
 impl Worker {
     /// See [`Worker::accept`].
     pub(crate) fn on_accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
@@ -68,8 +78,8 @@ impl Worker {
         let number = self.next_number();
         let mut greeting =
             Greeting { connection_id: number, nonce, ..(*self.env.greeting).clone() };
-        let must_encrypt = self.must_encrypt(&peer);
-        if self.may_encrypt(&peer) {
+        let must_encrypt = self.env.must_encrypt(&peer);
+        if self.env.may_encrypt(&peer) {
             greeting.capabilities.insert(Capabilities::SSL);
         }
         if !self.greets_with_autocommit() {
@@ -306,7 +316,7 @@ impl Worker {
         let session = Session {
             place: Some(place),
             account,
-            credential: Arc::new(self.server_credential(&user, &identity.credential)),
+            credential: Arc::new(self.env.server_credential(&user, &identity.credential)),
             format: ReplyFormat::of(identity.capabilities),
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
@@ -344,13 +354,6 @@ impl Worker {
             None => self.welcome(id, identity.next_seq),
             Some(schema) => self.log_in_to_schema(id, &schema, identity.next_seq),
         }
-    }
-
-    /// What the configuration knows, completed by what this login and earlier ones proved.
-    fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
-        let mut credential = Credential::from_password(&user.password);
-        credential.learn(&self.env.shared.learn_credential(&user.key(), proven));
-        credential
     }
 
     /// The login's schema is tried on a server, as a server itself would, unless that was done

@@ -31,6 +31,7 @@ use crate::{
     action::Peer,
     cache::capture::{Capture, numbered},
     clients::client::{Client, Phase, Purpose, Session, Stage, Statement},
+    env::Env,
     outbox::Outbox,
     prepared::{ClientStmts, Reading},
     routing::route::Route,
@@ -145,6 +146,34 @@ impl Mirrors {
     }
 }
 
+impl Env {
+    /// Whether a copy on `copy` of a statement that runs on `original` is a statement of its own
+    /// right, and never a second execution in the same place. `is_read`: it only reads, in both.
+    pub(crate) fn may_copy(
+        &self,
+        statement: &Statement,
+        known: &Known,
+        is_read: bool,
+        (original, copy): (HostgroupId, HostgroupId),
+    ) -> bool {
+        if original == copy || !is_fit(known) || statement.opens_cursor() {
+            return false;
+        }
+        if statement.frames.len() > COMMAND_LEN_MAX || is_split(&statement.frames) {
+            return false;
+        }
+        let snapshot = &self.snapshot;
+        if snapshot.hostgroup(original).is_none() || snapshot.hostgroup(copy).is_none() {
+            return false;
+        }
+        if is_read {
+            return true;
+        }
+        // A write goes neither to a server that has it already nor to one that it is replicated to.
+        !kin_of(snapshot, original).contains(&copy)
+    }
+}
+
 impl Worker {
     /// Makes a copy of a statement that goes its way, if its rules say so.
     pub(crate) fn mirror(
@@ -175,7 +204,7 @@ impl Worker {
             let replication = &self.env.snapshot.replication;
             let is_reader = replication.iter().any(|group| group.reader_hostgroup == *place);
             (is_read || !order.is_hint || !is_reader)
-                && self.may_copy(statement, known, is_read, (*original, *place))
+                && self.env.may_copy(statement, known, is_read, (*original, *place))
         });
         let Some((hostgroup, proven, known)) = place else {
             self.fx.stats.counters.mirrors_skipped += 1;
@@ -267,32 +296,6 @@ impl Worker {
         let is_answered = decision.answer().is_some();
         let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
         (!is_answered).then_some(hostgroup.unwrap_or(default))
-    }
-
-    /// Whether a copy on `copy` of a statement that runs on `original` is a statement of its own
-    /// right, and never a second execution in the same place. `is_read`: it only reads, in both.
-    fn may_copy(
-        &self,
-        statement: &Statement,
-        known: &Known,
-        is_read: bool,
-        (original, copy): (HostgroupId, HostgroupId),
-    ) -> bool {
-        if original == copy || !is_fit(known) || statement.opens_cursor() {
-            return false;
-        }
-        if statement.frames.len() > COMMAND_LEN_MAX || is_split(&statement.frames) {
-            return false;
-        }
-        let snapshot = &self.env.snapshot;
-        if snapshot.hostgroup(original).is_none() || snapshot.hostgroup(copy).is_none() {
-            return false;
-        }
-        if is_read {
-            return true;
-        }
-        // A write goes neither to a server that has it already nor to one that it is replicated to.
-        !kin_of(snapshot, original).contains(&copy)
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.
@@ -411,7 +414,7 @@ impl Worker {
         };
         let is_as_then = statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.env.snapshot);
         let places = (copy_of.original, statement.hostgroup);
-        let fits = |known: &Known| self.may_copy(statement, known, statement.is_read, places);
+        let fits = |known: &Known| self.env.may_copy(statement, known, statement.is_read, places);
         if is_as_then && statement.known.as_deref().is_some_and(fits) {
             return false;
         }

@@ -17,6 +17,7 @@ use crate::{
     accept::address_limits::{AddressPlace, FailedLoginLimit},
     action::Peer,
     clients::client::Phase,
+    env::Env,
 };
 
 /// What is settled of where a client comes from.
@@ -70,35 +71,17 @@ impl Turned {
     }
 }
 
-impl Worker {
-    /// Whether a balancer's header may come from there.
-    fn may_tell_header(&self, peer: &Peer) -> bool {
-        self.env.snapshot.settings.proxy_protocol_networks.includes(peer.client_addr)
-    }
-
-    /// What is settled of a client that has just connected, and why it is refused.
-    pub(crate) fn arrive(
-        &self,
-        peer: &Peer,
-        has_room: bool,
-    ) -> (Arrival, Option<AddressPlace>, Option<(ClientRefusal, Turned)>) {
-        if !has_room {
-            let refusal = (ClientRefusal::TooManyConnections, Turned::TooMany);
-            return (Arrival::Admitted, None, Some(refusal));
-        }
-        if self.may_tell_header(peer) {
-            return (Arrival::AwaitHeader, None, None);
-        }
-        match self.judge(peer) {
-            Ok(place) => (Arrival::Admitted, place, None),
-            Err(turned) => (Arrival::Admitted, None, Some((turned.cause(), turned))),
-        }
+impl Env {
+    /// Whether a client's listener takes whoever comes from there.
+    pub(crate) fn is_allowed(&self, peer: &Peer) -> bool {
+        let own = self.snapshot.listen_allow(peer.listener);
+        own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name))
     }
 
     /// Judges an address that is known; its place under the cap, where there is one.
-    fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
-        let settings = &self.env.snapshot.settings;
-        let own = self.env.snapshot.listen_allow(peer.listener);
+    pub(crate) fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
+        let settings = &self.snapshot.settings;
+        let own = self.snapshot.listen_allow(peer.listener);
         // Where a name may let it in, it is judged when that is known.
         let may_be_named = own.is_some_and(AllowList::names_hosts) && peer.client_addr.is_some();
         if !may_be_named && !self.is_allowed(peer) {
@@ -107,9 +90,9 @@ impl Worker {
         let Some(addr) = peer.client_addr else {
             return Ok(None);
         };
-        let addresses = self.env.shared.addresses();
+        let addresses = self.shared.addresses();
         if settings.failed_logins_max > 0 {
-            let wait_ms = addresses.blocked_ms(addr, self.env.now.ms());
+            let wait_ms = addresses.blocked_ms(addr, self.now.ms());
             if wait_ms > 0 {
                 return Err(Turned::Blocked(wait_ms));
             }
@@ -120,10 +103,30 @@ impl Worker {
         }
     }
 
-    /// Whether a client's listener takes whoever comes from there.
-    pub(crate) fn is_allowed(&self, peer: &Peer) -> bool {
-        let own = self.env.snapshot.listen_allow(peer.listener);
-        own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name))
+    /// Whether a balancer's header may come from there.
+    pub(crate) fn may_tell_header(&self, peer: &Peer) -> bool {
+        self.snapshot.settings.proxy_protocol_networks.includes(peer.client_addr)
+    }
+}
+
+impl Worker {
+    /// What is settled of a client that has just connected, and why it is refused.
+    pub(crate) fn arrive(
+        &self,
+        peer: &Peer,
+        has_room: bool,
+    ) -> (Arrival, Option<AddressPlace>, Option<(ClientRefusal, Turned)>) {
+        if !has_room {
+            let refusal = (ClientRefusal::TooManyConnections, Turned::TooMany);
+            return (Arrival::Admitted, None, Some(refusal));
+        }
+        if self.env.may_tell_header(peer) {
+            return (Arrival::AwaitHeader, None, None);
+        }
+        match self.env.judge(peer) {
+            Ok(place) => (Arrival::Admitted, place, None),
+            Err(turned) => (Arrival::Admitted, None, Some((turned.cause(), turned))),
+        }
     }
 
     /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
@@ -162,7 +165,7 @@ impl Worker {
             }
         }
         let peer = Arc::clone(&client.peer);
-        let verdict = self.judge(&peer);
+        let verdict = self.env.judge(&peer);
         if let Some(client) = self.clients.get_mut(id) {
             client.arrival = match verdict {
                 Ok(place) => {

@@ -137,7 +137,7 @@ impl Worker {
         Arc::make_mut(&mut client.peer).host_name = name;
         let peer = Arc::clone(&client.peer);
         // Who is logged in already was judged when it came.
-        if client.session.is_none() && !self.is_allowed(&peer) {
+        if client.session.is_none() && !self.env.is_allowed(&peer) {
             self.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
             let error = Turned::NotAllowed.error(&peer.host());
             return self.refuse(id, answer_seq, error);

@@ -10,13 +10,20 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
 
 use crate::{
-    Action, ClientId, Side, Worker, action::Peer, clients::client::Phase, servers::conn::ConnPhase,
+    Action, ClientId, Side, Worker, action::Peer, clients::client::Phase, env::Env,
+    servers::conn::ConnPhase,
 };
 
-impl Worker {
-    /// Whether the driver can show clients a certificate.
-    pub fn offer_tls(&mut self, is_offered: bool) {
-        self.env.offers_tls = is_offered;
+impl Env {
+    /// Whether a client from there must use TLS. Nobody can listen on a Unix socket.
+    pub(crate) fn must_encrypt(&self, peer: &Peer) -> bool {
+        match peer.tls {
+            Some(TlsOffer::Required) => true,
+            Some(TlsOffer::Off) => false,
+            Some(TlsOffer::Optional) | None => {
+                self.snapshot.settings.require_secure_transport && peer.client_addr.is_some()
+            }
+        }
     }
 
     /// Whether a client from there may use TLS.
@@ -24,20 +31,16 @@ impl Worker {
         let is_off = match peer.tls {
             Some(TlsOffer::Off) => true,
             Some(TlsOffer::Optional | TlsOffer::Required) => false,
-            None => !self.env.snapshot.settings.have_ssl,
+            None => !self.snapshot.settings.have_ssl,
         };
-        self.env.offers_tls && !is_off
+        self.offers_tls && !is_off
     }
+}
 
-    /// Whether a client from there must use TLS. Nobody can listen on a Unix socket.
-    pub(crate) fn must_encrypt(&self, peer: &Peer) -> bool {
-        match peer.tls {
-            Some(TlsOffer::Required) => true,
-            Some(TlsOffer::Off) => false,
-            Some(TlsOffer::Optional) | None => {
-                self.env.snapshot.settings.require_secure_transport && peer.client_addr.is_some()
-            }
-        }
+impl Worker {
+    /// Whether the driver can show clients a certificate.
+    pub fn offer_tls(&mut self, is_offered: bool) {
+        self.env.offers_tls = is_offered;
     }
 
     /// Judges a client's encryption by what its user requires; one that lacks it is refused.

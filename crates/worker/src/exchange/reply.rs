@@ -228,7 +228,7 @@ impl Worker {
             Owner::Prepare(client) => self.prepared_again(client, id, outcome),
             Owner::Again => self.free_if_quiet(id),
             Owner::Setup => {
-                self.trackers_are_on(&outcome);
+                self.env.trackers_are_on(&outcome);
                 if let Some(error) = &outcome.error {
                     self.trackers_refused(id, error);
                 }

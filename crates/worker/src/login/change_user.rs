@@ -18,6 +18,7 @@ use crate::{
     ClientId, Worker,
     clients::Clients,
     clients::client::{Phase, Session},
+    env::Env,
     login::LoginAccounts,
     shared::UserPlace,
     statement::command::SERVERS_CHARSET,
@@ -36,10 +37,17 @@ impl Clients {
     }
 }
 
+impl Env {
+    /// Whether clients are used to it that a change of user that failed leaves them who they are.
+    pub(crate) fn keeps_user(&self) -> bool {
+        self.greeting.flavor() == Flavor::MariaDb
+    }
+}
+
 impl Worker {
     /// `COM_CHANGE_USER`.
     pub(crate) fn change_user(&mut self, id: ClientId, payload: &[u8]) {
-        let keeps = self.keeps_user();
+        let keeps = self.env.keeps_user();
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -71,15 +79,10 @@ impl Worker {
         self.login_step(id, step);
     }
 
-    /// Whether clients are used to it that a change of user that failed leaves them who they are.
-    fn keeps_user(&self) -> bool {
-        self.env.greeting.flavor() == Flavor::MariaDb
-    }
-
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
     /// the change fails after all.
     pub(crate) fn part_from_session(&mut self, id: ClientId) {
-        if !self.keeps_user() {
+        if !self.env.keeps_user() {
             return self.end_session(id);
         }
         self.log_session(id, "MySQL_Client_Close", String::new);
@@ -122,7 +125,7 @@ impl Worker {
     }
 
     fn keep_user(&mut self, id: ClientId) -> bool {
-        let keeps = self.keeps_user();
+        let keeps = self.env.keeps_user();
         if !self.clients.get(id).is_some_and(|client| keeps && client.changes_user) {
             return false;
         }

@@ -23,6 +23,7 @@ use crate::{
     clients::client::{Purpose, Session, Statement},
     prepared::{ClientStmts, Entry},
     routing::route::{Asking, Route, Routed, hostgroup_of},
+    statement::Statements,
     statement::analysis::Known,
 };
 
@@ -114,6 +115,13 @@ impl Clients {
     pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
         let session = self.get(id).and_then(|client| client.session.as_ref());
         session.is_some_and(|session| session.capabilities.contains(capability))
+    }
+}
+
+impl Statements {
+    #[cold]
+    pub(crate) fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
+        self.analyses.know(&entry.text, &entry.modes)
     }
 }
 
@@ -276,17 +284,12 @@ impl Worker {
     fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
         let known = match entry.known.edition == self.statements.analyses.edition() {
             true => Rc::clone(&entry.known),
-            false => self.know_again(entry),
+            false => self.statements.know_again(entry),
         };
         match self.reads_as_prepared(id, stmt_id, entry) {
             true => known,
             false => self.known_otherwise(id, stmt_id, entry, &known),
         }
-    }
-
-    #[cold]
-    fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
-        self.statements.analyses.know(&entry.text, &entry.modes)
     }
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.

@@ -77,7 +77,7 @@ impl Worker {
             let reading =
                 session.reading.of(&session.state, has_literals, &mut self.statements.states);
             let key = EntryKey { account: session.account, reading, has_literals, text };
-            let entry = self.share_entry(key, (known, session.modes), prepared);
+            let entry = self.statements.share_entry(key, (known, session.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());
             let id = prepared.stmt_id;

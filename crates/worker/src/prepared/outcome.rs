@@ -15,6 +15,7 @@ use crate::{
     ClientId, Worker,
     clients::client::{Phase, Purpose, Stage, Statement},
     servers::conn::Owner,
+    statement::Statements,
     statement::analysis::Known,
 };
 
@@ -24,6 +25,22 @@ use super::{Entries, Entry, EntryKey, command::prepared_text, has_literals, serv
 const TOO_MANY: u16 = 1461;
 /// The server's error when it does not know a statement.
 const UNKNOWN: u16 = 1243;
+
+impl Statements {
+    /// The entry of a statement that was `read` in modes: one for all clients, or its own.
+    pub(super) fn share_entry(
+        &mut self,
+        key: EntryKey,
+        read: (Rc<Known>, Modes),
+        prepared: Prepared,
+    ) -> Rc<Entry> {
+        // The type of a user variable's value becomes part of what is prepared.
+        match read.0.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+            true => Entries::own(&key, read, prepared),
+            false => self.entries.share(key, read, prepared),
+        }
+    }
+}
 
 impl Worker {
     /// A client's `COM_STMT_PREPARE` was answered.
@@ -67,21 +84,7 @@ impl Worker {
         let has_literals = has_literals(&text, &modes);
         let reading = session.reading.of(&session.state, has_literals, &mut self.statements.states);
         let key = EntryKey { account: session.account, reading, has_literals, text };
-        Some(self.share_entry(key, (known, modes), prepared))
-    }
-
-    /// The entry of a statement that was `read` in modes: one for all clients, or its own.
-    pub(super) fn share_entry(
-        &mut self,
-        key: EntryKey,
-        read: (Rc<Known>, Modes),
-        prepared: Prepared,
-    ) -> Rc<Entry> {
-        // The type of a user variable's value becomes part of what is prepared.
-        match read.0.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
-            true => Entries::own(&key, read, prepared),
-            false => self.statements.entries.share(key, read, prepared),
-        }
+        Some(self.statements.share_entry(key, (known, modes), prepared))
     }
 
     /// A server has prepared an entry.

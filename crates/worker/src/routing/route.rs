@@ -174,7 +174,7 @@ impl Worker {
         let server = server.filter(|server| to == Some(server.hostgroup));
         let mut proven = match to {
             // The servers of another group may have other tables.
-            Some(to) if to != own.group && self.group_of(to) != own.group => {
+            Some(to) if to != own.group && self.env.group_of(to) != own.group => {
                 self.proof_at(id, &known, asking, to)
             }
             Some(_) | None => own,
@@ -358,8 +358,8 @@ impl Worker {
         if session.leases.is_empty() || session.begins_read_only {
             return None;
         }
-        let group = self.group_of(decided);
-        let is_same_group = |hostgroup| self.group_of(hostgroup) == group;
+        let group = self.env.group_of(decided);
+        let is_same_group = |hostgroup| self.env.group_of(hostgroup) == group;
         keeping_lease(session, decided, (&known?.analysis, proof), is_same_group)
     }
 

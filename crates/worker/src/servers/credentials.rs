@@ -7,7 +7,7 @@ use trunkline_pool::{AccountId, ConnId, SlotId};
 use trunkline_session::Credential;
 use trunkline_topology::{BackendAccount, Password, User};
 
-use crate::{Worker, clients::client::Session, effects::Wake, servers::conn::AccountKey};
+use crate::{Worker, clients::client::Session, effects::Wake, env::Env, servers::conn::AccountKey};
 
 /// A password refused so lately counts as refused still, ms.
 const REFUSED_MS: u64 = 10_000;
@@ -80,6 +80,16 @@ impl PasswordTurns {
     }
 }
 
+impl Env {
+    pub(crate) fn newest_password(&self, session: &Session) -> Option<&Password> {
+        self.snapshot.today(&session.user).map(|user| &user.password)
+    }
+
+    pub(crate) fn retained_password(&self, session: &Session) -> Option<&Password> {
+        clear_retained(self.snapshot.today(&session.user)?)
+    }
+}
+
 impl Worker {
     /// The account of `name` on the servers as `session`'s user has it: with today's passwords if
     /// the configuration still has that account, else with those of the login.
@@ -110,9 +120,9 @@ impl Worker {
         let key = self.servers.accounts.key(account)?;
         let turn = self.servers.password_turns.turn(slot.index(), account);
         let Some(name) = &key.backend else {
-            let older = self.retained_password(session);
+            let older = self.env.retained_password(session);
             let retained = older.filter(|_| turn == PasswordTurn::Retained);
-            let newest = older.and_then(|_| self.newest_password(session));
+            let newest = older.and_then(|_| self.env.newest_password(session));
             let credential = retained.or(newest).map(Credential::from_password);
             let credential = credential.unwrap_or_else(|| (*session.credential).clone());
             return Some((key.server_user().to_owned(), credential));
@@ -158,14 +168,6 @@ impl Worker {
         }
         self.fx.wake(Wake::Queue(hostgroup));
         true
-    }
-
-    fn retained_password(&self, session: &Session) -> Option<&Password> {
-        clear_retained(self.env.snapshot.today(&session.user)?)
-    }
-
-    fn newest_password(&self, session: &Session) -> Option<&Password> {
-        self.env.snapshot.today(&session.user).map(|user| &user.password)
     }
 }
 

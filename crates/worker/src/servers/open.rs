@@ -25,6 +25,7 @@ use crate::{
     Action, ClientId, Worker,
     clients::client::Session,
     effects::Wake,
+    env::Env,
     outbox::Outbox,
     prepared::ServerStmts,
     servers::conn::{AccountKey, Conn, ConnPhase, Owner},
@@ -67,6 +68,16 @@ fn compression_wanted(compression: ServerCompression) -> Capabilities {
 
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
+
+impl Env {
+    /// The collation of a session's handshake.
+    pub(crate) fn collation_of(&self, session: &Session) -> u16 {
+        match session.handshake_charset {
+            Charset::Collation(id) => id,
+            _ => u16::from(self.greeting.charset),
+        }
+    }
+}
 
 impl Worker {
     /// Opens a connection; its place under the cap is taken. `client`'s credential logs in.
@@ -142,14 +153,6 @@ impl Worker {
         Some(id)
     }
 
-    /// The collation of a session's handshake.
-    pub(crate) fn collation_of(&self, session: &Session) -> u16 {
-        match session.handshake_charset {
-            Charset::Collation(id) => id,
-            _ => u16::from(self.env.greeting.charset),
-        }
-    }
-
     /// What to log in with: the account's name, and the credential of a client that is it.
     pub(crate) fn server_login(
         &self,
@@ -170,7 +173,7 @@ impl Worker {
         let (user, credential) = self.credential_for(slot, account, session)?;
         // The account's name is in UTF-8, whatever the session's character set is.
         let collation = match is_plain_name(user.as_bytes()) {
-            true => self.collation_of(session),
+            true => self.env.collation_of(session),
             false => UTF8MB4_GENERAL_CI,
         };
         Some(ServerLogin {

@@ -24,6 +24,7 @@ use trunkline_sql::{
 use crate::{
     ClientId, Worker,
     clients::client::Phase,
+    env::Env,
     exchange::send::put_own_query,
     servers::conn::{Conn, InFlight, Owner},
     statement::sql_modes::DefaultModes,
@@ -68,6 +69,18 @@ const UNKNOWN_VARIABLE: u16 = 1193;
 
 const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+
+impl Env {
+    /// A new or reset connection reports what new sessions have.
+    pub(crate) fn trackers_are_on(&mut self, outcome: &Outcome) {
+        for change in Changes::new(&outcome.changes) {
+            let Ok(Change::SystemVariable { name, value }) = change else { continue };
+            if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
+                self.shared.find_by_null();
+            }
+        }
+    }
+}
 
 impl Worker {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
@@ -157,16 +170,6 @@ impl Worker {
         self.write_server(id, |out| {
             put_own_query(out, text, takes_attributes);
         });
-    }
-
-    /// A new or reset connection reports what new sessions have.
-    pub(crate) fn trackers_are_on(&mut self, outcome: &Outcome) {
-        for change in Changes::new(&outcome.changes) {
-            let Ok(Change::SystemVariable { name, value }) = change else { continue };
-            if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
-                self.env.shared.find_by_null();
-            }
-        }
     }
 
     /// A server that was asked what its sessions begin with has answered.

@@ -52,7 +52,7 @@ impl Worker {
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
         let attributes = told_of(session, &client.peer);
-        let collation = self.collation_of(session);
+        let collation = self.env.collation_of(session);
         let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
         let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
         if let Some(mut login) = login {

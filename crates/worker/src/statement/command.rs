@@ -23,6 +23,7 @@ use crate::{
     clients::client::{Phase, Purpose, Session, Stage, Statement},
     compressed::answer_seq,
     effects::Wake,
+    env::Env,
     login::ignore_spaces,
     prepared::{ClientStmts, Run, is_unanswered},
     routing::directives::Directives,
@@ -118,6 +119,16 @@ impl Clients {
             if deadline_ms != timer_ms {
                 self.set_timer(id, deadline_ms);
             }
+        }
+    }
+}
+
+impl Env {
+    /// The conditions that an answer tells which leaves them as they are.
+    pub(crate) fn told_conditions(&self, session: &Session) -> u16 {
+        match self.greeting.flavor() {
+            Flavor::MySql => session.past.told_conditions(),
+            Flavor::MariaDb => 0,
         }
     }
 }
@@ -595,20 +606,12 @@ impl Worker {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        let warnings = self.told_conditions(session);
+        let warnings = self.env.told_conditions(session);
         let ok = OkPacket { status: session.status, warnings, ..OkPacket::default() };
         let format = session.format;
         self.write_client(id, |out| {
             put_ok(out, 1, &ok, format);
         });
-    }
-
-    /// The conditions that an answer tells which leaves them as they are.
-    fn told_conditions(&self, session: &Session) -> u16 {
-        match self.env.greeting.flavor() {
-            Flavor::MySql => session.past.told_conditions(),
-            Flavor::MariaDb => 0,
-        }
     }
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
@@ -638,7 +641,7 @@ impl Worker {
             self.set_option_on(conn, option, account);
         }
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let warnings = session.map_or(0, |session| self.told_conditions(session));
+        let warnings = session.map_or(0, |session| self.env.told_conditions(session));
         self.write_client(id, |out| match format.deprecate_eof {
             true => {
                 put_result_end(

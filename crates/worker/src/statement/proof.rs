@@ -17,7 +17,9 @@ use crate::{
     Action, ClientId, Shared, Worker,
     action::CatalogAsk,
     clients::client::{Phase, Purpose, Session, Statement},
+    env::Env,
     routing::route::Asking,
+    statement::Statements,
     statement::analysis::Known,
 };
 
@@ -162,20 +164,35 @@ impl Statement {
     }
 }
 
+impl Env {
+    /// The servers that a hostgroup's tables are on: those of its writer.
+    pub(crate) fn group_of(&self, hostgroup: HostgroupId) -> HostgroupId {
+        self.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
+    }
+}
+
+impl Statements {
+    /// Names that were waited for in vain are not waited for again.
+    pub(crate) fn note_unanswered<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
+        for name in names {
+            if self.unanswered.len() >= UNANSWERED_MAX {
+                self.unanswered.clear();
+            }
+            self.unanswered.insert(name.clone());
+        }
+    }
+}
+
 impl Worker {
     /// What names mean on the servers; all workers have the same.
     pub fn catalog(&self) -> &Arc<Catalog> {
         self.env.shared.catalog()
     }
 
-    /// The servers that a hostgroup's tables are on: those of its writer.
-    pub(crate) fn group_of(&self, hostgroup: HostgroupId) -> HostgroupId {
-        self.env.snapshot.reader_group(hostgroup).map_or(hostgroup, |it| it.writer_hostgroup)
-    }
-
     /// What of a proof holds in `hostgroup`: a reader's word is none in the writer's.
     pub(crate) fn proof_in(&self, hostgroup: HostgroupId, proof: Proof) -> Proof {
-        match proof.hidden.has(Hidden::SEEN_ON_READER) && self.group_of(hostgroup) == hostgroup {
+        match proof.hidden.has(Hidden::SEEN_ON_READER) && self.env.group_of(hostgroup) == hostgroup
+        {
             true => proof.on_writer(),
             false => proof,
         }
@@ -190,7 +207,7 @@ impl Worker {
         asking: Asking<'_>,
         hostgroup: HostgroupId,
     ) -> Proven {
-        let group = self.group_of(hostgroup);
+        let group = self.env.group_of(hostgroup);
         if let Some(proven) = self.proven_before(id, known, asking, group) {
             return proven;
         }
@@ -335,7 +352,7 @@ impl Worker {
         };
         let default = session.user.default_hostgroup;
         let has_waited = std::mem::take(&mut session.has_asked_names);
-        let group = self.group_of(default);
+        let group = self.env.group_of(default);
         match self.proven_before(id, known, asking, group) {
             Some(proven) => Some(proven),
             None => self.prove_or_wait(id, known, asking, frames, (group, has_waited)),
@@ -366,7 +383,7 @@ impl Worker {
             && self.upkeep.stopping.is_none()
             && self.clients.get(id).is_some_and(|client| !client.is_mirror);
         if has_waited {
-            self.note_unanswered(judged.missing.iter());
+            self.statements.note_unanswered(judged.missing.iter());
         }
         let waiter =
             Waiter { worker: self.env.options.index, index: id.index, generation: id.generation };
@@ -382,16 +399,6 @@ impl Worker {
         }
         self.clients.set_timer(id, until_ms);
         None
-    }
-
-    /// Names that were waited for in vain are not waited for again.
-    fn note_unanswered<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
-        for name in names {
-            if self.statements.unanswered.len() >= UNANSWERED_MAX {
-                self.statements.unanswered.clear();
-            }
-            self.statements.unanswered.insert(name.clone());
-        }
     }
 
     /// Has the control plane ask what names mean. False when nobody will say it.
