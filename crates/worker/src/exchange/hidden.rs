@@ -10,7 +10,7 @@ use trunkline_session::tracker::{PinReason, Pins, SessionState};
 use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
 
 use crate::{
-    clients::client::{Session, Statement},
+    clients::client::{Purpose, Session, Statement},
     exchange::send::{PastReads, runs_a_routine},
     session_past::{FoundRows, leaves_id_when_failed},
     statement::analysis::Known,
@@ -49,11 +49,14 @@ fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: boo
     let last = is_routine || depends(Depends::ROW_COUNT) || depends(Depends::DIAGNOSTICS);
     let counts = last || depends(Depends::FOUND_ROWS);
     // To set it would clear what the statement asks for.
+    // What is only prepared reads no id, and to set one would clear the counts.
+    let only_prepares = statement.purpose == Purpose::Prepare && statement.is_read;
+    let reads_id = is_routine
+        || !counts && (may_look || by_null)
+        || depends(Depends::LAST_INSERT_ID)
+        || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS);
     PastReads {
-        insert_id: is_routine
-            || !counts && (may_look || by_null)
-            || depends(Depends::LAST_INSERT_ID)
-            || known.may_leave_insert_id && !depends(Depends::DIAGNOSTICS),
+        insert_id: reads_id && !only_prepares,
         may_leave_id: leaves_id_when_failed(statement),
         last,
         found_rows: is_routine || may_look || depends(Depends::FOUND_ROWS),

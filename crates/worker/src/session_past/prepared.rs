@@ -56,8 +56,16 @@ impl Worker {
         let mut route = route;
         if reads_last {
             let left = asked_place(session, depends);
+            // To find out about the one clears the other.
+            let is_asked = session.past.is_insert_id_reported();
+            let is_insert_id =
+                reads(Depends::LAST_INSERT_ID) && (left != session.insert_conn || is_asked);
             let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
-            match self.place_of(id, left) {
+            let place = match is_insert_id {
+                true => Place::Gone,
+                false => self.place_of(id, left),
+            };
+            match place {
                 Place::Idle if self.servers.may_go_back(&statement, &route, left) => {
                     route = unheld(route)
                 }
