@@ -106,6 +106,32 @@ fn what_cannot_move_pins_until_its_cause_ends_on_mysql() -> Result<()> {
     ties(Flavour::MySql)
 }
 
+/// A session whose state is refused leaves nothing that a reset does not take back.
+#[test]
+fn issue_16_a_role_ends_with_a_session_whose_schema_is_gone() -> Result<()> {
+    let test = "issue_16_a_role_ends_with_a_session_whose_schema_is_gone";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let (gone, schema) = (new_schema(server, "DO 1")?, new_schema(server, "DO 1")?);
+        server.sql("CREATE ROLE IF NOT EXISTS e2e_role")?;
+        server.sql(&format!("GRANT SELECT ON *.* TO e2e_role; GRANT e2e_role TO {USER}@'%'"))?;
+        let proxy = before(server, 1, 2)?;
+        let (mut one, mut other) = (client(&proxy, &gone)?, client(&proxy, &schema)?);
+        one.sql("SET ROLE e2e_role")?;
+        other.sql(&format!("DROP DATABASE {gone}"))?;
+        other.sql(&format!("CREATE DATABASE {gone}_2"))?;
+        other.sql("BEGIN; SELECT 1")?;
+        ensure!(one.sql("SELECT 1").is_err(), "{flavour:?}: its schema is there");
+        let mut next = client(&proxy, &schema)?;
+        let role = text(&mut next, "SELECT CURRENT_ROLE() LIKE '%e2e_role%'")?;
+        ensure!(role != "1", "{flavour:?}: another session's role");
+    }
+    Ok(())
+}
+
 /// What a statement leaves for the one behind it is found by its own session only.
 #[test]
 fn traces_of_a_statement_are_its_sessions_own() -> Result<()> {

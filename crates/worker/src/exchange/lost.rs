@@ -227,12 +227,15 @@ impl Worker {
             self.servers.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
         }
         let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
-        let had_state = session.is_some_and(|session| {
-            let was_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
-            session.leases.retain(|lease| lease.conn != conn_id);
-            was_held
+        let lease = session.and_then(|session| {
+            let place = session.leases.iter().position(|lease| lease.conn == conn_id)?;
+            Some(session.leases.swap_remove(place))
         });
-        self.free_after_session(conn_id);
+        let had_state = lease.as_ref().is_some_and(|lease| !lease.pins.is_empty());
+        match lease {
+            Some(lease) => self.free_lease(&lease),
+            None => self.free_after_session(conn_id),
+        }
         let (ending, may_be_done) = match self.clients.get(client).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => {
                 let was_sent = statement.stage == Stage::Sent(conn_id);
