@@ -154,6 +154,34 @@ fn kill_ends_the_session_and_its_statement() -> Result<()> {
     })
 }
 
+/// The statement ends on the server as well where no connection rests that could carry the `KILL`:
+/// a write does not run to its end.
+#[test]
+fn issue_16_kill_ends_what_runs_also_without_a_connection_at_rest() -> Result<()> {
+    on_both("issue_16_kill_ends_what_runs_also_without_a_connection_at_rest", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        let proxy = before(server, 1, 1)?;
+        let mut killer = client(&proxy, "")?;
+        let mut victim = client(&proxy, &schema)?;
+        let number = victim.connection_id();
+        let outcome = std::thread::scope(|scope| {
+            let outcome =
+                scope.spawn(|| victim.sql("INSERT INTO t SELECT SLEEP(60) /* killr */").map(drop));
+            wait_running(server, "killr")?;
+            killer.sql(&format!("KILL {number}"))?;
+            outcome.join().map_err(|_| anyhow::anyhow!("the victim panicked"))
+        })?;
+        ensure!(outcome.is_err(), "it was not ended");
+        wait_gone(server, "killr")?;
+        // MySQL takes an interrupted SLEEP() for one that is over.
+        let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
+        let is_as_directly = server.flavour() == Flavour::MySql || rows.as_deref() == Some("0");
+        ensure!(is_as_directly, "{rows:?} rows of a statement that was ended");
+        ensure!(text(&mut killer, "SELECT 6")? == "6");
+        wait_pins(&proxy, &[])
+    })
+}
+
 #[test]
 fn com_process_kill_ends_a_session() -> Result<()> {
     on_both("com_process_kill_ends_a_session", |server| {

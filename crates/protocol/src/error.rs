@@ -26,7 +26,7 @@ pub enum Retry {
     Safe,
     /// It may have been carried out: only what does no harm when it is done twice.
     MayBeDone,
-    /// The same error.
+    /// What caused it is in what was sent: it causes it again.
     Useless,
 }
 

@@ -188,7 +188,7 @@ impl ModelClient {
         &self.history
     }
 
-    /// The same, when nothing follows.
+    /// What it did and got, once nothing follows.
     pub fn into_history(self) -> ClientHistory {
         self.history
     }

@@ -87,7 +87,7 @@ impl<'a> Index<'a> {
         self.ran_at(place.said.tag).iter().copied().filter(is_its)
     }
 
-    /// The same as what ran.
+    /// What servers carried out of a place's statement, in order.
     pub(super) fn runs(&self, place: &Place<'_>) -> impl DoubleEndedIterator<Item = &'a Execution> {
         let all = &self.run.facts.executions;
         self.runs_at(place).filter_map(|at| all.get(at))

@@ -366,7 +366,7 @@ impl ModelSession {
         }
     }
 
-    /// The same, to be changed.
+    /// The statement of this id, to be changed; MariaDB takes 0xFFFFFFFF for the last one.
     pub fn prepared_mut(&mut self, id: u32) -> Option<&mut Prepared> {
         match (self.flavor, id) {
             (Flavor::MariaDb, u32::MAX) => self.prepared.values_mut().next_back(),

@@ -136,7 +136,7 @@ pub enum Act {
         /// Primary key.
         key: u64,
     },
-    /// The same, locked until the transaction ends.
+    /// A row of `kv`, locked until the transaction ends: columns `tag`, `v`.
     ReadForUpdate {
         /// Primary key.
         key: u64,
@@ -199,7 +199,7 @@ pub enum Act {
         /// Primary key.
         key: u64,
     },
-    /// The same with `IGNORE`: a warning in place of the error.
+    /// Inserts a row into `kv` with `IGNORE`: a warning if the key is there.
     InsertIgnore {
         /// Primary key.
         key: u64,

@@ -124,6 +124,63 @@ pub(crate) const OTHERS_TURN: u64 = u64::MAX;
 const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Conn {
+    /// A connection of which nothing is known yet; it is on no list.
+    pub(crate) fn new(
+        (slot, hostgroup): (SlotId, HostgroupId),
+        account: AccountId,
+        phase: ConnPhase,
+        state: Arc<SessionState>,
+    ) -> Self {
+        Self {
+            slot,
+            hostgroup,
+            account,
+            password: PasswordTurn::default(),
+            list: ConnState::Unlisted,
+            phase,
+            inbox: Vec::new(),
+            captured: Vec::new(),
+            unwanted: 0,
+            outbox: Outbox::default(),
+            packing: None,
+            tls: None,
+            is_paused: false,
+            identity: None,
+            flavor: Flavor::MySql,
+            format: ReplyFormat::PLAIN,
+            takes_attributes: false,
+            state,
+            stmts: ServerStmts::default(),
+            in_flight: Default::default(),
+            owner: None,
+            tracks_transactions: false,
+            kills: 0,
+            was_killed: false,
+            close_on_release: false,
+            busy_since_us: 0,
+            last_client: None,
+            shared_version: 0,
+            copies: None,
+            may_last: false,
+            names_changes: true,
+            last_gtid: None,
+            accepted_sets: Vec::new(),
+            dirt: None,
+            soiled_turn: 0,
+            kept_schema: None,
+            conditions_turn: None,
+            turn: 0,
+            schemas_defined: 0,
+            epoch: 0,
+            last_thread: 0,
+            incarnation: 0,
+            since_ms: 0,
+            login_us: 0,
+            paused_us: 0,
+            forwards: None,
+        }
+    }
+
     /// Remembers that the server accepted this `SET`.
     pub(crate) fn remember_set(&mut self, text: u64) {
         if self.accepted_sets.last() == Some(&text) {

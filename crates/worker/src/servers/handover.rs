@@ -3,16 +3,14 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnId;
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     Action, MovedConn, Worker,
     compressed::Packing,
-    outbox::Outbox,
     prepared::ServerStmts,
     servers::conn::{Conn, ConnPhase, OTHERS_TURN},
-    servers::credentials::PasswordTurn,
 };
 
 /// How often a worker asks the others for one server's connections, ms.
@@ -168,53 +166,24 @@ impl Worker {
         let state = self.statements.states.intern(moved.state);
         let since_ms = self.env.now.ms();
         let id = self.servers.conns.insert_with(|_| Conn {
-            slot,
-            hostgroup: moved.key.hostgroup,
-            account,
-            password: PasswordTurn::default(),
-            list: ConnState::Unlisted,
-            phase: ConnPhase::Ready,
-            inbox: Vec::new(),
-            captured: Vec::new(),
-            unwanted: 0,
-            outbox: Outbox::default(),
             packing: moved.packing,
             tls: moved.tls,
-            is_paused: false,
             identity: moved.identity,
             flavor: moved.flavor,
             format: moved.format,
             takes_attributes: moved.takes_attributes,
-            state,
             stmts: ServerStmts::to_close(moved.stmts),
-            in_flight: Default::default(),
-            owner: None,
-            tracks_transactions: false,
-            kills: 0,
-            was_killed: false,
-            close_on_release: false,
-            busy_since_us: 0,
-            last_client: None,
-            shared_version: 0,
-            copies: None,
-            may_last: false,
             names_changes: moved.names_changes,
             last_gtid: moved.last_gtid,
-            accepted_sets: Vec::new(),
             dirt: moved.dirt,
             soiled_turn: OTHERS_TURN,
-            kept_schema: None,
             conditions_turn: Some(OTHERS_TURN),
-            turn: 0,
-            // Its schema is chosen anew, unless none was ever defined.
-            schemas_defined: 0,
             epoch: moved.epoch,
-            last_thread: 0,
             incarnation: moved.incarnation,
             since_ms,
-            login_us: 0,
-            paused_us: 0,
-            forwards: None,
+            // Its schema is chosen anew, unless none was ever defined.
+            schemas_defined: 0,
+            ..Conn::new((slot, moved.key.hostgroup), account, ConnPhase::Ready, state)
         });
         Some(id)
     }

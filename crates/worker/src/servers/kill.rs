@@ -425,6 +425,13 @@ impl Worker {
                     self.leave_shared(id, conn);
                     self.lose_conn(conn, "a session that shared it was killed");
                 }
+                // As long as it stands, it is known that the number is still this connection's.
+                false if self.servers.awaits_kill(conn) => {
+                    if let Some(conn) = self.servers.conns.get_mut(conn) {
+                        conn.close_on_release = true;
+                    }
+                    self.free_after_session(conn);
+                }
                 false => self.drop_conn(conn),
             }
         }

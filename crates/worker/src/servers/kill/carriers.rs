@@ -45,6 +45,8 @@ pub(crate) struct KillCommand {
     /// The connection to be hit, and the server's number for it.
     target: ConnId,
     thread: u32,
+    /// The incarnation of the server that gave this number.
+    incarnation: u32,
     /// The statement to be hit: whose, and its place in the connection's stream. `None`: whatever
     /// runs there.
     statement: Option<(ClientId, u64)>,
@@ -75,6 +77,14 @@ impl Servers {
     pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.get(conn_id);
         conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.close_on_release)
+    }
+
+    /// Whether a `KILL` of all that a connection does is still to be sent.
+    pub(crate) fn awaits_kill(&self, target: ConnId) -> bool {
+        let is_ready =
+            self.conns.get(target).is_some_and(|it| matches!(it.phase, ConnPhase::Ready));
+        let mut commands = self.kills.commands.iter();
+        is_ready && commands.any(|command| command.target == target && command.sent_at.is_none())
     }
 
     /// Whether a connection carries a `KILL`, or will.
@@ -116,7 +126,7 @@ impl Worker {
             return self.answer_kill(asker, KillAnswer::Done);
         };
         let thread = identity.greeting.connection_id;
-        let (slot, account) = (conn.slot, conn.account);
+        let (slot, account, incarnation) = (conn.slot, conn.account, conn.incarnation);
         let via = match is_full {
             true => Err("too many KILLs are under way".to_owned()),
             false => self.kill_carrier(&[Some(victim), asker.client], slot, account),
@@ -135,6 +145,7 @@ impl Worker {
             scope,
             target,
             thread,
+            incarnation,
             statement: sent_at.map(|at| (victim, at)),
             asker,
             via,
@@ -267,12 +278,14 @@ impl Worker {
     /// Whether what is to be hit runs still. In a server that was started again the number is
     /// somebody else's.
     fn is_still_wanted(&self, command: &KillCommand) -> bool {
-        let incarnation_of = |id| self.servers.conns.get(id).map(|conn| conn.incarnation);
-        if incarnation_of(command.target) != incarnation_of(command.via) {
+        let via = self.servers.conns.get(command.via);
+        if via.is_none_or(|via| via.incarnation != command.incarnation) {
             return false;
         }
         let Some((client, sent_at)) = command.statement else {
-            return true;
+            // A session's connection is closed at once, and its server goes on with the statement.
+            return command.scope == KillScope::Session
+                || self.servers.conns.get(command.target).is_some();
         };
         self.clients.get(client).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
