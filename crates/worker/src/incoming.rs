@@ -1,6 +1,6 @@
 //! The events that a driver brings. Each is over when nothing is due any more: who has become free,
-//! may go on or is answered is looked at one after the other, behind what made it so. Reads that wait
-//! to share a connection are the exception: they follow at once (`settle_shared`).
+//! may go on or is answered is looked at one after the other, behind what made it so. Reads that
+//! wait to share a connection are the exception: they follow at once (`settle_shared`).
 
 use std::{net::IpAddr, sync::Arc};
 
